@@ -1,0 +1,79 @@
+//! The session state machine of sumlink: one bond between a client and a server, over any number of paths.
+//!
+//! This crate knows no socket, no clock, no thread and no source of randomness: bytes and time are passed in, bytes
+//! and events are taken out. The daemon, the simulator and the tests all drive the same [`Session`].
+//!
+//! # The law
+//!
+//! Time never goes backwards. After every mutation — a `handle_*`, a `path_*`, a stream operation — and before the
+//! next one that carries a later `now`:
+//!
+//! 1. take [`Session::poll_event`] until it is empty,
+//! 2. ask [`Session::poll_transmit`] for every path whose carrier can take bytes, until it gives none,
+//! 3. arm a timer for [`Session::poll_timeout`]; when it fires call [`Session::handle_timeout`].
+//!
+//! Bytes given out by `poll_transmit` belong to the carrier: it delivers them in order or the path is ended with
+//! [`Session::path_down`]. The engine keeps every stream byte until the peer has acknowledged it end to end, so a
+//! path may end at any moment.
+//!
+//! ```
+//! use sumlink_engine::{Class, Config, Event, Instant, PathId, Role, Session};
+//!
+//! let now = Instant::from_millis(0);
+//! let mut client = Session::new(Config::new(Role::Client), now).unwrap();
+//! let mut server = Session::new(Config::new(Role::Server), now).unwrap();
+//! for side in [&mut client, &mut server] {
+//!     side.path_up(PathId(0), now);
+//! }
+//! let exchange = |client: &mut Session, server: &mut Session| loop {
+//!     let (mut up, mut down) = (Vec::new(), Vec::new());
+//!     client.poll_transmit(PathId(0), 1 << 16, now, &mut up);
+//!     server.poll_transmit(PathId(0), 1 << 16, now, &mut down);
+//!     if up.is_empty() && down.is_empty() {
+//!         break;
+//!     }
+//!     server.handle_frames(PathId(0), &up, now).unwrap();
+//!     client.handle_frames(PathId(0), &down, now).unwrap();
+//! };
+//! exchange(&mut client, &mut server); // the first credit
+//! let stream = client.open_stream(b"example.org:80", Class::Interactive, now).unwrap();
+//! client.write(stream, b"hello", now).unwrap();
+//! exchange(&mut client, &mut server);
+//! assert!(matches!(server.poll_event(), Some(Event::StreamsAvailable)));
+//! assert!(matches!(server.poll_event(), Some(Event::Opened { .. })));
+//! let mut text = Vec::new();
+//! server.read(stream, 100, &mut text, now).unwrap();
+//! assert_eq!(text, b"hello");
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod config;
+pub mod frame;
+mod meter;
+mod pages;
+mod path;
+mod ranges;
+pub mod scheduler;
+mod session;
+mod stream;
+pub mod varint;
+
+pub use config::{Class, Config, ConfigError, Role};
+pub use pages::PAGE;
+pub use path::{Flight, Path, PathSample, PathState};
+pub use ranges::RangeSet;
+pub use session::{
+    Event, PathStats, ProtocolError, ReadOutcome, Session, Stats, StreamError,
+};
+pub use stream::Stream;
+
+/// A moment: the time since an epoch that the caller chooses once for a session.
+pub type Instant = core::time::Duration;
+
+/// Number of a path in its session; a link that comes back gets a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u32);
+
+/// Number of a stream: even ones are opened by the client, odd ones by the server.
+pub type StreamId = u64;

@@ -1,0 +1,252 @@
+//! A path: one carrier as the engine sees it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::meter::Meter;
+use crate::{Instant, PathId, StreamId};
+
+/// What the transport measured on a path's carrier, mostly from TCP_INFO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathSample {
+    /// Smoothed round-trip time (RFC 6298).
+    pub srtt: Duration,
+    /// Round-trip time variation (RFC 6298).
+    pub rttvar: Duration,
+    /// Sender maximum segment size in bytes.
+    pub mss: u32,
+    /// Congestion window in bytes.
+    pub cwnd: u64,
+    /// Bytes sent and not acknowledged by TCP.
+    pub in_flight: u64,
+    /// Bytes in the socket that TCP has not sent yet.
+    pub unsent: u64,
+    /// Bytes that wait below TCP, in the interface's queue.
+    pub local_queue: u64,
+    /// Delivery rate in bytes per second as TCP measured it; 0 when it has no measurement yet.
+    pub delivery_rate: u64,
+    /// Segments sent since the carrier began.
+    pub segments: u64,
+    /// Segments retransmitted since the carrier began.
+    pub retransmitted: u64,
+}
+
+/// Whether a path can be given work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathState {
+    /// It delivers.
+    Active,
+    /// What was sent on it is not being delivered; it gets no work until something is.
+    Stalled,
+}
+
+/// A path of a session; schedulers read it.
+#[derive(Debug)]
+pub struct Path {
+    pub(crate) id: PathId,
+    pub(crate) state: PathState,
+    pub(crate) sample: PathSample,
+    /// Frame bytes handed to the carrier.
+    pub(crate) sent: u64,
+    /// Frame bytes that the peer reported as received.
+    pub(crate) confirmed: u64,
+    /// Stream data on its way, in the order sent.
+    pub(crate) flights: VecDeque<Flight>,
+    /// Control frames on their way, in the order sent.
+    pub(crate) control: VecDeque<Sent>,
+    /// Bytes of whole frames received.
+    pub(crate) received: u64,
+    /// Start of a frame whose end has not arrived.
+    pub(crate) partial: Vec<u8>,
+    /// Version of the newest change that a report on this path has told the peer.
+    pub(crate) reported_version: u64,
+    /// Version of this path's own newest receive count.
+    pub(crate) receive_version: u64,
+    /// When the last report left on this path.
+    pub(crate) last_report: Instant,
+    /// When the peer last confirmed something, or the path came to have something to confirm.
+    pub(crate) last_progress: Instant,
+    /// When anything last arrived on it.
+    pub(crate) last_received: Instant,
+    /// When the next PING is due.
+    pub(crate) next_ping: Instant,
+    /// Token of a PING to answer.
+    pub(crate) pong_due: Option<u64>,
+    /// Times that the path stalled, fading with a half-life of [`STALL_HALF_LIFE`].
+    stalls: f64,
+    /// When `stalls` was last brought up to date.
+    stalls_at: Instant,
+    /// Share of segments lost, fading.
+    loss: f64,
+    pub(crate) joined: Instant,
+    pub(crate) data_sent: u64,
+    pub(crate) data_received: u64,
+    pub(crate) duplicates_sent: u64,
+    pub(crate) send_meter: Meter,
+    pub(crate) receive_meter: Meter,
+}
+
+/// Stream bytes on their way over a path.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    /// The stream.
+    pub stream: StreamId,
+    /// Which bytes of it.
+    pub range: Range<u64>,
+    /// When they were handed to the carrier.
+    pub sent_at: Instant,
+    /// When they were expected at the peer, by what was known then.
+    pub expected_at: Instant,
+    /// Whether another path has repeated them.
+    pub repeated: bool,
+    /// Count of the path's bytes at their end.
+    pub(crate) path_end: u64,
+}
+
+/// A control frame on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    /// Count of the path's bytes at its end.
+    pub(crate) path_end: u64,
+    pub(crate) sent_at: Instant,
+    /// Nothing once it has been handed to another path: then only its confirmation is of interest.
+    pub(crate) frame: Option<Control>,
+}
+
+/// A control frame in waiting or on its way; credit is read from the session when it is encoded, so that a
+/// repeated one is never out of date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Open { stream: StreamId, class: u64, target: Arc<[u8]> },
+    Accept { stream: StreamId },
+    Fin { stream: StreamId, size: u64 },
+    Reset { stream: StreamId, code: u64, size: u64 },
+    CreditSession,
+    CreditStream { stream: StreamId },
+    CreditInitial,
+    CreditStreams,
+    Ping { token: u64 },
+    Close { code: u64, reason: Arc<[u8]> },
+}
+
+/// How fast past stalls are forgiven.
+const STALL_HALF_LIFE: Duration = Duration::from_secs(20);
+
+/// A path that has not been measured is assumed to have this round-trip time.
+const UNKNOWN_RTT: Duration = Duration::from_millis(100);
+
+/// Initial congestion window of RFC 6928 in bytes, for a path that has not been measured.
+const UNKNOWN_CWND: u64 = 14_600;
+
+impl Path {
+    pub(crate) fn new(id: PathId, now: Instant) -> Self {
+        Self {
+            id,
+            state: PathState::Active,
+            sample: PathSample::default(),
+            sent: 0,
+            confirmed: 0,
+            flights: VecDeque::new(),
+            control: VecDeque::new(),
+            received: 0,
+            partial: Vec::new(),
+            reported_version: 0,
+            receive_version: 0,
+            last_report: now,
+            last_progress: now,
+            last_received: now,
+            next_ping: now,
+            pong_due: None,
+            stalls: 0.0,
+            stalls_at: now,
+            loss: 0.0,
+            joined: now,
+            data_sent: 0,
+            data_received: 0,
+            duplicates_sent: 0,
+            send_meter: Meter::default(),
+            receive_meter: Meter::default(),
+        }
+    }
+
+    /// The path's number.
+    pub fn id(&self) -> PathId {
+        self.id
+    }
+
+    /// Whether it delivers.
+    pub fn state(&self) -> PathState {
+        self.state
+    }
+
+    /// The newest measurements.
+    pub fn sample(&self) -> &PathSample {
+        &self.sample
+    }
+
+    /// Smoothed round-trip time; 100 ms while unknown.
+    pub fn srtt(&self) -> Duration {
+        if self.sample.srtt.is_zero() { UNKNOWN_RTT } else { self.sample.srtt }
+    }
+
+    /// Bytes per second that the path delivers: as measured, else what its window allows.
+    ///
+    /// A path that has just joined is in slow start: its window, not its short history, says what it can do.
+    pub fn rate(&self) -> f64 {
+        let window = self.sample.cwnd.max(UNKNOWN_CWND) as f64 / self.srtt().as_secs_f64();
+        match self.sample.delivery_rate {
+            0 => window,
+            measured if self.sent < 4 * UNKNOWN_CWND => window.max(measured as f64),
+            measured => measured as f64,
+        }
+    }
+
+    /// Time until a byte handed over now is at the peer: half a round trip and what waits before it.
+    pub fn delay(&self) -> Duration {
+        let waiting = (self.sample.unsent + self.sample.local_queue) as f64 / self.rate();
+        self.srtt() / 2 + Duration::from_secs_f64(waiting.min(60.0))
+    }
+
+    /// How much the path is to be doubted: its stalls, fading, and its share of lost segments.
+    pub fn unreliability(&self, now: Instant) -> f64 {
+        self.faded_stalls(now) + 10.0 * self.loss
+    }
+
+    /// Stream data on its way, in the order sent.
+    pub fn flights(&self) -> impl DoubleEndedIterator<Item = &Flight> {
+        self.flights.iter()
+    }
+
+    pub(crate) fn update(&mut self, sample: PathSample) {
+        let segments = sample.segments.saturating_sub(self.sample.segments);
+        if segments > 0 {
+            let lost = sample.retransmitted.saturating_sub(self.sample.retransmitted);
+            let weight = (segments as f64 / 1000.0).min(0.5);
+            let share = (lost as f64 / segments as f64).min(1.0);
+            self.loss += weight * (share - self.loss);
+        }
+        self.sample = sample;
+    }
+
+    pub(crate) fn note_stall(&mut self, now: Instant) {
+        self.stalls = self.faded_stalls(now) + 1.0;
+        self.stalls_at = now;
+    }
+
+    /// When the oldest thing that the peer has not confirmed was sent.
+    pub(crate) fn oldest_unconfirmed(&self) -> Option<Instant> {
+        let data = self.flights.front().map(|flight| flight.sent_at);
+        let control = self.control.front().map(|sent| sent.sent_at);
+        match (data, control) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn faded_stalls(&self, now: Instant) -> f64 {
+        let age = now.saturating_sub(self.stalls_at).as_secs_f64();
+        self.stalls * 0.5f64.powf(age / STALL_HALF_LIFE.as_secs_f64())
+    }
+}

@@ -1,0 +1,132 @@
+//! Which paths deliver, and when something is to be done without anything arriving.
+
+use std::time::Duration;
+
+use super::{Event, Session};
+use crate::path::{Path, PathState};
+use crate::{Instant, PathId};
+
+/// A path on which nothing asks for a report gets a PING this often.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A path stalls when nothing is confirmed for two round trips, four variations, and this.
+const STALL_SLACK: Duration = Duration::from_millis(150);
+
+/// No path is waited for longer than this.
+const STALL_MOST: Duration = Duration::from_secs(5);
+
+/// While bytes are under way on several paths, late ones are looked for this often.
+const REPEAT_CHECK: Duration = Duration::from_millis(20);
+
+/// What is due but finds no carrier with room is tried again after this time.
+const OVERDUE_CHECK: Duration = Duration::from_millis(1);
+
+/// Closing code of a session that lost all its paths for too long.
+const CODE_TIMEOUT: u64 = 2;
+
+impl Session {
+    /// When [`Session::handle_timeout`] is to be called next; `poll_transmit` may have something to give then, too.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        if let Some(since) = self.pathless_since {
+            return Some(since + self.config.session_timeout);
+        }
+        let best = self.best_path();
+        let mut earliest: Option<Instant> = self.control_deadline();
+        let mut consider = |at: Option<Instant>| {
+            if let Some(at) = at {
+                earliest = Some(earliest.map_or(at, |known| known.min(at)));
+            }
+        };
+        let several = self.delivering() > 1;
+        for path in self.paths.values().filter(|path| path.state == PathState::Active) {
+            consider(self.reports.due(path, best == Some(path.id)));
+            match path.oldest_unconfirmed() {
+                Some(_) if several => consider(path.stalls_at()),
+                Some(_) => {}
+                None => consider(Some(path.next_ping)),
+            }
+            if several && let Some(flight) = path.flights.front() {
+                let at = flight.sent_at.max(path.last_received) + REPEAT_CHECK;
+                consider(Some(if at > self.handled { at } else { self.handled + REPEAT_CHECK }));
+            }
+        }
+        // What is overdue waits for a carrier that takes it; that is looked for again soon, not at once for ever.
+        earliest.map(|at| if at > self.handled { at } else { self.handled + OVERDUE_CHECK })
+    }
+
+    /// Does what is due by now. Not every timeout of `poll_timeout` changes something here: some are for
+    /// `poll_transmit`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.closed {
+            return;
+        }
+        self.handled = self.handled.max(now);
+        if let Some(since) = self.pathless_since
+            && now >= since + self.config.session_timeout
+        {
+            self.end(CODE_TIMEOUT, "no path came back in time");
+            return;
+        }
+        let silent: Vec<PathId> = self
+            .paths
+            .values()
+            .filter(|path| path.state == PathState::Active)
+            .filter(|path| path.stalls_at().is_some_and(|at| at <= now))
+            .map(|path| path.id)
+            .collect();
+        for id in silent {
+            self.stall(id, now);
+        }
+    }
+
+    /// Gives what `id` holds to the others. The last path that delivers is kept: there is nobody to give it to.
+    fn stall(&mut self, id: PathId, now: Instant) {
+        if self.delivering() < 2 {
+            return;
+        }
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        let silent_for = path.oldest_unconfirmed().map_or(Duration::ZERO, |sent| now.saturating_sub(sent));
+        path.state = PathState::Stalled;
+        path.note_stall(now);
+        let flights = std::mem::take(&mut path.flights);
+        let control: Vec<_> = path.control.iter_mut().filter_map(|sent| sent.frame.take()).collect();
+        self.requeue(flights, control.into_iter(), now);
+        self.reports.tell_again(&mut self.streams, &mut self.paths);
+        self.events.push_back(Event::PathStalled { path: id, silent_for });
+        self.scheduler.paths_changed();
+    }
+
+    /// Only stalled paths are left: there is nothing better than to try all of them.
+    pub(super) fn reactivate_all(&mut self, now: Instant) {
+        for path in self.paths.values_mut() {
+            path.state = PathState::Active;
+            path.last_progress = now;
+            self.events.push_back(Event::PathRecovered { path: path.id });
+        }
+    }
+
+    /// How many paths deliver.
+    fn delivering(&self) -> usize {
+        self.paths.values().filter(|path| path.state == PathState::Active).count()
+    }
+}
+
+impl Path {
+    /// Since when something waits for a confirmation and none has come.
+    pub(super) fn stuck_since(&self) -> Option<Instant> {
+        match self.state {
+            PathState::Stalled => Some(self.last_progress),
+            PathState::Active => self.oldest_unconfirmed().map(|sent| sent.max(self.last_progress)),
+        }
+    }
+
+    /// When the path counts as stalled if nothing is confirmed before.
+    pub(super) fn stalls_at(&self) -> Option<Instant> {
+        let oldest = self.oldest_unconfirmed()?;
+        let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
+        Some(oldest.max(self.last_progress) + patience.min(STALL_MOST))
+    }
+}

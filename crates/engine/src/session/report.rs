@@ -1,0 +1,229 @@
+//! Reports: what has been received of streams and on paths, told on any path.
+//!
+//! A path of least delay reports promptly; every other one repeats what is new a little later, so that an outage of
+//! the prompt one's return direction holds up nobody. Each change gets a version, each path remembers the version up
+//! to which it has told, and a report on it says everything newer. Reports do not ask for reports.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::frame::{Ack, Frame, MAX_ACK_RANGES};
+use crate::path::{Path, PathState};
+use crate::stream::Stream;
+use crate::{Instant, PathId, StreamId};
+
+/// A report leaves at the latest after this time ...
+pub(super) const REPORT_DELAY: Duration = Duration::from_millis(5);
+
+/// ... or after this many bytes that ask for one.
+const REPORT_BYTES: u64 = 64 * 1024;
+
+/// Any path reports when the prompt one has not for this long.
+const REPORT_ANYWHERE: Duration = Duration::from_millis(15);
+
+/// Every path reports what is new this often.
+const REPORT_COPY: Duration = Duration::from_millis(50);
+
+/// Ends of streams that wait to be told at most.
+const MAX_GONE: usize = 1024;
+
+/// The state of reporting.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// Counts changes.
+    version: u64,
+    /// The newest version that any report has told.
+    told: u64,
+    /// What changed, by version; a stream or path stands here once.
+    changes: BTreeMap<u64, Change>,
+    /// Versions in `changes` of streams that are over, ascending.
+    gone: VecDeque<u64>,
+    /// Bytes that ask for a report and have had none.
+    unreported: u64,
+    /// Since when.
+    since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Stream(StreamId),
+    /// A stream that is over: whoever still sends it may stop.
+    Gone(StreamId),
+    Path(PathId),
+}
+
+impl Reports {
+    /// A frame arrived on `path`.
+    pub(super) fn path_received(&mut self, path: &mut Path, elicits: bool, len: u64, now: Instant) {
+        if elicits {
+            self.unreported += len;
+            self.since.get_or_insert(now);
+            self.bump(&mut path.receive_version, Change::Path(path.id));
+        }
+    }
+
+    /// Something of a stream arrived.
+    pub(super) fn stream_changed(&mut self, streams: &mut BTreeMap<StreamId, Stream>, id: StreamId) {
+        if let Some(stream) = streams.get_mut(&id) {
+            self.bump(&mut stream.receive.version, Change::Stream(id));
+        }
+    }
+
+    /// Something arrived for a stream that is over.
+    pub(super) fn stream_gone(&mut self, id: StreamId) {
+        // A peer that keeps sending for one such stream gets one line, not a list.
+        if self.changes.last_key_value().is_none_or(|(_, last)| *last != Change::Gone(id)) {
+            self.list_gone(id);
+        }
+    }
+
+    /// A stream is over; `version` is its last change.
+    pub(super) fn stream_retired(&mut self, id: StreamId, version: u64) {
+        self.changes.remove(&version);
+        self.list_gone(id);
+    }
+
+    /// A path has ended: nobody asks what arrived on it.
+    pub(super) fn path_lost(&mut self, lost: PathId) {
+        self.changes.retain(|_, change| *change != Change::Path(lost));
+    }
+
+    /// Reports on a path that ended or stalled may not arrive: everything is new again.
+    pub(super) fn tell_again(
+        &mut self,
+        streams: &mut BTreeMap<StreamId, Stream>,
+        paths: &mut BTreeMap<PathId, Path>,
+    ) {
+        self.told = self.version;
+        for stream in streams.values_mut().filter(|stream| stream.receive.version > 0) {
+            self.bump(&mut stream.receive.version, Change::Stream(stream.id));
+        }
+        for path in paths.values_mut().filter(|path| path.receive_version > 0) {
+            self.bump(&mut path.receive_version, Change::Path(path.id));
+        }
+    }
+
+    /// Changes that some path has not told yet.
+    #[cfg(test)]
+    pub(super) fn pending(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// When `path` should report next; `prompt` for the path of least delay.
+    pub(super) fn due(&self, path: &Path, prompt: bool) -> Option<Instant> {
+        if path.reported_version >= self.version {
+            return None;
+        }
+        let copy = path.last_report + REPORT_COPY;
+        let Some(since) = self.since else { return Some(copy) };
+        let own = match prompt {
+            true if self.unreported >= REPORT_BYTES => since,
+            true => since + REPORT_DELAY,
+            false => since + REPORT_ANYWHERE,
+        };
+        Some(own.min(copy))
+    }
+
+    /// Appends what `path` has not told yet, as far as `budget` goes.
+    pub(super) fn write(
+        &mut self,
+        path: PathId,
+        paths: &mut BTreeMap<PathId, Path>,
+        streams: &BTreeMap<StreamId, Stream>,
+        budget: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) {
+        let from = paths.get(&path).map_or(0, |path| path.reported_version);
+        let start = out.len();
+        let mut told = from;
+        for (&version, change) in self.changes.range(from + 1..) {
+            if out.len() - start >= budget {
+                break;
+            }
+            told = version;
+            match change {
+                Change::Stream(id) => {
+                    if let Some(stream) = streams.get(id) {
+                        Frame::Ack(acknowledgement(stream)).encode(out);
+                    }
+                }
+                Change::Gone(id) => Frame::Ack(Ack {
+                    stream: *id,
+                    complete: true,
+                    cumulative: 0,
+                    ranges: Vec::new(),
+                })
+                .encode(out),
+                Change::Path(id) => {
+                    if let Some(path) = paths.get(id) {
+                        let received = path.received;
+                        Frame::Path { path: u64::from(id.0), received }.encode(out);
+                    }
+                }
+            }
+        }
+        let finished = self.changes.range(told + 1..).next().is_none();
+        if finished {
+            told = self.version;
+            self.unreported = 0;
+            self.since = None;
+        }
+        self.told = self.told.max(told);
+        if let Some(path) = paths.get_mut(&path) {
+            path.reported_version = told;
+            path.last_report = now;
+        }
+        self.forget_told(paths);
+    }
+
+    /// Lists the end of a stream.
+    ///
+    /// When there are too many the oldest is dropped: a peer whose frames of the stream are all confirmed needs no
+    /// such line, and one that still sends some gets a new one.
+    fn list_gone(&mut self, id: StreamId) {
+        if self.gone.len() >= MAX_GONE
+            && let Some(oldest) = self.gone.pop_front()
+        {
+            self.changes.remove(&oldest);
+        }
+        self.bump(&mut 0, Change::Gone(id));
+        self.gone.push_back(self.version);
+    }
+
+    fn bump(&mut self, version: &mut u64, change: Change) {
+        // What no report has told yet will be told with its newest state anyway.
+        if *version > self.told {
+            return;
+        }
+        self.changes.remove(version);
+        self.version += 1;
+        *version = self.version;
+        self.changes.insert(self.version, change);
+    }
+
+    /// Drops what every path that delivers has told.
+    fn forget_told(&mut self, paths: &BTreeMap<PathId, Path>) {
+        let active = paths.values().filter(|path| path.state == PathState::Active);
+        if let Some(told) = active.map(|path| path.reported_version).min() {
+            while self.changes.first_key_value().is_some_and(|(&version, _)| version <= told) {
+                self.changes.pop_first();
+            }
+            while self.gone.front().is_some_and(|&version| version <= told) {
+                self.gone.pop_front();
+            }
+        }
+    }
+}
+
+fn acknowledgement(stream: &Stream) -> Ack {
+    let receive = &stream.receive;
+    let cumulative = receive.contiguous();
+    let above = receive.received.iter().skip_while(|range| range.start < cumulative || range.start == 0);
+    Ack {
+        stream: stream.id,
+        complete: receive.is_whole(),
+        cumulative,
+        ranges: above.take(MAX_ACK_RANGES).collect(),
+    }
+}

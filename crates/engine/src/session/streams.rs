@@ -1,0 +1,298 @@
+//! What programs do with streams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Event, ReadOutcome, Session, StreamError};
+use crate::frame::MAX_TEXT;
+use crate::path::{Control, Path};
+use crate::stream::Stream;
+use crate::varint;
+use crate::{Class, Instant, Role, StreamId};
+
+/// What a send buffer takes at least, however fast or slow the paths are.
+const SEND_BUFFER: u64 = 1 << 20;
+
+/// What every stream may buffer, even when others have taken the session's memory.
+const SEND_FLOOR: u64 = 64 * 1024;
+
+/// Send buffers hold this many bandwidth-delay products of all paths: FBDT's windows of two, and the next ones to
+/// open while the slowest path's bytes are still under way.
+const SEND_BUFFER_BDP: f64 = 6.0;
+
+impl Session {
+    /// Opens a stream to `target` (at most 512 bytes, opaque here). Bytes may be written at once; [`Event::Accepted`]
+    /// or [`Event::Reset`] tells how it went.
+    pub fn open_stream(
+        &mut self,
+        target: &[u8],
+        class: Class,
+        now: Instant,
+    ) -> Result<StreamId, StreamError> {
+        if self.closed {
+            return Err(StreamError::Closed);
+        }
+        if target.len() > MAX_TEXT {
+            return Err(StreamError::TargetTooLong);
+        }
+        if self.next_stream >= self.send_credit.streams || self.own_streams >= self.config.max_streams {
+            return Err(StreamError::NoMoreStreams);
+        }
+        let id = self.next_stream * 2 + u64::from(self.config.role == Role::Server);
+        self.next_stream += 1;
+        self.own_streams += 1;
+        self.counters.opened += 1;
+        let mut stream =
+            Stream::new(id, class, self.send_credit.initial, self.receive_credit.initial);
+        stream.opened = true;
+        self.streams.insert(id, stream);
+        let target: Arc<[u8]> = target.into();
+        self.queue(Control::Open { stream: id, class: class.code(), target }, now);
+        Ok(id)
+    }
+
+    /// Tells the peer that its stream is connected.
+    pub fn accept(&mut self, stream: StreamId, now: Instant) -> Result<(), StreamError> {
+        self.stream_mut(stream)?;
+        self.queue(Control::Accept { stream }, now);
+        Ok(())
+    }
+
+    /// Takes as much of `data` as there is room for; [`Event::Writable`] follows a short count.
+    pub fn write(&mut self, stream: StreamId, data: &[u8], _now: Instant) -> Result<usize, StreamError> {
+        let room = self.room(stream)?;
+        let len = data.len().min(room as usize);
+        let spare = &mut self.spare;
+        let Some(state) = self.streams.get_mut(&stream) else { return Err(StreamError::Unknown) };
+        if state.send.finished {
+            return Err(StreamError::Finished);
+        }
+        state.send.write(&data[..len], spare);
+        self.send_credit.buffered += len as u64;
+        self.counters.written += len as u64;
+        if len > 0 {
+            self.ready.insert(stream);
+        }
+        if len < data.len() {
+            self.blocked.insert(stream);
+        } else {
+            self.blocked.remove(&stream);
+        }
+        Ok(len)
+    }
+
+    /// Bytes that a write would take now.
+    pub fn room(&self, stream: StreamId) -> Result<u64, StreamError> {
+        if self.closed {
+            return Err(StreamError::Closed);
+        }
+        let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
+        Ok(self.room_of(state, self.buffer_by_rate()))
+    }
+
+    /// What a send buffer may take in proportion to what the paths deliver.
+    fn buffer_by_rate(&self) -> u64 {
+        SEND_BUFFER.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
+    }
+
+    fn room_of(&self, state: &Stream, by_rate: u64) -> u64 {
+        let own = state.send.buffered();
+        let others = self.send_credit.buffered - own;
+        let free = self.config.receive_window().saturating_sub(others);
+        let most = by_rate.min(self.config.stream_memory).min(free / 2).max(SEND_FLOOR);
+        // The floor must not lift the sum over the session's memory either.
+        most.saturating_sub(own).min(free.saturating_sub(own))
+    }
+
+    /// Appends at most `most` received bytes to `out`.
+    pub fn read(
+        &mut self,
+        stream: StreamId,
+        most: usize,
+        out: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<ReadOutcome, StreamError> {
+        let spare = &mut self.spare;
+        let state = self.streams.get_mut(&stream).ok_or(StreamError::Unknown)?;
+        let len = state.receive.take(most, out, spare);
+        let finished = state.receive.size == Some(state.receive.read);
+        state.receive.ended |= finished;
+        if finished && let Some(code) = state.receive.late_reset.take() {
+            self.events.push_back(Event::Reset { stream, code });
+        }
+        if state.receive.readable() == 0 {
+            state.receive.announced = false;
+        }
+        self.counters.read += len as u64;
+        self.release(stream, len as u64, now);
+        self.retire_if_over(stream, now);
+        Ok(ReadOutcome { len, finished })
+    }
+
+    /// No more writes; the peer reads the end after the last byte.
+    pub fn finish(&mut self, stream: StreamId, now: Instant) -> Result<(), StreamError> {
+        let state = self.stream_mut(stream)?;
+        state.send.finished = true;
+        if !state.send.fin_queued {
+            state.send.fin_queued = true;
+            let size = state.send.written;
+            self.blocked.remove(&stream);
+            self.queue(Control::Fin { stream, size }, now);
+        }
+        Ok(())
+    }
+
+    /// Ends both directions at once; what has not arrived is lost.
+    pub fn reset(&mut self, stream: StreamId, code: u64, now: Instant) {
+        self.end_sending(stream, code, now);
+        self.discard_received(stream, now);
+        self.retire_if_over(stream, now);
+    }
+
+    /// The program has gone away: what it wrote is still delivered, what arrives for it is dropped. Once all is
+    /// delivered the stream is reset with code 0, so that a peer does not send for nobody.
+    pub fn abandon(&mut self, stream: StreamId, now: Instant) {
+        // A stream that is reset already, or over, has nothing to finish.
+        let _ = self.finish(stream, now);
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        state.abandoned = true;
+        self.discard_received(stream, now);
+        self.retire_if_over(stream, now);
+        self.reset_if_abandoned(stream, now);
+    }
+
+    /// Bandwidth-delay product in bytes: the sum of the rates times the largest round-trip time.
+    pub(super) fn bandwidth_delay(&self) -> f64 {
+        let rate: f64 = self.paths.values().map(Path::rate).sum();
+        let rtt = self.paths.values().map(Path::srtt).max().unwrap_or(Duration::ZERO);
+        rate * rtt.as_secs_f64()
+    }
+
+    /// Resets the direction that this side sends, unless it has done so.
+    pub(super) fn end_sending(&mut self, stream: StreamId, code: u64, now: Instant) {
+        let Some(state) = self.streams.get_mut(&stream).filter(|state| !state.reset_sent) else { return };
+        state.reset_sent = true;
+        let (code, size) = (code.min(varint::MAX), state.send.highest);
+        let freed = state.send.buffered();
+        self.send_credit.buffered -= freed;
+        self.send_credit.pieces -= state.send.acked.count();
+        state.send.abandon(&mut self.spare);
+        self.ready.remove(&stream);
+        self.blocked.remove(&stream);
+        self.scheduler.stream_gone(stream);
+        self.queue(Control::Reset { stream, code, size }, now);
+        if freed > 0 {
+            self.announce_room();
+        }
+    }
+
+    /// Treats everything received, now and later, as read.
+    pub(super) fn discard_received(&mut self, stream: StreamId, now: Instant) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        state.discard = true;
+        let unread = state.receive.highest - state.receive.read;
+        self.counters.reorder -= state.receive.reordered();
+        self.counters.pieces -= state.receive.received.count();
+        state.receive.drop_all(&mut self.spare);
+        self.counters.pieces += state.receive.received.count();
+        self.release(stream, unread, now);
+    }
+
+    /// `len` bytes of a stream are read or dropped: the peer gets new credit when it is worth a frame.
+    pub(super) fn release(&mut self, stream: StreamId, len: u64, now: Instant) {
+        let window = self.config.receive_window();
+        let credit = &mut self.receive_credit;
+        credit.released += len;
+        if credit.released + window - credit.granted >= window / 4 {
+            credit.granted = credit.released + window;
+            self.queue(Control::CreditSession, now);
+        }
+        let credit = &self.receive_credit;
+        let held = credit.used - credit.released;
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let receive = &mut state.receive;
+        if receive.size.is_some_and(|size| size <= receive.granted) || state.reset_sent {
+            return;
+        }
+        let others = held.saturating_sub(receive.highest - receive.read);
+        let most = (window.saturating_sub(others) / 2).min(self.config.stream_memory);
+        let most = most.max(credit.initial);
+        let limit = receive.read + most;
+        if limit > receive.granted && limit - receive.granted >= most / 4 {
+            receive.granted = limit;
+            self.queue(Control::CreditStream { stream }, now);
+        }
+    }
+
+    /// Forgets a stream in which neither direction has anything left to do.
+    pub(super) fn retire_if_over(&mut self, stream: StreamId, now: Instant) {
+        if !self.streams.get(&stream).is_some_and(Stream::is_over) {
+            return;
+        }
+        let Some(state) = self.streams.remove(&stream) else { return };
+        self.send_credit.buffered -= state.send.buffered();
+        self.send_credit.pieces -= state.send.acked.count();
+        self.counters.pieces -= state.receive.received.count();
+        self.ready.remove(&stream);
+        self.blocked.remove(&stream);
+        self.scheduler.stream_gone(stream);
+        self.reports.stream_retired(stream, state.receive.version);
+        let (index, ours) = self.split_id(stream);
+        if ours {
+            if self.own_streams == self.config.max_streams {
+                self.say_streams_available();
+            }
+            self.own_streams -= 1;
+        } else {
+            self.retired.insert(index..index + 1);
+            let unused = self.receive_credit.streams - self.retired.total();
+            if unused <= self.config.max_streams * 3 / 4 {
+                self.queue(Control::CreditStreams, now);
+            }
+        }
+    }
+
+    /// A stream that its program left is reset once what it wrote has arrived: nobody will read the rest.
+    pub(super) fn reset_if_abandoned(&mut self, stream: StreamId, now: Instant) {
+        let state = self.streams.get(&stream);
+        if state.is_some_and(|state| state.abandoned && state.send.complete) {
+            self.reset(stream, 0, now);
+        }
+    }
+
+    /// Says which streams can be written again, once there is room worth a wake-up. The streams whose bytes made
+    /// room may not be the ones that wait for it.
+    pub(super) fn announce_room(&mut self) {
+        if self.blocked.is_empty() {
+            return;
+        }
+        let by_rate = self.buffer_by_rate();
+        let mut blocked = std::mem::take(&mut self.blocked);
+        blocked.retain(|&stream| {
+            let Some(state) = self.streams.get(&stream) else { return false };
+            let enough = self.room_of(state, by_rate) >= SEND_FLOOR / 2;
+            if enough {
+                self.events.push_back(Event::Writable { stream });
+            }
+            !enough
+        });
+        self.blocked = blocked;
+    }
+
+    /// Once is enough until the owner has heard it.
+    pub(super) fn say_streams_available(&mut self) {
+        if self.events.back() != Some(&Event::StreamsAvailable) {
+            self.events.push_back(Event::StreamsAvailable);
+        }
+    }
+
+    /// A stream that still takes part; one that this side reset does not.
+    pub(super) fn stream_mut(&mut self, stream: StreamId) -> Result<&mut Stream, StreamError> {
+        if self.closed {
+            return Err(StreamError::Closed);
+        }
+        let state = self.streams.get_mut(&stream).filter(|state| !state.reset_sent);
+        state.ok_or(StreamError::Unknown)
+    }
+}
+

@@ -1,0 +1,446 @@
+//! A client and a server session joined by model carriers: reliable and ordered, each with a rate and a delay.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::{Class, Config, Event, Instant, PathId, PathSample, Role, Session, StreamId};
+
+/// Which end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub(crate) const BOTH: [Self; 2] = [Self::Client, Self::Server];
+
+    pub(crate) fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// One direction of a carrier.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Pieces under way and when they arrive.
+    pieces: VecDeque<(Instant, Vec<u8>)>,
+    /// When the rate server is free again.
+    busy_until: Instant,
+    /// Bytes that have arrived: slow start opens the window by as many.
+    delivered: u64,
+}
+
+/// A carrier.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    /// Bytes per second, each way.
+    pub(crate) rate: f64,
+    /// One way.
+    pub(crate) delay: Duration,
+    /// Nothing arrives while set, and nothing is lost either: TCP would retransmit.
+    pub(crate) blackhole: bool,
+    lanes: [Lane; 2],
+}
+
+/// What a program at one end of a stream has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) received: Vec<u8>,
+    pub(crate) finished: bool,
+    pub(crate) reset: Option<u64>,
+    /// Bytes to be written, how many are, and whether the end follows.
+    to_write: Vec<u8>,
+    written: usize,
+    finish: bool,
+    /// Does not read while set.
+    pub(crate) stalled: bool,
+    /// Has gone away.
+    pub(crate) left: bool,
+    /// When the last byte arrived.
+    pub(crate) done_at: Instant,
+}
+
+/// The two sessions and everything around them.
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) client: Session,
+    pub(crate) server: Session,
+    pub(crate) carriers: BTreeMap<PathId, Carrier>,
+    pub(crate) programs: BTreeMap<(Side, StreamId), Program>,
+    pub(crate) events: Vec<(Side, Event)>,
+    /// Cuts what arrives into pieces of this size.
+    pub(crate) cut: usize,
+    next_path: u32,
+    steps: u64,
+}
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        Self::with(Config::new(Role::Client), Config::new(Role::Server))
+    }
+
+    pub(crate) fn with(client: Config, server: Config) -> Self {
+        let now = Instant::from_secs(1);
+        Self {
+            now,
+            client: Session::new(client, now).expect("the configuration is valid"),
+            server: Session::new(server, now).expect("the configuration is valid"),
+            carriers: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            events: Vec::new(),
+            cut: usize::MAX,
+            next_path: 0,
+            steps: 0,
+        }
+    }
+
+    /// A pair with a path for each (Mbit/s, one-way milliseconds), past the exchange of the first credit.
+    pub(crate) fn connected(links: &[(f64, u64)]) -> Self {
+        let mut pair = Self::new();
+        pair.connect(links);
+        pair
+    }
+
+    pub(crate) fn connect(&mut self, links: &[(f64, u64)]) {
+        for &(mbit, ms) in links {
+            self.add_path(mbit, ms);
+        }
+        self.run_until(|pair| pair.client.send_credit.streams > 0, Duration::from_secs(10));
+    }
+
+    pub(crate) fn add_path(&mut self, mbit: f64, ms: u64) -> PathId {
+        let id = PathId(self.next_path);
+        self.next_path += 1;
+        let rate = mbit * 1e6 / 8.0;
+        let delay = Duration::from_millis(ms);
+        let lanes = [Lane::default(), Lane::default()];
+        self.carriers.insert(id, Carrier { rate, delay, blackhole: false, lanes });
+        self.client.path_up(id, self.now);
+        self.server.path_up(id, self.now);
+        id
+    }
+
+    /// The carrier ends; what was under way is lost.
+    pub(crate) fn kill_path(&mut self, id: PathId) {
+        self.carriers.remove(&id);
+        self.client.path_down(id, self.now);
+        self.server.path_down(id, self.now);
+    }
+
+    pub(crate) fn session(&mut self, side: Side) -> &mut Session {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    /// Opens a stream from the client.
+    pub(crate) fn open(&mut self) -> StreamId {
+        self.try_open().expect("streams are available")
+    }
+
+    /// Opens a stream from the client, if the server allows one more.
+    pub(crate) fn try_open(&mut self) -> Option<StreamId> {
+        let id = self.client.open_stream(b"target", Class::Background, self.now).ok()?;
+        self.programs.insert((Side::Client, id), Program::default());
+        Some(id)
+    }
+
+    /// Whether a program has the stream: one that was opened there, or of which the session has told.
+    pub(crate) fn knows(&self, side: Side, id: StreamId) -> bool {
+        let told = |(at, event): &(Side, Event)| {
+            *at == side && matches!(event, Event::Opened { stream, .. } if *stream == id)
+        };
+        side == Side::Client || self.events.iter().any(told)
+    }
+
+    /// Has a program write `data`, and the end after it if `finish`.
+    pub(crate) fn write(&mut self, side: Side, id: StreamId, data: &[u8], finish: bool) {
+        let program = self.programs.entry((side, id)).or_default();
+        program.to_write.extend_from_slice(data);
+        program.finish |= finish;
+        self.pump(side, id);
+    }
+
+    pub(crate) fn program(&mut self, side: Side, id: StreamId) -> &mut Program {
+        self.programs.entry((side, id)).or_default()
+    }
+
+    /// What the program at one end wants to be received at the other, so far.
+    pub(crate) fn written(&self, side: Side, id: StreamId) -> &[u8] {
+        self.programs.get(&(side, id)).map_or(&[], |program| &program.to_write[..program.written])
+    }
+
+    /// A program resets its stream.
+    pub(crate) fn reset(&mut self, side: Side, id: StreamId, code: u64) {
+        let now = self.now;
+        self.session(side).reset(id, code, now);
+        let program = self.program(side, id);
+        program.reset = program.reset.or(Some(code));
+    }
+
+    /// A program goes away; what the session has taken from it is still delivered.
+    pub(crate) fn abandon(&mut self, side: Side, id: StreamId) {
+        let now = self.now;
+        self.session(side).abandon(id, now);
+        let program = self.program(side, id);
+        program.left = true;
+        program.to_write.truncate(program.written);
+        program.finish = false;
+    }
+
+    /// What must hold at every moment.
+    fn check(&self) {
+        for session in [&self.client, &self.server] {
+            let stats = session.stats();
+            assert!(stats.receive_memory <= session.config.memory, "{stats:?}");
+            assert!(stats.send_buffered <= session.config.memory, "{stats:?}");
+            assert!(session.control.len() < 4096, "{} control frames wait", session.control.len());
+        }
+    }
+
+    /// When nothing is open any more, both sides agree on the credit, and all of it has come back.
+    pub(crate) fn check_settled(&self) {
+        for (here, there) in [(&self.client, &self.server), (&self.server, &self.client)] {
+            let stats = here.stats();
+            assert_eq!((stats.streams_open, here.own_streams), (0, 0), "{self:?}");
+            assert_eq!((stats.send_buffered, stats.receive_memory, stats.reorder), (0, 0, 0));
+            assert_eq!((here.counters.pieces, here.send_credit.pieces, here.send_credit.buffered), (0, 0, 0));
+            assert_eq!(here.send_credit.used, there.receive_credit.used, "{self:?}");
+            assert_eq!(there.receive_credit.released, there.receive_credit.used);
+            assert!(here.ready.is_empty() && here.blocked.is_empty());
+        }
+    }
+
+    /// Lets a stalled program read again.
+    pub(crate) fn resume(&mut self, side: Side, id: StreamId) {
+        self.program(side, id).stalled = false;
+        self.read(side, id);
+    }
+
+    /// Runs until `done`, at most for `time`; whether it was done.
+    pub(crate) fn run_until(&mut self, done: impl Fn(&Self) -> bool, time: Duration) -> bool {
+        let end = self.now + time;
+        loop {
+            self.exchange();
+            self.check();
+            if done(self) {
+                return true;
+            }
+            match self.next_moment() {
+                Some(at) if at <= end => {
+                    assert!(at >= self.now, "time goes backwards");
+                    self.steps = if at == self.now { self.steps + 1 } else { 0 };
+                    assert!(self.steps < 1000, "livelock at {:?}: {self:?}", self.now);
+                    self.now = at;
+                    self.deliver();
+                }
+                _ => {
+                    self.now = end;
+                    self.deliver();
+                    self.exchange();
+                    return done(self);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        self.run_until(|_| false, time);
+    }
+
+    /// Runs until everything written has been read with its end, on all streams.
+    pub(crate) fn run_to_end(&mut self, time: Duration) {
+        let over = self.run_until(
+            |pair| pair.programs.values().all(|p| p.reset.is_some() || (p.finished && p.written == p.to_write.len() && !p.finish)),
+            time,
+        );
+        assert!(over, "not over after {time:?}: {self:?}");
+    }
+
+    /// Handles events and lets both sides send, until nothing moves.
+    fn exchange(&mut self) {
+        loop {
+            let mut moved = false;
+            for side in Side::BOTH {
+                while let Some(event) = self.session(side).poll_event() {
+                    moved = true;
+                    self.on_event(side, event);
+                }
+                let ids: Vec<PathId> = self.carriers.keys().copied().collect();
+                for id in ids {
+                    moved |= self.transmit(side, id);
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn on_event(&mut self, side: Side, event: Event) {
+        match &event {
+            Event::Opened { stream, .. } => {
+                self.programs.entry((side, *stream)).or_default();
+                let now = self.now;
+                // It may have been reset by the next frame.
+                let _ = self.session(side).accept(*stream, now);
+                self.pump(side, *stream);
+            }
+            Event::Readable { stream } => self.read(side, *stream),
+            Event::Writable { stream } => self.pump(side, *stream),
+            Event::Reset { stream, code } => self.program(side, *stream).reset = Some(*code),
+            _ => {}
+        }
+        self.events.push((side, event));
+    }
+
+    fn read(&mut self, side: Side, id: StreamId) {
+        let program = self.program(side, id);
+        if program.stalled || program.left {
+            return;
+        }
+        let now = self.now;
+        let mut data = Vec::new();
+        while let Ok(outcome) = self.session(side).read(id, 10_000, &mut data, now) {
+            if outcome.finished || outcome.len == 0 {
+                let program = self.program(side, id);
+                program.finished |= outcome.finished;
+                break;
+            }
+        }
+        let program = self.program(side, id);
+        program.done_at = now;
+        program.received.extend(data);
+    }
+
+    fn pump(&mut self, side: Side, id: StreamId) {
+        let now = self.now;
+        let session = match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        };
+        let program = self.programs.entry((side, id)).or_default();
+        if program.left {
+            return;
+        }
+        // A server's program may be told to write before the stream has reached it: it does when it is opened.
+        let Ok(taken) = session.write(id, &program.to_write[program.written..], now) else { return };
+        program.written += taken;
+        if program.finish && program.written == program.to_write.len() {
+            // It may have been reset.
+            let _ = session.finish(id, now);
+            program.finish = false;
+        }
+    }
+
+    /// Gives one piece to a carrier that has room for it.
+    fn transmit(&mut self, side: Side, id: PathId) -> bool {
+        let now = self.now;
+        let Some(carrier) = self.carriers.get(&id) else { return false };
+        let lane = &carrier.lanes[side as usize];
+        let sample = carrier.sample(lane, now);
+        let room = sample.in_flight + sample.unsent < sample.cwnd;
+        self.session(side).path_stats(id, sample);
+        if !room || sample.unsent > 32 * 1024 {
+            return false;
+        }
+        let mut out = Vec::new();
+        if self.session(side).poll_transmit(id, 16 * 1024, now, &mut out) == 0 {
+            return false;
+        }
+        if let Some(carrier) = self.carriers.get_mut(&id) {
+            let time = Duration::from_secs_f64(out.len() as f64 / carrier.rate);
+            let lane = &mut carrier.lanes[side as usize];
+            lane.busy_until = lane.busy_until.max(now) + time;
+            lane.pieces.push_back((lane.busy_until + carrier.delay, out));
+        }
+        true
+    }
+
+    fn next_moment(&self) -> Option<Instant> {
+        let mut moments: Vec<Instant> = Vec::new();
+        for carrier in self.carriers.values() {
+            for lane in &carrier.lanes {
+                if !carrier.blackhole {
+                    moments.extend(lane.pieces.front().map(|(at, _)| (*at).max(self.now)));
+                }
+                if lane.busy_until > self.now {
+                    moments.push(self.now + (lane.busy_until - self.now).min(Duration::from_millis(1)));
+                }
+            }
+        }
+        for session in [&self.client, &self.server] {
+            if let Some(at) = session.poll_timeout() {
+                // A carrier without room may hold up what is due: look again soon.
+                moments.push(if at > self.now { at } else { self.now + Duration::from_millis(1) });
+            }
+        }
+        moments.into_iter().min()
+    }
+
+    fn deliver(&mut self) {
+        let now = self.now;
+        let ids: Vec<PathId> = self.carriers.keys().copied().collect();
+        for id in ids {
+            for side in Side::BOTH {
+                while let Some(carrier) = self.carriers.get_mut(&id)
+                    && !carrier.blackhole
+                    && carrier.lanes[side as usize].pieces.front().is_some_and(|(at, _)| *at <= now)
+                    && let Some((_, piece)) = carrier.lanes[side as usize].pieces.pop_front()
+                {
+                    carrier.lanes[side as usize].delivered += piece.len() as u64;
+                    let cut = self.cut.min(piece.len());
+                    for part in piece.chunks(cut) {
+                        let result = self.session(side.peer()).handle_frames(id, part, now);
+                        result.expect("well-behaved peers");
+                    }
+                }
+            }
+        }
+        self.client.handle_timeout(now);
+        self.server.handle_timeout(now);
+    }
+}
+
+impl Carrier {
+    fn sample(&self, lane: &Lane, now: Instant) -> PathSample {
+        let unsent = (lane.busy_until.saturating_sub(now)).as_secs_f64() * self.rate;
+        let srtt = 2 * self.delay + Duration::from_micros(500);
+        let full = (2.0 * self.rate * srtt.as_secs_f64()) as u64 + 64 * 1024;
+        let cwnd = full.min(14_600 + lane.delivered);
+        let measured = lane.delivered > 64 * 1024;
+        let under_way: u64 = lane.pieces.iter().map(|(_, piece)| piece.len() as u64).sum();
+        PathSample {
+            srtt,
+            rttvar: srtt / 8,
+            mss: 1448,
+            cwnd,
+            in_flight: under_way.saturating_sub(unsent as u64),
+            unsent: unsent as u64,
+            delivery_rate: if measured { self.rate as u64 } else { 0 },
+            ..PathSample::default()
+        }
+    }
+}
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "at {:?}", self.now)?;
+        for (name, session) in [("client", &self.client), ("server", &self.server)] {
+            writeln!(f, "{name}: {:?}, due {:?}", session.stats(), session.poll_timeout())?;
+            for path in session.path_stats_all(self.now) {
+                writeln!(f, "  {path:?}")?;
+            }
+        }
+        for (key, program) in &self.programs {
+            let (received, left) = (program.received.len(), program.to_write.len() - program.written);
+            writeln!(f, "{key:?}: received {received}, to write {left}, finished {}", program.finished)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! Random operations on two sessions: whatever links and programs do, every byte arrives once and in order.
+//!
+//! The number of cases is small, so that every build can afford them; `PROPTEST_CASES` asks for more. A failure that
+//! was found here became a plain test with a name in `corners.rs`.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{Pair, Side};
+use crate::{Config, Event, PathId, Role, StreamId, scheduler};
+
+/// Something that happens to a session. Streams and paths are chosen by index among those that exist.
+#[derive(Clone, Debug)]
+enum Op {
+    Open,
+    Write { side: Side, stream: usize, len: usize, finish: bool },
+    Stall { side: Side, stream: usize },
+    Resume { side: Side, stream: usize },
+    Reset { side: Side, stream: usize },
+    Abandon { side: Side, stream: usize },
+    KillPath { path: usize },
+    KillPathOnOneSide { side: Side, path: usize },
+    AddPath { mbit: f64, ms: u64 },
+    Blackhole { path: usize, on: bool },
+    Change { path: usize, mbit: f64, ms: u64 },
+    Cut { at: usize },
+    Wait { us: u64 },
+}
+
+fn side() -> impl Strategy<Value = Side> {
+    prop_oneof![Just(Side::Client), Just(Side::Server)]
+}
+
+fn mbit() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.5), 1.0..20.0f64, 20.0..500.0f64]
+}
+
+fn ms() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => 0..20u64, 1 => 20..300u64]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let stream = 0..8usize;
+    let path = 0..5usize;
+    let len = prop_oneof![0..5usize, 0..20_000usize, 0..400_000usize];
+    prop_oneof![
+        4 => Just(Op::Open),
+        8 => (side(), stream.clone(), len, any::<bool>())
+            .prop_map(|(side, stream, len, finish)| Op::Write { side, stream, len, finish }),
+        1 => (side(), stream.clone()).prop_map(|(side, stream)| Op::Stall { side, stream }),
+        1 => (side(), stream.clone()).prop_map(|(side, stream)| Op::Resume { side, stream }),
+        1 => (side(), stream.clone()).prop_map(|(side, stream)| Op::Reset { side, stream }),
+        1 => (side(), stream).prop_map(|(side, stream)| Op::Abandon { side, stream }),
+        1 => path.clone().prop_map(|path| Op::KillPath { path }),
+        1 => (side(), path.clone()).prop_map(|(side, path)| Op::KillPathOnOneSide { side, path }),
+        2 => (mbit(), ms()).prop_map(|(mbit, ms)| Op::AddPath { mbit, ms }),
+        2 => (path.clone(), any::<bool>()).prop_map(|(path, on)| Op::Blackhole { path, on }),
+        1 => (path, mbit(), ms()).prop_map(|(path, mbit, ms)| Op::Change { path, mbit, ms }),
+        1 => prop_oneof![Just(1usize), 1..100usize, Just(usize::MAX)].prop_map(|at| Op::Cut { at }),
+        10 => prop_oneof![0..2_000u64, 0..100_000u64, 0..1_000_000u64].prop_map(|us| Op::Wait { us }),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct Setup {
+    scheduler: &'static str,
+    paths: Vec<(f64, u64)>,
+    tight: bool,
+    ops: Vec<Op>,
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    let paths = proptest::collection::vec((mbit(), ms()), 1..=5);
+    (proptest::sample::select(scheduler::NAMES), paths, any::<bool>(), proptest::collection::vec(op(), 1..50))
+        .prop_map(|(scheduler, paths, tight, ops)| Setup { scheduler, paths, tight, ops })
+}
+
+fn config(role: Role, setup: &Setup) -> Config {
+    let mut config = Config::new(role);
+    config.scheduler = setup.scheduler.to_owned();
+    config.session_timeout = Duration::from_secs(3600);
+    if setup.tight {
+        config.max_streams = 4;
+        config.memory = Config::least_memory(4);
+        config.stream_memory = 1 << 18;
+    }
+    config
+}
+
+/// Bytes that tell streams, sides and offsets apart.
+fn bytes(side: Side, stream: StreamId, from: usize, len: usize) -> Vec<u8> {
+    let salt = stream * 2 + side as u64 + 1;
+    (from..from + len).map(|i| ((i as u64 + salt * 977).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+fn run(setup: &Setup) {
+    let mut pair = Pair::with(config(Role::Client, setup), config(Role::Server, setup));
+    pair.connect(&setup.paths);
+    let mut streams: Vec<StreamId> = Vec::new();
+    let mut finished: Vec<(Side, StreamId)> = Vec::new();
+    let mut asked: std::collections::BTreeMap<(Side, StreamId), usize> = Default::default();
+    for op in &setup.ops {
+        let paths: Vec<PathId> = pair.carriers.keys().copied().collect();
+        let path_at = |index: usize| (!paths.is_empty()).then(|| paths[index % paths.len()]);
+        let stream_at = |index: usize| (!streams.is_empty()).then(|| streams[index % streams.len()]);
+        match *op {
+            Op::Open => streams.extend(pair.try_open()),
+            Op::Write { side, stream, len, finish } => {
+                if let Some(id) = stream_at(stream)
+                    && !finished.contains(&(side, id))
+                    && !pair.program(side, id).left
+                {
+                    let from = asked.entry((side, id)).or_default();
+                    let data = bytes(side, id, *from, len);
+                    *from += len;
+                    pair.write(side, id, &data, finish);
+                    if finish {
+                        finished.push((side, id));
+                    }
+                }
+            }
+            Op::Stall { side, stream } => {
+                if let Some(id) = stream_at(stream) {
+                    pair.program(side, id).stalled = true;
+                }
+            }
+            Op::Resume { side, stream } => {
+                if let Some(id) = stream_at(stream) {
+                    pair.resume(side, id);
+                }
+            }
+            Op::Reset { side, stream } => {
+                // A program has a stream only after it has been told of it.
+                if let Some(id) = stream_at(stream).filter(|id| pair.knows(side, *id)) {
+                    pair.reset(side, id, 3);
+                }
+            }
+            Op::Abandon { side, stream } => {
+                if let Some(id) = stream_at(stream).filter(|id| pair.knows(side, *id)) {
+                    pair.abandon(side, id);
+                }
+            }
+            Op::KillPath { path } => path_at(path).into_iter().for_each(|id| pair.kill_path(id)),
+            Op::KillPathOnOneSide { side, path } => {
+                // The other side notices a little later.
+                if let Some(id) = path_at(path) {
+                    let now = pair.now;
+                    pair.session(side).path_down(id, now);
+                    pair.run_for(Duration::from_millis(30));
+                    pair.kill_path(id);
+                }
+            }
+            Op::AddPath { mbit, ms } => {
+                if paths.len() < 5 {
+                    pair.add_path(mbit, ms);
+                }
+            }
+            Op::Blackhole { path, on } => {
+                if let Some(carrier) = path_at(path).and_then(|id| pair.carriers.get_mut(&id)) {
+                    carrier.blackhole = on;
+                }
+            }
+            Op::Change { path, mbit, ms } => {
+                if let Some(carrier) = path_at(path).and_then(|id| pair.carriers.get_mut(&id)) {
+                    carrier.rate = mbit * 1e6 / 8.0;
+                    carrier.delay = Duration::from_millis(ms);
+                }
+            }
+            Op::Cut { at } => pair.cut = at,
+            Op::Wait { us } => pair.run_for(Duration::from_micros(us)),
+        }
+    }
+    // Links return, programs read and finish: everything must come to its end.
+    pair.carriers.values_mut().for_each(|carrier| carrier.blackhole = false);
+    pair.add_path(50.0, 10);
+    for &id in &streams {
+        for side in Side::BOTH {
+            pair.resume(side, id);
+            if !pair.program(side, id).left {
+                pair.write(side, id, b"", true);
+            }
+        }
+    }
+    let over = |pair: &Pair| pair.client.stats().streams_open + pair.server.stats().streams_open == 0;
+    assert!(pair.run_until(over, Duration::from_secs(1000)), "not over: {pair:?}");
+    for &id in &streams {
+        for side in Side::BOTH {
+            let written = pair.written(side.peer(), id).to_vec();
+            let sender_left = pair.program(side.peer(), id).left;
+            let broken = Side::BOTH.iter().any(|&side| pair.program(side, id).reset == Some(3));
+            let program = pair.program(side, id);
+            assert!(written.starts_with(&program.received), "stream {id} at {side:?} differs");
+            let whole = program.finished && program.received == written;
+            // A program that left in peace has its bytes delivered; a peer that left does not read them.
+            let peers_left = program.left || sender_left;
+            assert!(whole || broken || program.left || program.reset == Some(0) && peers_left, "stream {id} at {side:?}: {pair:?}");
+        }
+    }
+    pair.run_for(Duration::from_secs(1));
+    pair.check_settled();
+    let now = pair.now;
+    pair.client.close(0, "done", now);
+    let closed = |pair: &Pair| {
+        pair.events.iter().any(|(side, event)| *side == Side::Server && matches!(event, Event::Closed { code: 0, .. }))
+    };
+    assert!(pair.run_until(closed, Duration::from_secs(10)), "the peer was not told");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(256),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_byte_arrives_once_and_in_order_whatever_happens(setup in setup()) {
+        run(&setup);
+    }
+}

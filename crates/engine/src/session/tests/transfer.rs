@@ -1,0 +1,215 @@
+//! Transfers over good, bad and dying paths.
+
+use std::time::Duration;
+
+use super::{Pair, Side};
+use crate::PathId;
+
+/// Bytes in which every misplaced piece shows.
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+/// Sends `len` bytes from the server; seconds until the last one is read.
+fn download(pair: &mut Pair, len: usize) -> f64 {
+    let data = bytes(len);
+    let id = pair.open();
+    let start = pair.now;
+    pair.write(Side::Client, id, b"GET", true);
+    pair.write(Side::Server, id, &data, true);
+    pair.run_to_end(Duration::from_secs(300));
+    let program = pair.program(Side::Client, id);
+    assert!(program.received == data, "the copy differs");
+    (program.done_at - start).as_secs_f64()
+}
+
+#[test]
+fn one_path_is_plain_sending() {
+    let mut pair = Pair::connected(&[(100.0, 10)]);
+    let seconds = download(&mut pair, 10_000_000);
+    assert!(seconds < 1.05 * 0.8 + 0.1, "{seconds}");
+    assert_eq!(pair.server.stats().duplicates_sent, 0);
+}
+
+#[test]
+fn two_paths_give_their_sum() {
+    let mut pair = Pair::connected(&[(60.0, 10), (180.0, 4)]);
+    let seconds = download(&mut pair, 30_000_000);
+    let best = 30e6 * 8.0 / 240e6;
+    assert!(seconds < 1.05 * best, "{seconds} s against {best} s");
+    let stats = pair.server.stats();
+    assert!(stats.duplicates_sent < 600_000, "{stats:?}");
+}
+
+#[test]
+fn four_unequal_paths_give_their_sum() {
+    let mut pair = Pair::connected(&[(10.0, 50), (100.0, 5), (50.0, 150), (200.0, 2)]);
+    let seconds = download(&mut pair, 90_000_000);
+    let best = 90e6 * 8.0 / 360e6;
+    assert!(seconds < 1.08 * best, "{seconds} s against {best} s");
+}
+
+#[test]
+fn a_slow_path_never_makes_a_small_object_late() {
+    for len in [1_000, 10_000, 100_000, 1_000_000] {
+        let alone = download(&mut Pair::connected(&[(100.0, 5)]), len);
+        for slow in [(5.0, 200), (10.0, 50), (1.0, 400)] {
+            let both = download(&mut Pair::connected(&[(100.0, 5), slow]), len);
+            assert!(both <= alone * 1.02 + 0.001, "{len} bytes: {both} s with {slow:?}, {alone} s without");
+        }
+    }
+}
+
+#[test]
+fn uploads_and_downloads_at_once() {
+    let mut pair = Pair::connected(&[(50.0, 10), (50.0, 20)]);
+    let (up, down) = (bytes(5_000_000), bytes(6_000_000));
+    let id = pair.open();
+    pair.write(Side::Client, id, &up, true);
+    pair.write(Side::Server, id, &down, true);
+    pair.run_to_end(Duration::from_secs(30));
+    assert!(pair.program(Side::Server, id).received == up);
+    assert!(pair.program(Side::Client, id).received == down);
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!((pair.client.stats().streams_open, pair.server.stats().streams_open), (0, 0));
+}
+
+#[test]
+fn frames_cut_at_any_place_are_put_together() {
+    for cut in [1, 7, 1000, 16_384] {
+        let mut pair = Pair::connected(&[(50.0, 1), (50.0, 2)]);
+        pair.cut = cut;
+        download(&mut pair, 300_000);
+    }
+}
+
+#[test]
+fn a_path_that_dies_loses_nothing() {
+    let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10), (50.0, 30)]);
+    let data = bytes(20_000_000);
+    let id = pair.open();
+    pair.write(Side::Client, id, b"", true);
+    pair.write(Side::Server, id, &data, true);
+    for path in [0, 1] {
+        pair.run_for(Duration::from_millis(200));
+        pair.kill_path(PathId(path));
+    }
+    pair.run_for(Duration::from_millis(200));
+    pair.add_path(100.0, 5);
+    pair.run_to_end(Duration::from_secs(30));
+    assert!(pair.program(Side::Client, id).received == data);
+}
+
+#[test]
+fn a_blackhole_is_noticed_and_a_return_used() {
+    let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10)]);
+    let data = bytes(20_000_000);
+    let id = pair.open();
+    pair.write(Side::Client, id, b"", true);
+    pair.write(Side::Server, id, &data, true);
+    pair.run_for(Duration::from_millis(500));
+    pair.carriers.get_mut(&PathId(1)).unwrap().blackhole = true;
+    pair.run_for(Duration::from_millis(400));
+    let before = pair.program(Side::Client, id).received.len();
+    pair.run_for(Duration::from_millis(400));
+    let during = pair.program(Side::Client, id).received.len() - before;
+    assert!(during > 2_000_000, "only {during} bytes in 400 ms over the path that is left");
+    pair.carriers.get_mut(&PathId(1)).unwrap().blackhole = false;
+    pair.run_to_end(Duration::from_secs(30));
+    assert!(pair.program(Side::Client, id).received == data);
+    assert!(pair.server.path_stats_all(pair.now)[1].state == crate::PathState::Active);
+}
+
+#[test]
+fn an_outage_of_every_path_is_survived() {
+    let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10)]);
+    let data = bytes(10_000_000);
+    let id = pair.open();
+    pair.write(Side::Client, id, b"", true);
+    pair.write(Side::Server, id, &data, true);
+    pair.run_for(Duration::from_millis(300));
+    for path in [0, 1] {
+        pair.kill_path(PathId(path));
+    }
+    pair.run_for(Duration::from_secs(30));
+    pair.add_path(50.0, 10);
+    pair.run_to_end(Duration::from_secs(30));
+    assert!(pair.program(Side::Client, id).received == data);
+}
+
+#[test]
+fn a_stalled_reader_holds_no_more_than_the_limit_and_blocks_nobody() {
+    let mut pair = Pair::connected(&[(500.0, 2), (500.0, 5)]);
+    let data = bytes(100_000_000);
+    let stalled = pair.open();
+    pair.program(Side::Client, stalled).stalled = true;
+    pair.write(Side::Client, stalled, b"", true);
+    pair.write(Side::Server, stalled, &data, true);
+    pair.run_for(Duration::from_secs(5));
+    let (client, server) = (pair.client.stats(), pair.server.stats());
+    assert!(client.receive_memory <= 64 << 20, "{client:?}");
+    assert!(server.send_buffered <= 64 << 20, "{server:?}");
+    let quick = pair.open();
+    pair.write(Side::Client, quick, b"", true);
+    let small = bytes(1_000_000);
+    pair.write(Side::Server, quick, &small, true);
+    pair.run_for(Duration::from_secs(2));
+    assert!(pair.program(Side::Client, quick).received == small, "{pair:?}");
+    pair.resume(Side::Client, stalled);
+    pair.run_to_end(Duration::from_secs(60));
+    assert!(pair.program(Side::Client, stalled).received == data);
+}
+
+#[test]
+fn a_reset_ends_both_directions_and_returns_all_credit() {
+    let mut pair = Pair::connected(&[(50.0, 10), (20.0, 40)]);
+    for round in 0..40 {
+        let id = pair.open();
+        pair.write(Side::Client, id, &bytes(500_000), false);
+        pair.write(Side::Server, id, &bytes(3_000_000), false);
+        pair.run_for(Duration::from_millis(50 + round * 7));
+        let side = if round % 2 == 0 { Side::Client } else { Side::Server };
+        let now = pair.now;
+        pair.session(side).reset(id, 7, now);
+        pair.program(side, id).reset = Some(7);
+        pair.run_for(Duration::from_millis(400));
+        assert_eq!(pair.program(side.peer(), id).reset, Some(7));
+    }
+    for session in [&pair.client, &pair.server] {
+        let stats = session.stats();
+        assert_eq!((stats.streams_open, stats.send_buffered, stats.receive_memory), (0, 0, 0));
+    }
+    download(&mut pair, 5_000_000);
+}
+
+#[test]
+fn thousands_of_short_streams_come_and_go() {
+    let mut pair = Pair::connected(&[(50.0, 5), (50.0, 15)]);
+    for _ in 0..30 {
+        let ids: Vec<_> = (0..100).map(|_| pair.open()).collect();
+        for &id in &ids {
+            pair.write(Side::Client, id, b"ping", true);
+            pair.write(Side::Server, id, b"pong", true);
+        }
+        pair.run_to_end(Duration::from_secs(10));
+        for id in ids {
+            assert_eq!(pair.program(Side::Client, id).received, b"pong");
+        }
+    }
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!((pair.client.stats().streams_open, pair.server.stats().streams_open), (0, 0));
+}
+
+#[test]
+fn an_idle_session_is_quiet() {
+    let mut pair = Pair::connected(&[(50.0, 10), (50.0, 20)]);
+    download(&mut pair, 100_000);
+    pair.run_for(Duration::from_secs(2));
+    let before = pair.client.path_stats_all(pair.now);
+    pair.run_for(Duration::from_secs(100));
+    let after = pair.client.path_stats_all(pair.now);
+    for (before, after) in before.iter().zip(&after) {
+        let sent = after.bytes_sent - before.bytes_sent;
+        assert!(sent < 100 * 40, "{sent} bytes in 100 idle seconds");
+    }
+}

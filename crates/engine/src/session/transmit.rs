@@ -1,0 +1,257 @@
+//! What a path sends next.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::{ReceiveCredit, Session};
+use crate::frame::{Frame, MAX_DATA, encode_data_head};
+use crate::path::{Control, Flight, Path, PathState, Sent};
+use crate::scheduler::{Pick, View};
+use crate::{Instant, PathId, StreamId};
+
+/// Control frames go over the path of least delay; after this time over any.
+const CONTROL_WAIT: Duration = Duration::from_millis(10);
+
+/// Repeated bytes may make up this part of all bytes ...
+const REPEAT_SHARE: u64 = 100;
+
+/// ... and this much besides, so that short sessions can repeat too.
+const REPEAT_FLOOR: u64 = 128 * 1024;
+
+/// Control frames on a path that the peer has not confirmed: the others wait. What waits is bounded by the number of
+/// streams.
+const MAX_CONTROL: usize = 8192;
+
+/// Stretches of data on a path that the peer has not confirmed: bounds what the engine remembers of them.
+const MAX_FLIGHTS: usize = 4096;
+
+impl Session {
+    /// Appends what path `id` sends next, about `budget` bytes, and returns how many they are; 0 means nothing for
+    /// now.
+    pub fn poll_transmit(
+        &mut self,
+        id: PathId,
+        budget: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let start = out.len();
+        let Some(path) = self.paths.get(&id) else { return 0 };
+        if path.state == PathState::Stalled && !self.closed {
+            return 0;
+        }
+        let best = self.best_path();
+        let before = path.sent;
+        let written = |out: &Vec<u8>| (out.len() - start) as u64;
+        if self.closed {
+            self.write_control(id, true, usize::MAX, before, start, now, out);
+            self.finish_transmit(id, written(out), now);
+            return out.len() - start;
+        }
+        if let Some(path) = self.paths.get_mut(&id)
+            && let Some(token) = path.pong_due.take()
+        {
+            Frame::Pong { token }.encode(out);
+        }
+        self.write_control(id, best == Some(id), budget, before, start, now, out);
+        let due = self.paths.get(&id).and_then(|path| self.reports.due(path, best == Some(id)));
+        if due.is_some_and(|due| due <= now) {
+            self.reports.write(id, &mut self.paths, &self.streams, budget, now, out);
+        }
+        self.write_ping(id, before, start, now, out);
+        while out.len() - start < budget {
+            let left = (budget - (out.len() - start)) as u64;
+            match self.pick(id, left, now) {
+                Pick::Send { stream, range } => self.write_data(id, stream, range, false, before, start, now, out),
+                Pick::Repeat { stream, range } => self.write_data(id, stream, range, true, before, start, now, out),
+                Pick::Idle => break,
+            }
+        }
+        self.finish_transmit(id, written(out), now);
+        out.len() - start
+    }
+
+    /// The delivering path on which a byte handed over now arrives first.
+    pub(super) fn best_path(&self) -> Option<PathId> {
+        let active = self.paths.values().filter(|path| path.state == PathState::Active);
+        active.min_by_key(|path| (path.delay(), path.id)).map(|path| path.id)
+    }
+
+    /// When a control frame that waits for the best path goes over any.
+    pub(super) fn control_deadline(&self) -> Option<Instant> {
+        self.control.front().map(|(since, _)| *since + CONTROL_WAIT)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as write_data")]
+    fn write_control(
+        &mut self,
+        id: PathId,
+        best: bool,
+        budget: usize,
+        before: u64,
+        start: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) {
+        while let Some((since, _)) = self.control.front() {
+            let full = self.paths.get(&id).is_none_or(|path| path.control.len() >= MAX_CONTROL);
+            if out.len() - start >= budget || full || !best && now < *since + CONTROL_WAIT {
+                break;
+            }
+            let Some((_, frame)) = self.control.pop_front() else { break };
+            let frame_start = out.len();
+            self.encode_control(&frame, out);
+            // Credit for a stream that is over meanwhile is no frame, and nothing would ever confirm it.
+            if out.len() > frame_start
+                && let Some(path) = self.paths.get_mut(&id)
+            {
+                let path_end = before + (out.len() - start) as u64;
+                path.note_outstanding(now);
+                path.control.push_back(Sent { path_end, sent_at: now, frame: Some(frame) });
+            }
+        }
+    }
+
+    fn write_ping(&mut self, id: PathId, before: u64, start: usize, now: Instant, out: &mut Vec<u8>) {
+        let token = self.next_token;
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if now < path.next_ping || path.oldest_unconfirmed().is_some() {
+            return;
+        }
+        self.next_token += 1;
+        Frame::Ping { token }.encode(out);
+        let path_end = before + (out.len() - start) as u64;
+        path.note_outstanding(now);
+        path.control.push_back(Sent { path_end, sent_at: now, frame: Some(Control::Ping { token }) });
+    }
+
+    fn encode_control(&mut self, frame: &Control, out: &mut Vec<u8>) {
+        match frame {
+            Control::Open { stream, class, target } => {
+                Frame::Open { stream: *stream, class: *class, target }.encode(out);
+            }
+            Control::Accept { stream } => Frame::Accept { stream: *stream }.encode(out),
+            Control::Fin { stream, size } => Frame::Fin { stream: *stream, size: *size }.encode(out),
+            Control::Reset { stream, code, size } => {
+                Frame::Reset { stream: *stream, code: *code, size: *size }.encode(out);
+            }
+            Control::CreditSession => {
+                self.receive_credit.session_queued = false;
+                Frame::CreditSession { limit: self.receive_credit.granted }.encode(out);
+            }
+            Control::CreditStream { stream } => {
+                if let Some(state) = self.streams.get_mut(stream) {
+                    state.receive.credit_queued = false;
+                    Frame::CreditStream { stream: *stream, limit: state.receive.granted }.encode(out);
+                }
+            }
+            Control::CreditInitial => {
+                Frame::CreditInitial { limit: self.receive_credit.initial }.encode(out);
+            }
+            Control::CreditStreams => {
+                let ReceiveCredit { streams, streams_queued, .. } = &mut self.receive_credit;
+                *streams_queued = false;
+                *streams = (*streams).max(self.retired.total() + self.config.max_streams);
+                Frame::CreditStreams { limit: *streams }.encode(out);
+            }
+            Control::Ping { token } => Frame::Ping { token: *token }.encode(out),
+            Control::Close { code, reason } => Frame::Close { code: *code, reason }.encode(out),
+        }
+    }
+
+    fn pick(&mut self, id: PathId, budget: u64, now: Instant) -> Pick {
+        let Some(path) = self.paths.get(&id) else { return Pick::Idle };
+        if path.flights.len() >= MAX_FLIGHTS {
+            return Pick::Idle;
+        }
+        let repeatable = self.counters.data_sent / REPEAT_SHARE + REPEAT_FLOOR;
+        let view = View {
+            now,
+            paths: &self.paths,
+            streams: &self.streams,
+            ready: &self.ready,
+            last_served: self.last_served,
+            credit: self.send_credit.session.saturating_sub(self.send_credit.used),
+            repeat_budget: repeatable.saturating_sub(self.counters.repeated),
+            memory: self.config.memory,
+        };
+        self.scheduler.pick(id, budget, &view)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call site, and the alternative is a struct for it")]
+    fn write_data(
+        &mut self,
+        id: PathId,
+        stream_id: StreamId,
+        range: Range<u64>,
+        repeat: bool,
+        before: u64,
+        start: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
+        debug_assert!(!range.is_empty() && range.end <= stream.send.written);
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + MAX_DATA as u64);
+            encode_data_head(stream_id, at, (end - at) as usize, out);
+            stream.send.read(at..end, out);
+            at = end;
+        }
+        let len = range.end - range.start;
+        let unsent = stream.send.unsent.remove(range.clone());
+        debug_assert!(repeat || unsent == len, "a scheduler sends what is unsent");
+        let growth = range.end.saturating_sub(stream.send.highest);
+        stream.send.highest = stream.send.highest.max(range.end);
+        self.send_credit.used += growth;
+        self.counters.data_sent += len;
+        // What comes again because its path failed is a duplicate as well, unless it never arrived: nobody knows.
+        let twice = if repeat { len } else { stream.send.again.remove(range.clone()) };
+        self.counters.duplicates_sent += twice;
+        if stream.send.unsent.is_empty() {
+            self.ready.remove(&stream_id);
+        }
+        self.last_served = stream_id;
+        if repeat {
+            self.counters.repeated += len;
+            self.mark_repeated(id, stream_id, &range);
+        }
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        path.data_sent += len;
+        path.duplicates_sent += twice;
+        let path_end = before + (out.len() - start) as u64;
+        path.note_outstanding(now);
+        let expected_at = now + path.delay() + Duration::from_secs_f64(len as f64 / path.rate());
+        let flight = Flight { stream: stream_id, range, sent_at: now, expected_at, repeated: repeat, path_end };
+        path.flights.push_back(flight);
+    }
+
+    fn mark_repeated(&mut self, by: PathId, stream: StreamId, range: &Range<u64>) {
+        for path in self.paths.values_mut().filter(|path| path.id != by) {
+            for flight in path.flights.iter_mut().filter(|flight| flight.stream == stream) {
+                let overlap = flight.range.start < range.end && range.start < flight.range.end;
+                flight.repeated |= overlap;
+            }
+        }
+    }
+
+    fn finish_transmit(&mut self, id: PathId, len: u64, now: Instant) {
+        if let Some(path) = self.paths.get_mut(&id)
+            && len > 0
+        {
+            path.sent += len;
+            path.send_meter.add(len, now);
+        }
+    }
+}
+
+impl Path {
+    /// Something that asks for a report leaves: from now on the peer owes one.
+    fn note_outstanding(&mut self, now: Instant) {
+        if self.flights.is_empty() && self.control.is_empty() {
+            self.last_progress = now;
+        }
+        self.next_ping = now + super::liveness::PING_INTERVAL;
+    }
+}

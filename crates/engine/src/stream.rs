@@ -1,0 +1,283 @@
+//! A stream: its two directions, each with its bytes and what is known of them.
+
+use std::ops::Range;
+
+use crate::pages::{Pages, Spare};
+use crate::ranges::RangeSet;
+use crate::{Class, StreamId};
+
+/// One ordered byte stream each way.
+#[derive(Debug)]
+pub struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) class: Class,
+    pub(crate) send: SendHalf,
+    pub(crate) receive: ReceiveHalf,
+    /// The peer's OPEN has arrived, or this side opened it.
+    pub(crate) opened: bool,
+    /// The peer's ACCEPT has arrived.
+    pub(crate) accepted: bool,
+    /// A RESET has been sent.
+    pub(crate) reset_sent: bool,
+    /// Nobody reads: what arrives is dropped.
+    pub(crate) discard: bool,
+    /// Nobody reads or writes any more; reset once what was written has arrived.
+    pub(crate) abandoned: bool,
+}
+
+/// The bytes that this side sends.
+#[derive(Debug, Default)]
+pub(crate) struct SendHalf {
+    pages: Pages,
+    /// Every byte below is acknowledged and forgotten.
+    pub(crate) base: u64,
+    /// Acknowledged above `base`.
+    pub(crate) acked: RangeSet,
+    /// Written and not on any path.
+    pub(crate) unsent: RangeSet,
+    /// The part of `unsent` that has been on a path before.
+    pub(crate) again: RangeSet,
+    /// Where the next written byte goes.
+    pub(crate) written: u64,
+    /// How far the peer lets this side send.
+    pub(crate) limit: u64,
+    /// End of the highest byte ever handed to a path.
+    pub(crate) highest: u64,
+    /// No more writes.
+    pub(crate) finished: bool,
+    /// A FIN is queued, on its way or delivered.
+    pub(crate) fin_queued: bool,
+    /// The peer has the FIN.
+    pub(crate) fin_confirmed: bool,
+    /// Everything and the end is acknowledged, or nobody waits for it.
+    pub(crate) complete: bool,
+}
+
+/// The bytes that this side receives.
+#[derive(Debug, Default)]
+pub(crate) struct ReceiveHalf {
+    pages: Pages,
+    /// What has been received, below `read` included.
+    pub(crate) received: RangeSet,
+    /// Everything below has been handed to the reader.
+    pub(crate) read: u64,
+    /// End of the highest byte received.
+    pub(crate) highest: u64,
+    /// Length of the stream, once known.
+    pub(crate) size: Option<u64>,
+    /// How far the peer may send.
+    pub(crate) granted: u64,
+    /// A CREDIT waits for a path.
+    pub(crate) credit_queued: bool,
+    /// Version of the newest change, for reports.
+    pub(crate) version: u64,
+    /// The reader has been told that there is something, and has not come for it.
+    pub(crate) announced: bool,
+    /// The reader has seen the end.
+    pub(crate) ended: bool,
+    /// The peer's RESET has arrived.
+    pub(crate) reset: bool,
+    /// Its code, while the program still reads what had arrived as a whole before.
+    pub(crate) late_reset: Option<u64>,
+}
+
+impl Stream {
+    pub(crate) fn new(id: StreamId, class: Class, send_limit: u64, granted: u64) -> Self {
+        Self {
+            id,
+            class,
+            send: SendHalf { limit: send_limit, ..SendHalf::default() },
+            receive: ReceiveHalf { granted, ..ReceiveHalf::default() },
+            opened: false,
+            accepted: false,
+            reset_sent: false,
+            discard: false,
+            abandoned: false,
+        }
+    }
+
+    /// The stream's number.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Its traffic class.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Written bytes that are on no path.
+    pub fn unsent(&self) -> &RangeSet {
+        &self.send.unsent
+    }
+
+    /// Offset below which the peer has everything.
+    pub fn acknowledged(&self) -> u64 {
+        self.send.base
+    }
+
+    /// Offset after the last byte written so far.
+    pub fn written(&self) -> u64 {
+        self.send.written
+    }
+
+    /// Whether the program has written its last byte.
+    pub fn is_finished(&self) -> bool {
+        self.send.finished
+    }
+
+    /// Offset after the highest byte that has been given to a path.
+    pub fn highest_sent(&self) -> u64 {
+        self.send.highest
+    }
+
+    /// The parts of `range` that the peer has not acknowledged.
+    pub fn unacknowledged(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        self.send.unacknowledged(range)
+    }
+
+    /// Neither direction has anything left to do.
+    ///
+    /// In any case the peer's bytes are counted up to their end: a stream forgotten before that would leave the
+    /// two sides with different opinions of the session's credit.
+    pub(crate) fn is_over(&self) -> bool {
+        let counted = self.receive.size == Some(self.receive.highest);
+        counted && (self.receive.ended || self.discard) && (self.reset_sent || self.send.complete)
+    }
+}
+
+impl SendHalf {
+    /// Bytes written and not acknowledged as a whole prefix: what the buffer holds.
+    pub(crate) fn buffered(&self) -> u64 {
+        self.written - self.base
+    }
+
+    pub(crate) fn write(&mut self, data: &[u8], spare: &mut Spare) {
+        self.pages.write(self.written, data, spare);
+        let end = self.written + data.len() as u64;
+        self.unsent.insert(self.written..end);
+        self.written = end;
+    }
+
+    pub(crate) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) {
+        self.pages.read(range, out);
+    }
+
+    pub(crate) fn unacknowledged(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut missing = Vec::new();
+        let mut at = range.start.max(self.base);
+        for acked in self.acked.within(at..range.end.max(at)) {
+            if at < acked.start {
+                missing.push(at..acked.start);
+            }
+            at = acked.end;
+        }
+        if at < range.end {
+            missing.push(at..range.end);
+        }
+        missing
+    }
+
+    /// Notes that the peer has `range`; frees what no longer has to be kept.
+    pub(crate) fn acknowledge(&mut self, range: Range<u64>, spare: &mut Spare) {
+        let range = range.start.max(self.base)..range.end;
+        if range.is_empty() {
+            return;
+        }
+        self.unsent.remove(range.clone());
+        self.again.remove(range.clone());
+        self.acked.insert(range);
+        if let Some(first) = self.acked.first()
+            && first.start <= self.base
+        {
+            self.base = first.end;
+            self.acked.remove(first);
+            self.pages.free_below(self.base, spare);
+        }
+    }
+
+    /// Bytes that were on a path which failed: unsent again, unless acknowledged.
+    pub(crate) fn requeue(&mut self, range: Range<u64>) {
+        for missing in self.unacknowledged(range) {
+            self.again.insert(missing.clone());
+            self.unsent.insert(missing);
+        }
+    }
+
+    /// The peer has every byte and the end.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.finished && self.fin_confirmed && self.base == self.written
+    }
+
+    /// Forgets all bytes: the stream is reset, or the peer needs none of them.
+    pub(crate) fn abandon(&mut self, spare: &mut Spare) {
+        self.pages.clear(spare);
+        self.unsent = RangeSet::new();
+        self.again = RangeSet::new();
+        self.acked = RangeSet::new();
+        self.base = self.written;
+        self.finished = true;
+        self.complete = true;
+    }
+}
+
+impl ReceiveHalf {
+    /// Memory in pages.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.pages.held_bytes()
+    }
+
+    /// Everything below this offset has been received.
+    pub(crate) fn contiguous(&self) -> u64 {
+        self.received.first().filter(|first| first.start == 0).map_or(0, |first| first.end)
+    }
+
+    /// Bytes received behind a gap.
+    pub(crate) fn reordered(&self) -> u64 {
+        self.received.total() - self.contiguous()
+    }
+
+    /// Bytes that the reader can have now.
+    pub(crate) fn readable(&self) -> u64 {
+        self.contiguous() - self.read
+    }
+
+    /// There is something that the reader has not been told of.
+    pub(crate) fn is_news(&self) -> bool {
+        !self.announced && (self.readable() > 0 || self.is_whole() && !self.ended)
+    }
+
+    /// All bytes are received.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.size == Some(self.contiguous())
+    }
+
+    /// Stores `data`; returns how many of its bytes are new.
+    pub(crate) fn store(&mut self, offset: u64, data: &[u8], spare: &mut Spare) -> u64 {
+        let end = offset + data.len() as u64;
+        self.highest = self.highest.max(end);
+        let new = self.received.insert(offset..end);
+        // Bytes below `read` are in the set, so a frame with anything new may still reach below it.
+        let from = offset.max(self.read);
+        if new > 0 && from < end {
+            self.pages.write(from, &data[(from - offset) as usize..], spare);
+        }
+        new
+    }
+
+    /// Hands at most `most` bytes to the reader.
+    pub(crate) fn take(&mut self, most: usize, out: &mut Vec<u8>, spare: &mut Spare) -> usize {
+        let len = self.readable().min(most as u64);
+        self.pages.read(self.read..self.read + len, out);
+        self.read += len;
+        self.pages.free_below(self.read, spare);
+        len as usize
+    }
+
+    /// Drops what has been received and treats it as read.
+    pub(crate) fn drop_all(&mut self, spare: &mut Spare) {
+        self.pages.clear(spare);
+        self.received.insert(0..self.highest);
+        self.read = self.highest;
+    }
+}

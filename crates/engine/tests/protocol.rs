@@ -1,0 +1,53 @@
+//! The examples in docs/protocol.md are what they say.
+
+use std::collections::BTreeSet;
+
+use sumlink_engine::frame::{Frame, MAX_ACK_RANGES, MAX_BODY, MAX_DATA, MAX_TEXT};
+
+const TEXT: &str = include_str!("../../../docs/protocol.md");
+
+/// Label, bytes and meaning of every block that is fenced as `hex LABEL`.
+fn examples() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let block = |text: &'static str| {
+        let (label, rest) = text.split_once('\n').expect("a label stands on the fence's line");
+        let (body, _) = rest.split_once("\n```").expect("a fence is closed");
+        let (hex, meaning) = body.split_once("\n= ").expect("the meaning stands after \"= \"");
+        let byte = |digits| u8::from_str_radix(digits, 16).expect("two hex digits");
+        (label, hex.split_whitespace().map(byte).collect(), meaning)
+    };
+    TEXT.split("\n```hex ").skip(1).map(block).collect()
+}
+
+#[test]
+fn every_example_decodes_to_what_is_written_below_it() {
+    for (label, bytes, meaning) in examples() {
+        let (frame, len) = Frame::decode(&bytes).expect(label).expect("the whole frame is there");
+        assert_eq!(len, bytes.len(), "{label}");
+        assert_eq!(format!("{frame:?}"), meaning, "{label}");
+        let mut again = Vec::new();
+        frame.encode(&mut again);
+        assert_eq!(again, bytes, "{label}");
+    }
+}
+
+#[test]
+fn every_type_has_an_example_and_a_row() {
+    let types: BTreeSet<u8> = examples().iter().map(|(_, bytes, _)| bytes[0]).collect();
+    assert_eq!(types, (0x01..=0x11).collect());
+    for kind in types {
+        assert!(TEXT.contains(&format!("\n| {kind:#04x} | ")), "{kind:#x}");
+    }
+}
+
+#[test]
+fn the_limits_are_the_ones_of_the_code() {
+    for (what, limit) in [
+        ("| body of a frame", MAX_BODY),
+        ("| data of a DATA frame", MAX_DATA),
+        ("| target, reason, link name", MAX_TEXT),
+        ("| ranges in an ACK", MAX_ACK_RANGES),
+    ] {
+        let line = TEXT.lines().find(|line| line.starts_with(what)).expect(what);
+        assert!(line.contains(&format!("| {limit}")), "{line}");
+    }
+}
