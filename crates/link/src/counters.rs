@@ -1,0 +1,59 @@
+//! What passed through a link and where the rest of it went.
+
+/// Counts since the link was made.
+///
+/// At every moment `offered = dropped_queue + discarded + lost + delivered + queued + in_flight`, in
+/// packets and in bytes alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets handed to [`Link::enqueue`](crate::Link::enqueue).
+    pub offered_packets: u64,
+    /// Their bytes.
+    pub offered_bytes: u64,
+    /// Packets that found the queue full.
+    pub dropped_queue_packets: u64,
+    /// Their bytes.
+    pub dropped_queue_bytes: u64,
+    /// Packets discarded because the link was not up.
+    pub discarded_packets: u64,
+    /// Their bytes.
+    pub discarded_bytes: u64,
+    /// Packets lost at random after they had passed the rate server.
+    pub lost_packets: u64,
+    /// Their bytes.
+    pub lost_bytes: u64,
+    /// Packets handed out by [`Link::poll`](crate::Link::poll).
+    pub delivered_packets: u64,
+    /// Their bytes.
+    pub delivered_bytes: u64,
+    /// Packets in the queue now, the one in transmission included.
+    pub queued_packets: u64,
+    /// Their bytes.
+    pub queued_bytes: u64,
+    /// Packets that have left the queue and are on their way, or due and not yet polled.
+    pub in_flight_packets: u64,
+    /// Their bytes.
+    pub in_flight_bytes: u64,
+}
+
+impl Counters {
+    /// Every packet that is accounted for; equals `offered_packets`.
+    pub fn accounted_packets(&self) -> u64 {
+        self.dropped_queue_packets
+            + self.discarded_packets
+            + self.lost_packets
+            + self.delivered_packets
+            + self.queued_packets
+            + self.in_flight_packets
+    }
+
+    /// Every byte that is accounted for; equals `offered_bytes`.
+    pub fn accounted_bytes(&self) -> u64 {
+        self.dropped_queue_bytes
+            + self.discarded_bytes
+            + self.lost_bytes
+            + self.delivered_bytes
+            + self.queued_bytes
+            + self.in_flight_bytes
+    }
+}

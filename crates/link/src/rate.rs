@@ -1,0 +1,133 @@
+//! The rate server: how long a packet occupies the link.
+
+use core::time::Duration;
+
+/// Nanoseconds of a second; work is counted in bit-nanoseconds per second so that it stays an integer.
+const NANOS: u128 = 1_000_000_000;
+
+/// Sends one packet after the other at a constant number of bits per second.
+///
+/// Arithmetic is exact: what a nanosecond sends beyond the end of a packet is credited to the next one
+/// of the same busy period, so rounding never adds up.
+#[derive(Clone, Debug)]
+pub(crate) struct RateServer {
+    /// Bits per second; 0 sends nothing.
+    rate: u64,
+    /// What is left of the packet in transmission, in bits * 10^9; `None` while idle.
+    work: Option<u128>,
+    /// Up to when `work` has been brought.
+    at: Duration,
+    /// Work done beyond the end of the last packet within its last nanosecond.
+    surplus: u128,
+}
+
+impl RateServer {
+    pub(crate) fn new(rate: u64) -> Self {
+        Self {
+            rate,
+            work: None,
+            at: Duration::ZERO,
+            surplus: 0,
+        }
+    }
+
+    pub(crate) fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// Changes the rate from `now` on, also for the rest of the packet in transmission.
+    ///
+    /// Whatever was finished before `now` must have been taken out with [`RateServer::finish`].
+    pub(crate) fn set_rate(&mut self, now: Duration, rate: u64) {
+        if let Some(work) = &mut self.work {
+            let elapsed = now.saturating_sub(self.at).as_nanos();
+            let done = u128::from(self.rate).saturating_mul(elapsed);
+            *work = work.saturating_sub(done);
+        }
+        self.at = self.at.max(now);
+        self.surplus = 0;
+        self.rate = rate;
+    }
+
+    /// Whether a packet is in transmission.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.work.is_some()
+    }
+
+    /// Starts to send a packet of `bytes` at `start`, which is not before the end of the last one.
+    pub(crate) fn begin(&mut self, start: Duration, bytes: usize) {
+        debug_assert!(self.work.is_none(), "one packet at a time");
+        let credit = if start == self.at { self.surplus } else { 0 };
+        self.work = Some((bytes as u128 * 8 * NANOS).saturating_sub(credit));
+        self.at = self.at.max(start);
+        self.surplus = 0;
+    }
+
+    /// When the packet in transmission is sent; `None` while idle or while the rate is 0.
+    pub(crate) fn end(&self) -> Option<Duration> {
+        let work = self.work?;
+        if self.rate == 0 {
+            return None;
+        }
+        let nanos = work.div_ceil(u128::from(self.rate));
+        let seconds = u64::try_from(nanos / NANOS).ok()?;
+        self.at
+            .checked_add(Duration::new(seconds, (nanos % NANOS) as u32))
+    }
+
+    /// Ends the transmission if it is over by `now`, and says when that was.
+    pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
+        let end = self.end().filter(|end| *end <= now)?;
+        let done = u128::from(self.rate) * (end - self.at).as_nanos();
+        self.surplus = done - self.work.take()?;
+        self.at = end;
+        Some(end)
+    }
+
+    /// Forgets the packet in transmission.
+    pub(crate) fn abort(&mut self) {
+        self.work = None;
+        self.surplus = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_does_not_add_up() {
+        // 1500 bytes at 7 Mbit/s last 1714285.714... ns; 7000 of them last 12 s to the nanosecond.
+        let mut server = RateServer::new(7_000_000);
+        let mut now = Duration::ZERO;
+        for _ in 0..7_000 {
+            server.begin(now, 1500);
+            now = server.end().unwrap();
+            assert_eq!(server.finish(now), Some(now));
+        }
+        assert_eq!(now, Duration::from_secs(12));
+    }
+
+    #[test]
+    fn a_new_rate_holds_for_the_rest_of_the_packet() {
+        let mut server = RateServer::new(12_000_000);
+        server.begin(Duration::ZERO, 1500); // 1 ms
+        server.set_rate(Duration::from_micros(500), 6_000_000); // the other half takes twice as long
+        assert_eq!(server.end(), Some(Duration::from_micros(1500)));
+        server.set_rate(Duration::from_micros(1000), 0);
+        assert_eq!(server.end(), None);
+        server.set_rate(Duration::from_secs(5), 6_000_000);
+        assert_eq!(
+            server.end(),
+            Some(Duration::from_secs(5) + Duration::from_micros(500))
+        );
+    }
+
+    #[test]
+    fn an_end_beyond_all_time_is_no_end() {
+        let mut server = RateServer::new(1);
+        server.set_rate(Duration::MAX - Duration::from_secs(1), 1);
+        server.begin(Duration::MAX - Duration::from_secs(1), 1500);
+        assert_eq!(server.end(), None);
+    }
+}
