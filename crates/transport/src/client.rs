@@ -1,0 +1,290 @@
+//! The client: a session to one server over all links, made anew when the server has lost it.
+
+mod manager;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use sumlink_engine::frame::RefuseCode;
+use sumlink_engine::{Class, ConfigError, Role};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::config::ClientConfig;
+use crate::driver::{Command, Driver, LinkStates, Listeners, check_session};
+use crate::handshake::CarrierError;
+use crate::links::LinkError;
+use crate::socket::SocketError;
+use crate::status::{PathEvent, SessionStatus};
+use crate::stream::Stream;
+use crate::target::{OpenError, Target};
+
+use manager::{Manager, Outcome, until_true};
+
+/// A bond to a server. Clones are the same bond; it ends with [`Client::close`] or when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// Why there is no bond.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The server is not given as HOST:PORT.
+    #[error("the server must be given as HOST:PORT, not \"{0}\"")]
+    ServerAddress(String),
+    /// The server's name does not resolve.
+    #[error("cannot resolve the server's name {name}: {reason}")]
+    Resolve {
+        /// The name.
+        name: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// No interface can be used; every one that was asked for says why.
+    #[error("no link can be used: {0}")]
+    NoLink(String),
+    /// The kernel cannot be asked about links.
+    #[error(transparent)]
+    Links(#[from] LinkError),
+    /// The connection cannot be made on any link; this is what the best one said.
+    #[error("{link}: {error}")]
+    Socket {
+        /// The link.
+        link: String,
+        /// What went wrong on it.
+        error: SocketError,
+    },
+    /// The connection was made and did not become a carrier; this is what the best one said.
+    #[error("{link}: {error}")]
+    Carrier {
+        /// The link.
+        link: String,
+        /// What went wrong on it.
+        error: CarrierError,
+    },
+}
+
+/// How long a stream waits for a session and for its target.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Pause before a lost session is made anew; doubles up to the second value.
+const RENEW_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+
+#[derive(Debug)]
+struct Shared {
+    /// Where the present session takes commands; nothing while there is none.
+    session: watch::Sender<Option<UnboundedSender<Command>>>,
+    events: broadcast::Sender<PathEvent>,
+    links: LinkStates,
+    /// Set once by `close`, or by the last clone.
+    closing: watch::Sender<bool>,
+    closed: watch::Sender<Option<String>>,
+}
+
+impl Client {
+    /// Asks the server on all links at once and returns when the first has become a path; the others join the running
+    /// session. Fails when none can.
+    pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
+        check_session(&config.session)?;
+        let shared = Arc::new(Shared {
+            session: watch::channel(None).0,
+            events: broadcast::channel(256).0,
+            links: LinkStates::default(),
+            closing: watch::channel(false).0,
+            closed: watch::channel(None).0,
+        });
+        // The task must not keep the bond alive that it serves.
+        let task = Task {
+            config: Arc::new(config),
+            session: shared.session.clone(),
+            events: shared.events.clone(),
+            links: shared.links.clone(),
+            closing: shared.closing.subscribe(),
+            closed: shared.closed.clone(),
+        };
+        let (ready, connected) = oneshot::channel();
+        tokio::spawn(task.run(ready));
+        match connected.await {
+            Ok(Ok(())) => Ok(Self { shared }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ConnectError::NoLink("the client was stopped".to_owned())),
+        }
+    }
+
+    /// Opens a stream to `target`; returns when the server has connected it. A name is resolved at the server.
+    pub async fn open_stream(&self, target: Target) -> Result<Stream, OpenError> {
+        self.open_stream_as(target, Class::default()).await
+    }
+
+    /// Opens a stream that is treated as `class`.
+    pub async fn open_stream_as(&self, target: Target, class: Class) -> Result<Stream, OpenError> {
+        let open = async {
+            let mut session = self.shared.session.subscribe();
+            let commands = session
+                .wait_for(Option::is_some)
+                .await
+                .ok()
+                .and_then(|s| s.clone());
+            let commands = commands.ok_or(OpenError::SessionClosed)?;
+            let (reply, answer) = oneshot::channel();
+            let command = Command::Open {
+                target: target.encode(),
+                class,
+                reply,
+            };
+            commands
+                .send(command)
+                .map_err(|_| OpenError::SessionClosed)?;
+            answer.await.unwrap_or(Err(OpenError::SessionClosed))
+        };
+        tokio::time::timeout(OPEN_TIMEOUT, open)
+            .await
+            .unwrap_or(Err(OpenError::TimedOut))
+    }
+
+    /// The present session; only links while there is none.
+    pub async fn status(&self) -> SessionStatus {
+        let commands = self.shared.session.borrow().clone();
+        let (reply, answer) = oneshot::channel();
+        if let Some(commands) = commands
+            && commands.send(Command::Status(reply)).is_ok()
+            && let Ok(status) = answer.await
+        {
+            return status;
+        }
+        SessionStatus {
+            role: "client".to_owned(),
+            paths: self.shared.links.paths(),
+            ..SessionStatus::default()
+        }
+    }
+
+    /// What happens to paths and sessions from now on.
+    pub fn events(&self) -> broadcast::Receiver<PathEvent> {
+        self.shared.events.subscribe()
+    }
+
+    /// Ends the bond; returns when the server has been told, or cannot be.
+    pub async fn close(&self) {
+        self.shared.closing.send_replace(true);
+        self.closed().await;
+    }
+
+    /// Waits until the bond has ended for good, and tells why.
+    pub async fn closed(&self) -> String {
+        let mut closed = self.shared.closed.subscribe();
+        let reason = closed
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|reason| reason.clone());
+        reason.unwrap_or_default()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+    }
+}
+
+/// Keeps a session to the server.
+struct Task {
+    config: Arc<ClientConfig>,
+    session: watch::Sender<Option<UnboundedSender<Command>>>,
+    events: broadcast::Sender<PathEvent>,
+    links: LinkStates,
+    closing: watch::Receiver<bool>,
+    closed: watch::Sender<Option<String>>,
+}
+
+impl Task {
+    async fn run(mut self, ready: oneshot::Sender<Result<(), ConnectError>>) {
+        let mut ready = Some(ready);
+        let mut pause = RENEW_PAUSE.0;
+        loop {
+            let outcome = self.one_session(&mut ready).await;
+            self.session.send_replace(None);
+            match outcome {
+                Outcome::Closed => break,
+                Outcome::Failed(error) => {
+                    if let Some(ready) = ready.take() {
+                        let _ = ready.send(Err(error));
+                        break;
+                    }
+                    tracing::warn!(%error, "cannot reach the server; trying again");
+                }
+                Outcome::Lost { lasted } => {
+                    if lasted > RENEW_PAUSE.1 {
+                        pause = RENEW_PAUSE.0;
+                    }
+                    tracing::warn!("the session was lost; making a new one");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = until_true(&mut self.closing) => break,
+            }
+            pause = (pause * 2).min(RENEW_PAUSE.1);
+        }
+        self.closed
+            .send_replace(Some("closed by this side".to_owned()));
+    }
+
+    /// Makes a session and keeps it until it ends.
+    async fn one_session(
+        &mut self,
+        ready: &mut Option<oneshot::Sender<Result<(), ConnectError>>>,
+    ) -> Outcome {
+        let mut id = [0; 16];
+        if SystemRandom::new().fill(&mut id).is_err() {
+            return Outcome::Failed(ConnectError::NoLink(
+                "the system gives no random numbers".into(),
+            ));
+        }
+        let (news_sender, news) = unbounded_channel();
+        let listeners = Listeners {
+            incoming: None,
+            carriers: Some(news_sender),
+            events: self.events.clone(),
+            links: self.links.clone(),
+        };
+        let peer = self.config.server_key;
+        let made = Driver::new(Role::Client, id, peer, &self.config.session, listeners);
+        let (driver, commands) = match made {
+            Ok(made) => made,
+            Err(error) => return Outcome::Failed(error.into()),
+        };
+        let manager = Manager::new(
+            Arc::clone(&self.config),
+            id,
+            commands.clone(),
+            news,
+            self.links.clone(),
+        );
+        let connected = || {
+            self.session.send_replace(Some(commands.clone()));
+            if let Some(ready) = ready.take() {
+                let _ = ready.send(Ok(()));
+            }
+        };
+        manager.run(driver, &mut self.closing, connected).await
+    }
+}
+
+/// Whether the server's refusal means that this session will not come back.
+fn is_lost(error: &CarrierError) -> bool {
+    matches!(
+        error,
+        CarrierError::Refused {
+            code: RefuseCode::NoSuchSession,
+            ..
+        }
+    )
+}

@@ -1,0 +1,552 @@
+//! Brings links into a session and keeps them there: dials, notices changes, dials again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig as TlsConfig;
+use sumlink_engine::PathId;
+use sumlink_engine::frame::RefuseCode;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinSet;
+
+use super::{ConnectError, is_lost};
+use crate::carrier::Carrier;
+use crate::config::ClientConfig;
+use crate::driver::{CarrierNews, Command, Driver, LinkStates};
+use crate::handshake::{CarrierError, ClientCarrier};
+use crate::keys::PublicKey;
+use crate::links::{self, Link};
+use crate::socket::{self, Binding};
+use crate::tls;
+
+/// How a session ended, seen from the client.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// This side wanted it.
+    Closed,
+    /// It never began.
+    Failed(ConnectError),
+    /// The server does not have it any more, or no path came back in time.
+    Lost { lasted: Duration },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Manager {
+    dialer: Arc<Dialer>,
+    commands: UnboundedSender<Command>,
+    news: UnboundedReceiver<CarrierNews>,
+    states: LinkStates,
+    links: BTreeMap<String, LinkState>,
+    dials: JoinSet<Dialed>,
+    began: Instant,
+}
+
+/// What dialing needs; shared by the dials.
+#[derive(Debug)]
+struct Dialer {
+    config: Arc<ClientConfig>,
+    tls: Arc<TlsConfig>,
+    key: PublicKey,
+    session: [u8; 16],
+    next_path: AtomicU32,
+    /// Whether the server has the session: only one carrier at a time may try to make it.
+    made: Mutex<bool>,
+}
+
+/// One link, as far as this session is concerned.
+#[derive(Debug, Default)]
+struct LinkState {
+    /// Its path and the path's local address.
+    path: Option<(PathId, SocketAddr)>,
+    dialing: bool,
+    /// Failed dials in a row.
+    failures: u32,
+    /// No dial before.
+    retry_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Dialed {
+    link: String,
+    result: Result<(Carrier, Binding), ConnectError>,
+}
+
+/// How long a TCP connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause before a link that failed is tried again; doubles up to the second value.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+
+/// Links are looked at this often even when nothing was heard of them.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+impl Manager {
+    pub(super) fn new(
+        config: Arc<ClientConfig>,
+        session: [u8; 16],
+        commands: UnboundedSender<Command>,
+        news: UnboundedReceiver<CarrierNews>,
+        states: LinkStates,
+    ) -> Self {
+        let tls = tls::client_config(&config.key, &config.server_key);
+        let key = config.key.public();
+        let (next_path, made) = (AtomicU32::new(0), Mutex::new(false));
+        let dialer = Arc::new(Dialer {
+            config,
+            tls,
+            key,
+            session,
+            next_path,
+            made,
+        });
+        let (links, dials) = (BTreeMap::new(), JoinSet::new());
+        Self {
+            dialer,
+            commands,
+            news,
+            states,
+            links,
+            dials,
+            began: Instant::now(),
+        }
+    }
+
+    /// Runs the session: `driver` is its task, `connected` is called with the first path.
+    pub(super) async fn run(
+        mut self,
+        driver: Driver,
+        closing: &mut watch::Receiver<bool>,
+        connected: impl FnOnce(),
+    ) -> Outcome {
+        let mut connected = Some(connected);
+        let mut driver = tokio::spawn(driver);
+        let mut watch = links::Watch::new().ok();
+        let mut best_error = None;
+        if let Err(error) = self.refresh(true).await {
+            driver.abort();
+            return Outcome::Failed(error);
+        }
+        let mut is_closing = false;
+        loop {
+            let changed = async {
+                match &mut watch {
+                    Some(watch) => watch.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let next_look = self.next_look();
+            tokio::select! {
+                _ = &mut driver => {
+                    let lasted = self.began.elapsed();
+                    return if is_closing { Outcome::Closed } else { Outcome::Lost { lasted } };
+                }
+                () = until_true(closing), if !is_closing => {
+                    is_closing = true;
+                    let _ = self.commands.send(Command::Close("the client is stopping".to_owned()));
+                }
+                result = changed => {
+                    if result.is_err() {
+                        watch = links::Watch::new().ok();
+                    }
+                    self.links.values_mut().for_each(|link| link.retry_at = None);
+                    self.look_again().await;
+                }
+                Some(news) = self.news.recv() => self.on_news(news),
+                Some(Ok(dialed)) = self.dials.join_next() => {
+                    match self.on_dialed(dialed, connected.is_none()) {
+                        Ok(true) => if let Some(connected) = connected.take() { connected() },
+                        Ok(false) => {}
+                        Err(error) => {
+                            let lost = matches!(&error, ConnectError::Carrier { error, .. } if is_lost(error));
+                            if lost && connected.is_none() {
+                                let _ = self.commands.send(Command::Close("the server lost the session".to_owned()));
+                            }
+                            if best_error.as_ref().is_none_or(|best| rank(&error) > rank(best)) {
+                                best_error = Some(error);
+                            }
+                        }
+                    }
+                    if connected.is_some() && self.dials.is_empty() && let Some(error) = best_error.take() {
+                        driver.abort();
+                        return Outcome::Failed(error);
+                    }
+                }
+                () = tokio::time::sleep(next_look), if connected.is_none() => self.look_again().await,
+            }
+        }
+    }
+
+    async fn look_again(&mut self) {
+        if let Err(error) = self.refresh(false).await {
+            tracing::debug!(%error, "cannot look at the links");
+        }
+    }
+
+    /// Looks at all links: leaves those that are gone, dials those that can be used.
+    async fn refresh(&mut self, first: bool) -> Result<(), ConnectError> {
+        let servers = resolve(&self.dialer.config.server).await?;
+        let all = links::list().await?;
+        let wanted = self.wanted(&all, &servers);
+        let mut unusable = self.missing(&all);
+        let mut present = BTreeSet::new();
+        for link in wanted {
+            present.insert(link.name.clone());
+            match reachable(link, &servers).await {
+                Ok(reachable) => self.use_link(link, reachable),
+                Err(reason) => {
+                    self.leave(&link.name, &reason);
+                    unusable.push((link.name.clone(), reason));
+                }
+            }
+        }
+        let gone: Vec<String> = self
+            .links
+            .keys()
+            .filter(|name| !present.contains(*name))
+            .cloned()
+            .collect();
+        for name in gone {
+            self.leave(&name, "the link is gone");
+            self.links.remove(&name);
+        }
+        for (name, reason) in &unusable {
+            self.states.set(name, "down", reason.clone());
+        }
+        if first && self.dials.is_empty() {
+            let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
+            return Err(ConnectError::NoLink(match reasons.is_empty() {
+                true => "this machine has no interface besides loopback".to_owned(),
+                false => reasons.join("; "),
+            }));
+        }
+        if first {
+            for (_, reason) in unusable
+                .iter()
+                .filter(|_| !self.dialer.config.links.is_empty())
+            {
+                tracing::warn!("{reason}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The links to use: those that were named, or all but loopback, or only that for a server on this machine.
+    fn wanted<'a>(&self, all: &'a [Link], servers: &[SocketAddr]) -> Vec<&'a Link> {
+        let named = &self.dialer.config.links;
+        let is_named = |link: &Link| {
+            named
+                .iter()
+                .any(|n| links::name_matches(&n.name, &link.name))
+        };
+        let here = servers
+            .iter()
+            .all(|server| server.ip().to_canonical().is_loopback());
+        let fits = |link: &&Link| {
+            if named.is_empty() {
+                link.loopback == here
+            } else {
+                is_named(link)
+            }
+        };
+        all.iter().filter(fits).collect()
+    }
+
+    /// Names for which there is no interface.
+    fn missing(&self, all: &[Link]) -> Vec<(String, String)> {
+        let named = self.dialer.config.links.iter().map(|link| &link.name);
+        let missing =
+            named.filter(|name| !all.iter().any(|link| links::name_matches(name, &link.name)));
+        missing
+            .map(|name| {
+                let reason = if links::is_pattern(name) {
+                    format!("no link matches {name}")
+                } else {
+                    links::LinkError::NoSuchLink { name: name.clone() }.to_string()
+                };
+                (name.clone(), reason)
+            })
+            .collect()
+    }
+
+    fn use_link(&mut self, link: &Link, servers: Vec<SocketAddr>) {
+        let state = self.links.entry(link.name.clone()).or_default();
+        if let Some((id, local)) = state.path {
+            if link.addresses.contains(&local.ip()) {
+                return;
+            }
+            let reason = format!("the address {} is gone", local.ip());
+            let _ = self.commands.send(Command::Remove(id, reason));
+            state.path = None;
+        }
+        if state.dialing || state.retry_at.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        self.dial(&link.name, servers);
+    }
+
+    fn dial(&mut self, link: &str, servers: Vec<SocketAddr>) {
+        let state = self.links.entry(link.to_owned()).or_default();
+        state.dialing = true;
+        if state.path.is_none() {
+            self.states
+                .set(link, "connecting", "asking the server".to_owned());
+        }
+        let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
+        self.dials.spawn(async move {
+            let result = dialer.dial(&link, &servers).await;
+            Dialed { link, result }
+        });
+    }
+
+    /// The link cannot be used at the moment.
+    fn leave(&mut self, name: &str, reason: &str) {
+        let Some(state) = self.links.get_mut(name) else {
+            return;
+        };
+        if let Some((id, _)) = state.path.take() {
+            let _ = self.commands.send(Command::Remove(id, reason.to_owned()));
+        }
+        state.failures = 0;
+        state.retry_at = None;
+        self.states.set(name, "down", reason.to_owned());
+    }
+
+    fn on_news(&mut self, news: CarrierNews) {
+        match news {
+            CarrierNews::Silent { id, link } => {
+                // A new connection may get through where the old one waits for ever longer timeouts.
+                let stuck = self.links.get(&link).is_some_and(|state| {
+                    state.path.is_some_and(|(path, _)| path == id)
+                        && !state.dialing
+                        && state.retry_at.is_none_or(|at| at <= Instant::now())
+                });
+                if stuck {
+                    self.redial(&link);
+                }
+            }
+            CarrierNews::Ended { id, link, reason } => {
+                let Some(state) = self.links.get_mut(&link) else {
+                    return;
+                };
+                if state.path.is_some_and(|(path, _)| path == id) {
+                    state.path = None;
+                    state.retry_at = Some(Instant::now() + RETRY_PAUSE.0);
+                    self.states.set(&link, "down", reason);
+                }
+            }
+        }
+    }
+
+    /// Tries the link anew beside its present path.
+    fn redial(&mut self, link: &str) {
+        let Some(state) = self.links.get_mut(link) else {
+            return;
+        };
+        state.dialing = true;
+        let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
+        self.dials.spawn(async move {
+            let result = async {
+                let servers = resolve(&dialer.config.server).await?;
+                dialer.dial(&link, &servers).await
+            };
+            let result = result.await;
+            Dialed { link, result }
+        });
+    }
+
+    /// Whether a path has joined; `connected` says whether one had before.
+    fn on_dialed(&mut self, dialed: Dialed, connected: bool) -> Result<bool, ConnectError> {
+        let state = self.links.entry(dialed.link.clone()).or_default();
+        state.dialing = false;
+        match dialed.result {
+            Ok((carrier, binding)) => {
+                state.failures = 0;
+                state.retry_at = None;
+                if let Binding::SourceAddress(source) = binding {
+                    tracing::warn!(link = %dialed.link, %source, "SO_BINDTODEVICE is not permitted: bound to the source address only, so packets leave by the preferred link unless a routing rule says otherwise");
+                }
+                let (id, local) = (carrier.id, carrier.local);
+                let before = state.path.replace((id, local));
+                self.states.clear(&dialed.link);
+                let _ = self.commands.send(Command::Add(Box::new(carrier)));
+                if let Some((old, _)) = before {
+                    let reason = "replaced by a new connection on the same link".to_owned();
+                    let _ = self.commands.send(Command::Remove(old, reason));
+                }
+                Ok(true)
+            }
+            Err(error) => {
+                state.failures += 1;
+                let pause = RETRY_PAUSE.0 * 2u32.pow(state.failures.min(8) - 1);
+                state.retry_at = Some(Instant::now() + pause.min(RETRY_PAUSE.1));
+                if state.path.is_none() {
+                    self.states.set(&dialed.link, "down", error.to_string());
+                }
+                // The first connection's failure is returned; later ones are news once.
+                if state.failures == 1 && connected {
+                    tracing::warn!(link = %dialed.link, "{error}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Time until a link is due to be tried again.
+    fn next_look(&self) -> Duration {
+        let waiting = self
+            .links
+            .values()
+            .filter(|state| state.path.is_none() && !state.dialing);
+        let at = waiting.filter_map(|state| state.retry_at).min();
+        let at = at.map(|at| at.saturating_duration_since(Instant::now()));
+        at.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)
+    }
+}
+
+impl Dialer {
+    /// Makes a carrier over `link` to the first of the addresses that answers.
+    async fn dial(
+        &self,
+        link: &str,
+        servers: &[SocketAddr],
+    ) -> Result<(Carrier, Binding), ConnectError> {
+        let mut failure = None;
+        for &server in servers {
+            match self.dial_one(link, server).await {
+                Ok(carrier) => return Ok(carrier),
+                Err(error) => {
+                    if failure
+                        .as_ref()
+                        .is_none_or(|known| rank(&error) > rank(known))
+                    {
+                        failure = Some(error);
+                    }
+                }
+            }
+        }
+        Err(failure.unwrap_or_else(|| {
+            ConnectError::NoLink(format!("{link} reaches no address of the server"))
+        }))
+    }
+
+    async fn dial_one(
+        &self,
+        link: &str,
+        server: SocketAddr,
+    ) -> Result<(Carrier, Binding), ConnectError> {
+        let own = self
+            .config
+            .links
+            .iter()
+            .find(|l| links::name_matches(&l.name, link));
+        let congestion = own
+            .and_then(|l| l.congestion.as_deref())
+            .or(self.config.congestion.as_deref());
+        let connected =
+            socket::connect_on_link(Some(link), server, congestion, CONNECT_TIMEOUT).await;
+        let connected = connected.map_err(|error| ConnectError::Socket {
+            link: link.to_owned(),
+            error,
+        })?;
+        let carrier = self.make_carrier(link, connected.stream).await;
+        let carrier = carrier.map_err(|error| ConnectError::Carrier {
+            link: link.to_owned(),
+            error,
+        })?;
+        Ok((carrier, connected.binding))
+    }
+
+    async fn make_carrier(
+        &self,
+        link: &str,
+        tcp: tokio::net::TcpStream,
+    ) -> Result<Carrier, CarrierError> {
+        let carrier = ClientCarrier::connect(tcp, &self.tls, &self.key).await?;
+        let path = PathId(self.next_path.fetch_add(1, Ordering::Relaxed));
+        let mut made = self.made.lock().await;
+        if *made {
+            drop(made);
+            return carrier
+                .hello(self.session, false, path, link.to_owned())
+                .await;
+        }
+        // The first one to get here makes the session; the others wait for it and join. An answer that was lost may
+        // still have made it.
+        let result = carrier
+            .hello(self.session, true, path, link.to_owned())
+            .await;
+        let exists = matches!(
+            &result,
+            Err(CarrierError::Refused {
+                code: RefuseCode::SessionExists,
+                ..
+            })
+        );
+        *made |= result.is_ok() || exists;
+        result
+    }
+}
+
+/// Waits until the flag is set; a flag that nobody can set any more counts as set.
+pub(super) async fn until_true(flag: &mut watch::Receiver<bool>) {
+    let _ = flag.wait_for(|set| *set).await;
+}
+
+/// The server's addresses, those of one family in turn with the other's.
+async fn resolve(server: &str) -> Result<Vec<SocketAddr>, ConnectError> {
+    if server
+        .rsplit_once(':')
+        .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+    {
+        return Err(ConnectError::ServerAddress(server.to_owned()));
+    }
+    let found = tokio::net::lookup_host(server)
+        .await
+        .map_err(|error| ConnectError::Resolve {
+            name: server.to_owned(),
+            reason: error.to_string(),
+        })?;
+    let (v6, v4): (Vec<_>, Vec<_>) = found.partition(SocketAddr::is_ipv6);
+    let mut addresses = Vec::new();
+    for index in 0..v6.len().max(v4.len()) {
+        addresses.extend(v6.get(index));
+        addresses.extend(v4.get(index));
+    }
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// The addresses that the link leads to, or why it leads to none.
+async fn reachable(link: &Link, servers: &[SocketAddr]) -> Result<Vec<SocketAddr>, String> {
+    let mut reachable = Vec::new();
+    let mut reason = "the server's name has no address".to_owned();
+    for &server in servers {
+        match links::can_reach(link, server).await {
+            Ok(_) => reachable.push(server),
+            Err(error) => reason = error.to_string(),
+        }
+    }
+    if reachable.is_empty() {
+        Err(reason)
+    } else {
+        Ok(reachable)
+    }
+}
+
+/// Which of several failures says most about what is wrong.
+fn rank(error: &ConnectError) -> u8 {
+    match error {
+        ConnectError::Carrier {
+            error: CarrierError::Tls(_) | CarrierError::Refused { .. },
+            ..
+        } => 3,
+        ConnectError::Carrier { .. } => 2,
+        ConnectError::Socket { .. } => 1,
+        _ => 0,
+    }
+}

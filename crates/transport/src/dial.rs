@@ -1,0 +1,318 @@
+//! Connecting to a stream's target from the server: resolve, check every address, race the families.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::debug;
+
+use crate::egress::EgressPolicy;
+use crate::target::{Host, OpenError, Target};
+
+/// How long an attempt runs alone before the next address is tried too (RFC 8305, section 5:
+/// Connection Attempt Delay).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Addresses of one name that are tried at most, so that a hostile zone cannot make the server scan.
+const MAX_ADDRESSES: usize = 16;
+
+/// Connects to `target`, resolving its name first, within `timeout` for both together.
+///
+/// The policy sees each resolved address, and only the addresses it has seen are connected to: a name
+/// that resolves differently a moment later (DNS rebinding) reaches nothing new. The addresses are
+/// tried in the resolver's order with the families interleaved, a new one every 250 ms or as soon as
+/// the last attempt has failed (RFC 8305); the first to answer wins. The stream has TCP_NODELAY set.
+///
+/// Errors: [`OpenError::NameNotResolved`] also when the resolver does not answer in time,
+/// [`OpenError::NotAllowed`] when the policy allows none of the addresses, else what says most about
+/// the target of all attempts: refused, then timed out, then unreachable.
+pub async fn dial(
+    target: &Target,
+    policy: &EgressPolicy,
+    timeout: Duration,
+) -> Result<TcpStream, OpenError> {
+    let deadline = Instant::now() + timeout;
+    let addresses = resolve(target, deadline).await?;
+    let allowed: Vec<SocketAddr> = addresses
+        .into_iter()
+        .filter(|address| match policy.check(address.ip(), address.port()) {
+            Ok(()) => true,
+            Err(why) => {
+                debug!(%target, %address, %why, "egress refused");
+                false
+            }
+        })
+        .take(MAX_ADDRESSES)
+        .collect();
+    if allowed.is_empty() {
+        return Err(OpenError::NotAllowed);
+    }
+    let stream = connect_first(interleave(allowed), deadline).await?;
+    // Nagle's delay adds up with the one of the program behind the stream; that program decides
+    // how it writes. Without the option the stream is slower, not wrong.
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%target, %error, "TCP_NODELAY not set");
+    }
+    Ok(stream)
+}
+
+async fn resolve(target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, OpenError> {
+    let name = match &target.host {
+        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
+        Host::Name(name) => name,
+    };
+    let addresses: Vec<SocketAddr> =
+        match timeout_at(deadline, lookup_host((name.as_str(), target.port))).await {
+            Ok(Ok(addresses)) => addresses.collect(),
+            Ok(Err(error)) => {
+                debug!(%target, %error, "name not resolved");
+                Vec::new()
+            }
+            Err(_) => {
+                debug!(%target, "the resolver did not answer in time");
+                Vec::new()
+            }
+        };
+    if addresses.is_empty() {
+        Err(OpenError::NameNotResolved)
+    } else {
+        Ok(addresses)
+    }
+}
+
+/// RFC 8305, section 4: alternate the families, first the one that the resolver prefers.
+fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
+    let prefers_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = addresses
+        .into_iter()
+        .partition(|address| address.is_ipv6() == prefers_v6);
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut order = VecDeque::new();
+    loop {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            return order;
+        }
+        order.extend(pair.into_iter().flatten());
+    }
+}
+
+/// Races attempts on the addresses in their order. Dropping the losers closes their sockets.
+async fn connect_first(
+    mut addresses: VecDeque<SocketAddr>,
+    deadline: Instant,
+) -> Result<TcpStream, OpenError> {
+    let mut attempts = FuturesUnordered::new();
+    let mut next_attempt = Instant::now();
+    let mut failure = None;
+    loop {
+        tokio::select! {
+            // A success that is already there must win over a new attempt.
+            biased;
+            Some(result) = attempts.next() => match result {
+                Ok(stream) => return Ok(stream),
+                Err(error) => {
+                    failure = failure.max(Some(Informative(open_error(&error))));
+                    next_attempt = Instant::now();
+                }
+            },
+            () = sleep_until(deadline) => return Err(OpenError::TimedOut),
+            () = sleep_until(next_attempt), if !addresses.is_empty() => {
+                if let Some(address) = addresses.pop_front() {
+                    attempts.push(TcpStream::connect(address));
+                }
+                next_attempt = Instant::now() + ATTEMPT_DELAY;
+            }
+        }
+        if attempts.is_empty() && addresses.is_empty() {
+            return Err(failure.map_or(OpenError::Unreachable, |Informative(error)| error));
+        }
+    }
+}
+
+/// What a failed `connect` means for the program that asked.
+fn open_error(error: &io::Error) -> OpenError {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => OpenError::Refused,
+        io::ErrorKind::TimedOut => OpenError::TimedOut,
+        // The server host's own packet filter.
+        io::ErrorKind::PermissionDenied => OpenError::NotAllowed,
+        _ => match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                OpenError::LimitReached
+            }
+            _ => OpenError::Unreachable,
+        },
+    }
+}
+
+/// Orders errors by how much they say about the target: where IPv6 has no route and IPv4 is refused,
+/// the program should read "refused".
+#[derive(PartialEq, Eq)]
+struct Informative(OpenError);
+
+impl Informative {
+    fn rank(&self) -> u8 {
+        match self.0 {
+            OpenError::Refused => 4,
+            OpenError::TimedOut => 3,
+            OpenError::NotAllowed => 2,
+            OpenError::LimitReached => 1,
+            _ => 0,
+        }
+    }
+}
+
+impl Ord for Informative {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Informative {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn loopback_allowed() -> EgressPolicy {
+        let rules = ["allow 127.0.0.0/8", "allow [::1]"];
+        EgressPolicy::new(rules.map(|rule| rule.parse().unwrap()))
+    }
+
+    fn target(text: &str) -> Target {
+        text.parse().unwrap()
+    }
+
+    /// An address that never answers: its listener's queue is full, so that SYNs are dropped.
+    async fn silent() -> (SocketAddr, Vec<TcpStream>, tokio::net::TcpListener) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(Ok(stream)) =
+            tokio::time::timeout(ATTEMPT_DELAY, TcpStream::connect(address)).await
+        {
+            queued.push(stream);
+        }
+        (address, queued, listener)
+    }
+
+    /// A port on which nothing listens.
+    async fn closed() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    #[tokio::test]
+    async fn connects_by_name_and_by_address_of_both_families() {
+        for (listen, host) in [
+            ("127.0.0.1:0", "127.0.0.1"),
+            ("127.0.0.1:0", "localhost"),
+            ("[::1]:0", "[::1]"),
+        ] {
+            let listener = TcpListener::bind(listen).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let target = target(&format!("{host}:{port}"));
+            let stream = dial(&target, &loopback_allowed(), LONG).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap().port(), port);
+            assert!(stream.nodelay().unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_address_is_not_connected_to_whatever_its_name() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // The last three are loopback to the resolver's eyes only.
+        for host in [
+            "127.0.0.1",
+            "[::ffff:127.0.0.1]",
+            "localhost",
+            "127.1",
+            "2130706433",
+            "0",
+        ] {
+            let target = target(&format!("{host}:{port}"));
+            let error = dial(&target, &EgressPolicy::default(), LONG).await;
+            assert_eq!(error.unwrap_err(), OpenError::NotAllowed, "{target}");
+        }
+        // The listener does not block, and a connection over loopback would wait in its queue.
+        let accepted = listener.into_std().unwrap().accept();
+        assert_eq!(accepted.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[tokio::test]
+    async fn failures_have_their_name() {
+        let closed = closed().await;
+        let error = dial(&closed.into(), &loopback_allowed(), LONG).await;
+        assert_eq!(error.unwrap_err(), OpenError::Refused);
+
+        // RFC 6761, section 6.4: `.invalid` never resolves.
+        let error = dial(&target("host.invalid:80"), &loopback_allowed(), LONG).await;
+        assert_eq!(error.unwrap_err(), OpenError::NameNotResolved);
+
+        let (silent, _queued, _listener) = silent().await;
+        let error = dial(&silent.into(), &loopback_allowed(), 2 * ATTEMPT_DELAY).await;
+        assert_eq!(error.unwrap_err(), OpenError::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_silent_address_delays_by_one_attempt_and_a_refusing_one_by_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let live = listener.local_addr().unwrap();
+        let (silent, _queued, _listener) = silent().await;
+        let deadline = Instant::now() + LONG;
+
+        let start = Instant::now();
+        let order = VecDeque::from([silent, live]);
+        let stream = connect_first(order, deadline).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), live);
+        assert!(start.elapsed() >= ATTEMPT_DELAY);
+
+        let order = VecDeque::from([closed().await, live]);
+        let start = Instant::now();
+        connect_first(order, deadline).await.unwrap();
+        assert!(start.elapsed() < ATTEMPT_DELAY);
+    }
+
+    #[tokio::test]
+    async fn the_error_that_says_most_is_reported() {
+        let deadline = Instant::now() + LONG;
+        let broadcast: SocketAddr = "255.255.255.255:9".parse().unwrap();
+        for order in [[broadcast, closed().await], [closed().await, broadcast]] {
+            let error = connect_first(order.into(), deadline).await.unwrap_err();
+            assert_eq!(error, OpenError::Refused);
+        }
+    }
+
+    #[test]
+    fn families_alternate_from_the_preferred_one() {
+        let parse = |text: &str| -> Vec<SocketAddr> {
+            let addresses = text.split(' ').map(|address| address.parse().unwrap());
+            addresses.collect()
+        };
+        for (resolved, order) in [
+            (
+                "[::1]:1 [::2]:1 [::3]:1 1.1.1.1:1",
+                "[::1]:1 1.1.1.1:1 [::2]:1 [::3]:1",
+            ),
+            ("1.1.1.1:1 [::1]:1 2.2.2.2:1", "1.1.1.1:1 [::1]:1 2.2.2.2:1"),
+            ("1.1.1.1:1 2.2.2.2:1", "1.1.1.1:1 2.2.2.2:1"),
+        ] {
+            assert_eq!(interleave(parse(resolved)), parse(order));
+        }
+    }
+}

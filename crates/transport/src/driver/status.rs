@@ -1,0 +1,177 @@
+//! What a session tells about itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sumlink_engine::{PathState, PathStats, Role, Session};
+
+use super::Driver;
+use crate::carrier::Carrier;
+use crate::status::{PathStatus, SessionStatus};
+
+/// Links that are not connected: their state and why, by name. Written by who connects them, read for the status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkStates(Arc<Mutex<BTreeMap<String, (&'static str, String)>>>);
+
+impl LinkStates {
+    /// The link is in `state` for `reason`.
+    pub(crate) fn set(&self, link: &str, state: &'static str, reason: String) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        states.insert(link.to_owned(), (state, reason));
+    }
+
+    /// The link is connected, or nobody's business any more.
+    pub(crate) fn clear(&self, link: &str) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(link);
+    }
+
+    /// The links as paths that are not there.
+    pub(crate) fn paths(&self) -> Vec<PathStatus> {
+        let all = self.all().into_iter();
+        all.map(|(link, (state, reason))| PathStatus {
+            link,
+            state: state.to_owned(),
+            reason,
+            ..PathStatus::default()
+        })
+        .collect()
+    }
+
+    fn all(&self) -> BTreeMap<String, (&'static str, String)> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Goodput over the last second or so.
+#[derive(Debug, Default)]
+pub(super) struct RateWindow {
+    /// Time, bytes written, bytes read.
+    marks: VecDeque<(Instant, u64, u64)>,
+}
+
+/// Time between two marks, and how far back they reach.
+const MARK_EVERY: Duration = Duration::from_millis(100);
+const REACH: Duration = Duration::from_millis(1100);
+
+impl RateWindow {
+    pub(super) fn note(&mut self, now: Instant, engine: &Session) {
+        if self
+            .marks
+            .back()
+            .is_none_or(|(at, ..)| now.duration_since(*at) >= MARK_EVERY)
+        {
+            let stats = engine.stats();
+            self.marks
+                .push_back((now, stats.bytes_written, stats.bytes_read));
+            while self.marks.len() > 2 && now.duration_since(self.marks[1].0) >= REACH {
+                self.marks.pop_front();
+            }
+        }
+    }
+
+    /// Bit/s written and read.
+    fn rates(&self, now: Instant, written: u64, read: u64) -> (f64, f64) {
+        let Some((at, before_written, before_read)) = self.marks.front() else {
+            return (0.0, 0.0);
+        };
+        let seconds = now.duration_since(*at).as_secs_f64().max(0.1);
+        let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        (rate(written - before_written), rate(read - before_read))
+    }
+}
+
+impl Driver {
+    pub(super) fn status(&self) -> SessionStatus {
+        let clock = Instant::now();
+        let stats = self.engine.stats();
+        let (sent, received) = self
+            .rates
+            .rates(clock, stats.bytes_written, stats.bytes_read);
+        let all = self.engine.path_stats_all(self.now());
+        let total = |count: fn(&PathStats) -> u64| all.iter().map(count).sum::<u64>().max(1) as f64;
+        let (all_sent, all_received) = (
+            total(|path| path.data_sent),
+            total(|path| path.data_received),
+        );
+        let mut paths: Vec<PathStatus> = Vec::new();
+        for path in &all {
+            let carrier = self.carriers.iter().find(|carrier| carrier.id == path.id);
+            paths.extend(carrier.map(|carrier| path_status(path, carrier, all_sent, all_received)));
+        }
+        for absent in self.listeners.links.paths() {
+            if !paths.iter().any(|path| path.link == absent.link) {
+                paths.push(absent);
+            }
+        }
+        SessionStatus {
+            role: match self.role {
+                Role::Client => "client".to_owned(),
+                Role::Server => "server".to_owned(),
+            },
+            session: self.id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            peer: self.peer.to_string(),
+            uptime_s: self.epoch.elapsed().as_secs_f64(),
+            scheduler: self.scheduler.clone(),
+            bytes_sent: stats.bytes_written,
+            bytes_received: stats.bytes_read,
+            send_goodput_bps: sent,
+            receive_goodput_bps: received,
+            streams_open: stats.streams_open,
+            streams_total: stats.streams_total,
+            reorder_bytes: stats.reorder,
+            reorder_peak_bytes: stats.reorder_peak,
+            receive_buffer_bytes: stats.receive_buffered,
+            send_buffer_bytes: stats.send_buffered,
+            memory_limit_bytes: self.memory,
+            duplicates_sent_bytes: stats.duplicates_sent,
+            duplicates_received_bytes: stats.duplicates_received,
+            paths,
+        }
+    }
+}
+
+fn path_status(
+    path: &PathStats,
+    carrier: &Carrier,
+    all_sent: f64,
+    all_received: f64,
+) -> PathStatus {
+    let (state, reason) = match path.state {
+        PathState::Stalled => {
+            let silent = path.stuck_for.unwrap_or_default().as_millis();
+            (
+                "stalled",
+                format!("nothing delivered for {silent} ms, its bytes go over the other paths"),
+            )
+        }
+        PathState::Active => ("active", format!("connected for {} s", path.age.as_secs())),
+    };
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    PathStatus {
+        id: Some(path.id.0),
+        link: carrier.link.clone(),
+        state: state.to_owned(),
+        reason,
+        local: carrier.local.to_string(),
+        remote: carrier.remote.to_string(),
+        congestion: carrier.congestion.clone(),
+        srtt_ms: milliseconds(path.srtt),
+        rttvar_ms: milliseconds(path.rttvar),
+        cwnd_bytes: path.cwnd,
+        send_rate_bps: path.send_rate * 8.0,
+        receive_rate_bps: path.receive_rate * 8.0,
+        bytes_sent: path.bytes_sent,
+        bytes_received: path.bytes_received,
+        retransmissions: path.retransmitted,
+        duplicates_sent_bytes: path.duplicates_sent,
+        send_share: path.data_sent as f64 / all_sent,
+        receive_share: path.data_received as f64 / all_received,
+    }
+}

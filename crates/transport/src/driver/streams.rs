@@ -1,0 +1,175 @@
+//! Streams between the engine and their pipes.
+
+use std::sync::Arc;
+
+use sumlink_engine::{Class, StreamError, StreamId};
+use tokio::sync::oneshot;
+
+use super::{Driver, Incoming, MAX_WAITING, stream_pair};
+use crate::pipe::{CHUNK, Pipe};
+use crate::stream::Stream;
+use crate::target::OpenError;
+
+/// The session's end of a stream.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pipe: Arc<Pipe>,
+    /// Taken from the pipe and not yet by the engine, which takes it from `sent` on.
+    up: Vec<u8>,
+    sent: usize,
+    finished: bool,
+    /// Who waits for the stream to be connected.
+    opening: Option<(oneshot::Sender<Result<Stream, OpenError>>, Stream)>,
+}
+
+impl Local {
+    pub(super) fn new(pipe: Arc<Pipe>) -> Self {
+        Self {
+            pipe,
+            up: Vec::new(),
+            sent: 0,
+            finished: false,
+            opening: None,
+        }
+    }
+
+    pub(super) fn fail(self, error: OpenError) {
+        self.pipe.fail(error);
+        if let Some((reply, _)) = self.opening {
+            let _ = reply.send(Err(error));
+        }
+    }
+}
+
+impl Driver {
+    pub(super) fn open(
+        &mut self,
+        target: Vec<u8>,
+        class: Class,
+        reply: oneshot::Sender<Result<Stream, OpenError>>,
+    ) {
+        if reply.is_closed() {
+            return;
+        }
+        let now = self.now();
+        match self.engine.open_stream(&target, class, now) {
+            Ok(id) => {
+                let (mut local, stream) = stream_pair(id, &self.sender);
+                local.opening = Some((reply, stream));
+                self.locals.insert(id, local);
+            }
+            Err(StreamError::NoMoreStreams) if self.waiting.len() < MAX_WAITING => {
+                self.waiting.push_back((target, class, reply));
+            }
+            Err(StreamError::NoMoreStreams) => {
+                let _ = reply.send(Err(OpenError::LimitReached));
+            }
+            Err(_) => {
+                let _ = reply.send(Err(OpenError::SessionClosed));
+            }
+        }
+    }
+
+    pub(super) fn open_waiting(&mut self) {
+        for (target, class, reply) in std::mem::take(&mut self.waiting) {
+            self.open(target, class, reply);
+        }
+    }
+
+    pub(super) fn incoming(&mut self, id: StreamId, target: Vec<u8>) {
+        let now = self.now();
+        let Some(listener) = &self.listeners.incoming else {
+            self.engine.reset(id, OpenError::NotAllowed.code(), now);
+            return;
+        };
+        let (local, stream) = stream_pair(id, &self.sender);
+        if listener.send(Incoming { id, target, stream }).is_ok() {
+            self.locals.insert(id, local);
+        } else {
+            self.engine.reset(id, OpenError::SessionClosed.code(), now);
+        }
+    }
+
+    pub(super) fn accepted(&mut self, id: StreamId) {
+        if let Some(local) = self.locals.get_mut(&id)
+            && let Some((reply, stream)) = local.opening.take()
+        {
+            // Nobody waits any more: the stream comes back, is dropped, and thereby reset.
+            let _ = reply.send(Ok(stream));
+        }
+    }
+
+    pub(super) fn fail_local(&mut self, id: StreamId, error: OpenError) {
+        if let Some(local) = self.locals.remove(&id) {
+            local.fail(error);
+        }
+    }
+
+    /// Does what a program wants with its stream.
+    pub(super) fn serve_local(&mut self, id: StreamId) {
+        let now = self.now();
+        let Some(local) = self.locals.get_mut(&id) else {
+            return;
+        };
+        local.pipe.heard();
+        loop {
+            if local.sent == local.up.len() {
+                local.up.clear();
+                local.sent = 0;
+            }
+            let taken = local.pipe.take_up(&mut local.up);
+            if local.sent < local.up.len() {
+                let len = self
+                    .engine
+                    .write(id, &local.up[local.sent..], now)
+                    .unwrap_or(0);
+                local.sent += len;
+                if local.sent == local.up.len() {
+                    continue;
+                }
+                // The engine says when there is room again. A program that let go without having finished wants no
+                // more of it to arrive.
+                if taken.dropped && !taken.finished {
+                    self.engine.reset(id, 0, now);
+                    self.locals.remove(&id);
+                    return;
+                }
+                break;
+            }
+            if taken.finished && !local.finished {
+                local.finished = true;
+                let _ = self.engine.finish(id, now);
+            }
+            if taken.dropped {
+                match local.finished {
+                    true => self.engine.abandon(id, now),
+                    false => self.engine.reset(id, 0, now),
+                }
+                self.locals.remove(&id);
+                return;
+            }
+            break;
+        }
+        self.give_down(id);
+    }
+
+    /// Gives what the engine has received to the program.
+    pub(super) fn give_down(&mut self, id: StreamId) {
+        let now = self.now();
+        let Some(local) = self.locals.get_mut(&id) else {
+            return;
+        };
+        if !local.pipe.wants_down() {
+            return;
+        }
+        self.chunk.clear();
+        let Ok(outcome) = self.engine.read(id, CHUNK, &mut self.chunk, now) else {
+            return;
+        };
+        if outcome.len > 0 || outcome.finished {
+            local
+                .pipe
+                .give_down(&mut self.chunk, outcome.finished, outcome.len == CHUNK);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! From a TCP connection to a carrier: TLS, then HELLO and its answer.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ClientConfig, Connection, ServerConfig};
+use sumlink_engine::PathId;
+use sumlink_engine::frame::{Frame, FrameError, Hello, MAX_TEXT, RefuseCode, VERSION};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use crate::carrier::Carrier;
+use crate::keys::PublicKey;
+use crate::tls::{self, HandshakeError};
+
+/// How long a peer may take for TLS and for each frame of the handshake.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest handshake frame is far below this.
+const MOST: usize = 2 * 1024;
+
+/// Why a connection did not become a carrier.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CarrierError {
+    /// TLS failed, or the peer is not who it should be.
+    #[error(transparent)]
+    Tls(#[from] HandshakeError),
+    /// The peer was silent.
+    #[error("the peer did not complete the handshake within {} s", HANDSHAKE_TIMEOUT.as_secs())]
+    TimedOut,
+    /// The peer speaks TLS and the right ALPN, but not this protocol.
+    #[error("the peer broke the protocol during the handshake: {0}")]
+    Protocol(&'static str),
+    /// The server refused.
+    #[error("the server refused: {}", refusal(*code, reason))]
+    Refused {
+        /// The kind of refusal.
+        code: RefuseCode,
+        /// The server's words.
+        reason: String,
+    },
+    /// The connection broke.
+    #[error("the connection broke during the handshake: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A connection past TLS at the client, which has not said yet what it is for.
+#[derive(Debug)]
+pub(crate) struct ClientCarrier {
+    tls: client::TlsStream<TcpStream>,
+    /// This client's own key, for clear errors.
+    key: PublicKey,
+}
+
+/// A connection at the server that has said what it is for.
+#[derive(Debug)]
+pub(crate) struct ServerCarrier {
+    tls: server::TlsStream<TcpStream>,
+    buffer: Vec<u8>,
+    /// Who is there.
+    pub(crate) client: PublicKey,
+    /// Make a session (true) or join one.
+    pub(crate) new: bool,
+    pub(crate) session: [u8; 16],
+    pub(crate) path: PathId,
+    link: String,
+}
+
+impl ClientCarrier {
+    /// Does TLS with the server.
+    pub(crate) async fn connect(
+        tcp: TcpStream,
+        config: &Arc<ClientConfig>,
+        key: &PublicKey,
+    ) -> Result<Self, CarrierError> {
+        let connect = TlsConnector::from(Arc::clone(config)).connect(tls::server_name(), tcp);
+        let stream = in_time(connect)
+            .await?
+            .map_err(|error| HandshakeError::at_client(&error, key))?;
+        tls::peer(stream.get_ref().1)?;
+        Ok(Self {
+            tls: stream,
+            key: *key,
+        })
+    }
+
+    /// Asks to be a path of `session` and waits for the answer.
+    pub(crate) async fn hello(
+        mut self,
+        session: [u8; 16],
+        new: bool,
+        path: PathId,
+        link: String,
+    ) -> Result<Carrier, CarrierError> {
+        let mut out = Vec::new();
+        let name = link.as_bytes();
+        let name = &name[..name.len().min(MAX_TEXT)];
+        Frame::Hello(Hello {
+            version: VERSION,
+            new,
+            session,
+            path: u64::from(path.0),
+            link: name,
+        })
+        .encode(&mut out);
+        // A server that does not know this key has ended the connection by now; its alert says so better than a
+        // failed write does.
+        let written = self.tls.write_all(&out).await;
+        let mut buffer = Vec::new();
+        let read = in_time(read_frame(&mut self.tls, &mut buffer)).await?;
+        let len = match read {
+            Ok(len) => len,
+            Err(CarrierError::Io(error)) => {
+                let error = HandshakeError::at_client(&error, &self.key);
+                return Err(match (error, written) {
+                    (HandshakeError::Closed | HandshakeError::Io(_), Err(error)) => error.into(),
+                    (error, _) => error.into(),
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        match Frame::decode(&buffer[..len]) {
+            Ok(Some((Frame::Welcome { version: VERSION }, _))) => {}
+            Ok(Some((Frame::Refuse { code, reason }, _))) => {
+                let reason = printable(reason);
+                return Err(CarrierError::Refused {
+                    code: RefuseCode::from_code(code),
+                    reason,
+                });
+            }
+            _ => {
+                return Err(CarrierError::Protocol(
+                    "its first frame is neither WELCOME nor REFUSE",
+                ));
+            }
+        }
+        buffer.drain(..len);
+        let (tcp, tls) = self.tls.into_inner();
+        Ok(Carrier::new(
+            path,
+            link,
+            tcp,
+            Connection::Client(tls),
+            buffer,
+        )?)
+    }
+}
+
+impl ServerCarrier {
+    /// Does TLS with a client and reads its HELLO.
+    pub(crate) async fn accept(
+        tcp: TcpStream,
+        config: &Arc<ServerConfig>,
+    ) -> Result<Self, CarrierError> {
+        let accept = TlsAcceptor::from(Arc::clone(config)).accept(tcp);
+        let mut stream = in_time(accept)
+            .await?
+            .map_err(|error| HandshakeError::at_server(&error))?;
+        let client = tls::peer(stream.get_ref().1)?;
+        let mut buffer = Vec::new();
+        let len = match in_time(read_frame(&mut stream, &mut buffer)).await? {
+            Ok(len) => len,
+            Err(error) => {
+                if matches!(error, CarrierError::Protocol(_)) {
+                    let _ =
+                        refuse(&mut stream, RefuseCode::Protocol, "expected a HELLO frame").await;
+                }
+                return Err(error);
+            }
+        };
+        let hello = match Frame::decode(&buffer[..len]) {
+            Ok(Some((Frame::Hello(hello), _))) => Some(hello),
+            _ => None,
+        };
+        let version = hello.as_ref().map(|hello| hello.version);
+        let parts = hello.and_then(|hello| {
+            let path = u32::try_from(hello.path).ok().map(PathId)?;
+            Some((hello.new, hello.session, path, printable(hello.link)))
+        });
+        match (version, parts) {
+            (Some(VERSION), Some((new, session, path, link))) => {
+                buffer.drain(..len);
+                Ok(Self {
+                    tls: stream,
+                    buffer,
+                    client,
+                    new,
+                    session,
+                    path,
+                    link,
+                })
+            }
+            (Some(version), _) if version != VERSION => {
+                let reason = format!("this server speaks version {VERSION}, not {version}");
+                let _ = refuse(&mut stream, RefuseCode::Version, &reason).await;
+                Err(CarrierError::Protocol("it speaks another version"))
+            }
+            _ => {
+                let _ = refuse(&mut stream, RefuseCode::Protocol, "expected a HELLO frame").await;
+                Err(CarrierError::Protocol("its first frame is not a HELLO"))
+            }
+        }
+    }
+
+    /// Lets the connection be a path.
+    pub(crate) async fn welcome(mut self) -> Result<Carrier, CarrierError> {
+        let mut out = Vec::new();
+        Frame::Welcome { version: VERSION }.encode(&mut out);
+        in_time(self.tls.write_all(&out)).await??;
+        in_time(self.tls.flush()).await??;
+        let (tcp, tls) = self.tls.into_inner();
+        Ok(Carrier::new(
+            self.path,
+            self.link,
+            tcp,
+            Connection::Server(tls),
+            self.buffer,
+        )?)
+    }
+
+    /// Says why it cannot be one, and ends the connection.
+    pub(crate) async fn refuse(mut self, code: RefuseCode, reason: &str) {
+        let _ = in_time(refuse(&mut self.tls, code, reason)).await;
+    }
+}
+
+/// Reads until `buffer` begins with a whole frame; its length.
+async fn read_frame<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+) -> Result<usize, CarrierError> {
+    loop {
+        match Frame::decode(buffer) {
+            Ok(Some((_, len))) => return Ok(len),
+            Ok(None) if buffer.len() < MOST => {}
+            Ok(None) => return Err(CarrierError::Protocol("its first frame is too long")),
+            Err(FrameError::UnknownType(_)) => {
+                return Err(CarrierError::Protocol(
+                    "its first frame is of an unknown type",
+                ));
+            }
+            Err(_) => return Err(CarrierError::Protocol("its first frame is malformed")),
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    }
+}
+
+async fn refuse<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    code: RefuseCode,
+    reason: &str,
+) -> io::Result<()> {
+    let mut out = Vec::new();
+    Frame::Refuse {
+        code: code.code(),
+        reason: reason.as_bytes(),
+    }
+    .encode(&mut out);
+    stream.write_all(&out).await?;
+    stream.shutdown().await
+}
+
+async fn in_time<T>(future: impl Future<Output = T>) -> Result<T, CarrierError> {
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, future)
+        .await
+        .map_err(|_| CarrierError::TimedOut)
+}
+
+/// A peer's words, fit for a terminal.
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect()
+}
+
+fn refusal(code: RefuseCode, reason: &str) -> String {
+    let meaning = match code {
+        RefuseCode::Version => "run the same version of sumlink on both sides",
+        RefuseCode::NoSuchSession => "the session is gone",
+        RefuseCode::SessionExists => "a session with this identifier exists already",
+        RefuseCode::Limit => "a limit of this client is used up",
+        RefuseCode::Protocol => "it did not understand this client",
+        RefuseCode::Stopping => "it is stopping",
+        _ => "for a reason this version does not know",
+    };
+    if reason.is_empty() {
+        meaning.to_owned()
+    } else {
+        format!("{meaning} ({reason})")
+    }
+}

@@ -1,0 +1,65 @@
+//! sumlink's sessions over real sockets, and the library that programs use instead of the proxy.
+//!
+//! A [`Client`] bonds all links of this machine to a [`Server`]; [`Client::open_stream`] gives a [`Stream`] that
+//! reads and writes like a TCP connection, as fast as all links together:
+//!
+//! ```no_run
+//! use sumlink_transport::config::{ClientConfig, SessionConfig};
+//! use sumlink_transport::{Client, SecretKey, Target};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect(ClientConfig {
+//!     server: "bond.example.org:7000".to_owned(),
+//!     server_key: "E2tQXpu0P3xCZrF0yeGJBQ0Bci9M4rTDNOPhUkWxGhI=".parse()?,
+//!     key: SecretKey::load("client.key".as_ref())?,
+//!     links: Vec::new(), // every link that leads to the server
+//!     congestion: None,
+//!     session: SessionConfig::default(),
+//! })
+//! .await?;
+//! let mut stream = client.open_stream(Target::new("example.org", 80)?).await?;
+//! stream.write_all(b"GET / HTTP/1.0\r\nHost: example.org\r\n\r\n").await?;
+//! stream.shutdown().await?;
+//! let mut page = Vec::new();
+//! stream.read_to_end(&mut page).await?;
+//! println!("{} bytes over {} paths", page.len(), client.status().await.paths.len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A session belongs to one task, which owns the engine ([`sumlink_engine`]), the carriers and the session's ends of
+//! the streams. Programs exchange whole chunks with it; nothing on the data path takes a lock shared between paths.
+
+#![deny(unsafe_code)]
+
+mod carrier;
+mod client;
+pub mod config;
+mod dial;
+mod driver;
+pub mod egress;
+mod handshake;
+pub mod keys;
+pub mod links;
+mod pipe;
+pub mod relay;
+mod server;
+pub mod socket;
+pub mod status;
+mod stream;
+pub mod target;
+#[expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper")]
+pub mod tcp_info;
+pub mod tls;
+
+pub use client::{Client, ConnectError};
+pub use dial::dial;
+pub use handshake::CarrierError;
+pub use keys::{PublicKey, SecretKey};
+pub use server::{Server, ServerError, ServerHandle};
+pub use status::{PathEvent, SessionStatus};
+pub use stream::Stream;
+pub use sumlink_engine::frame::RefuseCode;
+pub use sumlink_engine::{Class, ConfigError};
+pub use target::{OpenError, Target};

@@ -1,0 +1,477 @@
+//! The server: one port for all clients, a session for each that proves an authorized key.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use sumlink_engine::frame::RefuseCode;
+use sumlink_engine::{ConfigError, Role};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{broadcast, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::config::{AuthorizedClient, ServerConfig};
+use crate::dial::dial;
+use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners, check_session};
+use crate::egress::EgressPolicy;
+use crate::handshake::ServerCarrier;
+use crate::keys::PublicKey;
+use crate::relay::{Upload, relay};
+use crate::socket::{self, SocketError};
+use crate::status::{PathEvent, SessionStatus};
+use crate::stream::Stream;
+use crate::target::{OpenError, Target};
+use crate::tls::{self, Authorized};
+
+/// A server that listens and, once it [runs](Server::run), serves.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+/// A way to a running server.
+#[derive(Clone, Debug)]
+pub struct ServerHandle {
+    shared: Arc<Shared>,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The port cannot be had, or the congestion control is not there.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// Nobody may connect.
+    #[error("no client is authorized: name at least one public key")]
+    NobodyAuthorized,
+}
+
+/// How long a dial to a target may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long sessions may take to say goodbye when the server stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Pause after a failed accept: the usual cause, a lack of file descriptors, does not go away at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+struct Shared {
+    config: ServerConfig,
+    authorized: Authorized,
+    egress: RwLock<Arc<EgressPolicy>>,
+    names: RwLock<HashMap<PublicKey, String>>,
+    sessions: Mutex<HashMap<(PublicKey, [u8; 16]), Entry>>,
+    /// Connections of each address that have not proved a key yet.
+    half_open: Mutex<HashMap<IpAddr, usize>>,
+    events: broadcast::Sender<PathEvent>,
+    stopping: watch::Sender<bool>,
+    /// Who takes the streams, if not their targets.
+    handler: Handler,
+}
+
+/// A program's own taker of streams; nothing when they are connected to their targets.
+#[derive(Clone, Default)]
+struct Handler(Option<Arc<dyn Fn(PublicKey, Target, Stream) + Send + Sync>>);
+
+impl std::fmt::Debug for Handler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "a handler"
+        } else {
+            "no handler"
+        })
+    }
+}
+
+/// A session, for those who join it or ask for it.
+#[derive(Clone, Debug)]
+struct Entry {
+    commands: UnboundedSender<Command>,
+}
+
+impl Server {
+    /// Takes the port.
+    pub async fn bind(config: ServerConfig) -> Result<Self, ServerError> {
+        Self::bind_inner(config, Handler::default())
+    }
+
+    /// Takes the port, and gives every stream with its client's key and its target to `handler` instead of connecting
+    /// it: for programs that are the target themselves. The egress policy does not apply.
+    pub async fn bind_with(
+        config: ServerConfig,
+        handler: impl Fn(PublicKey, Target, Stream) + Send + Sync + 'static,
+    ) -> Result<Self, ServerError> {
+        Self::bind_inner(config, Handler(Some(Arc::new(handler))))
+    }
+
+    fn bind_inner(config: ServerConfig, handler: Handler) -> Result<Self, ServerError> {
+        check_session(&config.session)?;
+        if config.authorized.is_empty() {
+            return Err(ServerError::NobodyAuthorized);
+        }
+        let listener = socket::listen(config.listen, config.congestion.as_deref())?;
+        let shared = Shared {
+            authorized: Authorized::default(),
+            egress: RwLock::new(Arc::new(config.egress.clone())),
+            names: RwLock::default(),
+            sessions: Mutex::default(),
+            half_open: Mutex::default(),
+            events: broadcast::channel(256).0,
+            stopping: watch::channel(false).0,
+            handler,
+            config,
+        };
+        let server = Self {
+            listener,
+            shared: Arc::new(shared),
+        };
+        server
+            .handle()
+            .set_authorized(&server.shared.config.authorized);
+        Ok(server)
+    }
+
+    /// A way to the server while it runs.
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// The address that it listens on; tells the port where port 0 was asked for.
+    pub fn local_addr(&self) -> std::io::Result<std::net::SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `shutdown` is done, then says goodbye to all sessions.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let tls = tls::server_config(&self.shared.config.key, &self.shared.authorized);
+        let mut tasks = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(_) = tasks.join_next() => {}
+                accepted = self.listener.accept() => match accepted {
+                    Ok((tcp, from)) => {
+                        let Some(guard) = HalfOpen::count(&self.shared, from.ip().to_canonical()) else {
+                            tracing::warn!(%from, "too many connections without a key; dropped");
+                            continue;
+                        };
+                        let (shared, tls) = (Arc::clone(&self.shared), Arc::clone(&tls));
+                        tasks.spawn(async move { shared.serve(tcp, tls, guard).await });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+        self.shared.stopping.send_replace(true);
+        for entry in self.shared.sessions().values() {
+            let _ = entry
+                .commands
+                .send(Command::Close("the server is stopping".to_owned()));
+        }
+        let all_left = async { while tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(STOP_TIMEOUT, all_left).await;
+    }
+}
+
+impl ServerHandle {
+    /// Every session.
+    pub async fn status(&self) -> Vec<SessionStatus> {
+        let entries: Vec<(PublicKey, Entry)> = self
+            .shared
+            .sessions()
+            .iter()
+            .map(|((key, _), entry)| (*key, entry.clone()))
+            .collect();
+        let mut all = Vec::new();
+        for (key, entry) in entries {
+            let (reply, answer) = oneshot::channel();
+            if entry.commands.send(Command::Status(reply)).is_ok()
+                && let Ok(mut status) = answer.await
+            {
+                if let Some(name) = self.shared.name(&key) {
+                    status.peer = format!("{} ({name})", status.peer);
+                }
+                all.push(status);
+            }
+        }
+        all
+    }
+
+    /// Replaces the set of clients that may connect. Sessions of keys that are no longer in it end.
+    pub fn set_authorized(&self, clients: &[AuthorizedClient]) {
+        self.shared
+            .authorized
+            .replace(clients.iter().map(|client| client.key));
+        let named = clients.iter().filter(|client| !client.name.is_empty());
+        *self
+            .shared
+            .names
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = named
+            .map(|client| (client.key, client.name.clone()))
+            .collect();
+        for ((key, _), entry) in self.shared.sessions().iter() {
+            if !self.shared.authorized.contains(key) {
+                let reason = "the client's key is no longer authorized";
+                let _ = entry.commands.send(Command::Close(reason.to_owned()));
+            }
+        }
+    }
+
+    /// Replaces the egress policy, for streams opened from now on.
+    pub fn set_egress(&self, policy: EgressPolicy) {
+        *self
+            .shared
+            .egress
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+
+    /// What happens to paths and sessions, of all clients.
+    pub fn events(&self) -> broadcast::Receiver<PathEvent> {
+        self.shared.events.subscribe()
+    }
+}
+
+impl Shared {
+    /// Takes a connection as far as it goes; for the first one of a session, until the session ends.
+    async fn serve(
+        self: Arc<Self>,
+        tcp: TcpStream,
+        tls: Arc<rustls::ServerConfig>,
+        guard: HalfOpen,
+    ) {
+        let from = tcp
+            .peer_addr()
+            .map_or_else(|_| "?".to_owned(), |addr| addr.to_string());
+        if let Err(error) = socket::tune_accepted(&tcp, self.config.congestion.as_deref()) {
+            tracing::warn!(%from, %error, "cannot set up a connection");
+            return;
+        }
+        let carrier = match ServerCarrier::accept(tcp, &tls).await {
+            Ok(carrier) => carrier,
+            Err(error) => {
+                tracing::info!(%from, %error, "connection refused");
+                return;
+            }
+        };
+        drop(guard);
+        if *self.stopping.borrow() {
+            return carrier.refuse(RefuseCode::Stopping, "").await;
+        }
+        let key = (carrier.client, carrier.session);
+        if carrier.new {
+            self.serve_new(key, carrier, &from).await;
+        } else {
+            // Looked up by the client's own key: another client's session cannot be named.
+            let entry = self.sessions().get(&key).cloned();
+            let Some(entry) = entry else {
+                return carrier.refuse(RefuseCode::NoSuchSession, "").await;
+            };
+            if path_count(&entry).await >= self.config.limits.paths {
+                return carrier
+                    .refuse(RefuseCode::Limit, "too many paths in this session")
+                    .await;
+            }
+            match carrier.welcome().await {
+                Ok(carrier) => {
+                    let _ = entry.commands.send(Command::Add(Box::new(carrier)));
+                }
+                Err(error) => tracing::info!(%from, %error, "a joining connection was lost"),
+            }
+        }
+    }
+
+    async fn serve_new(
+        self: &Arc<Self>,
+        key: (PublicKey, [u8; 16]),
+        carrier: ServerCarrier,
+        from: &str,
+    ) {
+        let (incoming_sender, incoming) = unbounded_channel();
+        let listeners = Listeners {
+            incoming: Some(incoming_sender),
+            carriers: None,
+            events: self.events.clone(),
+            links: LinkStates::default(),
+        };
+        let made = Driver::new(Role::Server, key.1, key.0, &self.config.session, listeners);
+        let (driver, commands) = match made {
+            Ok(made) => made,
+            // The configuration was checked when the server started.
+            Err(error) => {
+                tracing::error!(%error, "cannot make a session");
+                return carrier.refuse(RefuseCode::Limit, "").await;
+            }
+        };
+        let refusal = {
+            let mut sessions = self.sessions();
+            let of_client = sessions
+                .keys()
+                .filter(|(client, _)| *client == key.0)
+                .count();
+            if sessions.contains_key(&key) {
+                Some((RefuseCode::SessionExists, ""))
+            } else if of_client >= self.config.limits.sessions {
+                Some((RefuseCode::Limit, "too many sessions"))
+            } else {
+                sessions.insert(
+                    key,
+                    Entry {
+                        commands: commands.clone(),
+                    },
+                );
+                None
+            }
+        };
+        if let Some((code, reason)) = refusal {
+            return carrier.refuse(code, reason).await;
+        }
+        match carrier.welcome().await {
+            Ok(carrier) => {
+                tracing::info!(%from, client = %key.0, name = self.name(&key.0), "session begins");
+                let _ = commands.send(Command::Add(Box::new(carrier)));
+                let streams =
+                    tokio::spawn(Arc::clone(self).serve_streams(key.0, incoming, commands));
+                driver.await;
+                streams.abort();
+            }
+            Err(error) => tracing::info!(%from, %error, "a new session's connection was lost"),
+        }
+        self.sessions().remove(&key);
+    }
+
+    /// Connects what the client asks for.
+    async fn serve_streams(
+        self: Arc<Self>,
+        client: PublicKey,
+        mut incoming: UnboundedReceiver<Incoming>,
+        commands: UnboundedSender<Command>,
+    ) {
+        let mut tasks = JoinSet::new();
+        loop {
+            tokio::select! {
+                next = incoming.recv() => match next {
+                    Some(next) => {
+                        let (shared, commands) = (Arc::clone(&self), commands.clone());
+                        tasks.spawn(async move { shared.serve_stream(client, next, &commands).await });
+                    }
+                    None => break,
+                },
+                Some(_) = tasks.join_next() => {}
+            }
+        }
+    }
+
+    async fn serve_stream(
+        &self,
+        client: PublicKey,
+        incoming: Incoming,
+        commands: &UnboundedSender<Command>,
+    ) {
+        let Incoming { id, target, stream } = incoming;
+        if let Some(handler) = &self.handler.0 {
+            match Target::decode(&target) {
+                Ok(target) => {
+                    let _ = commands.send(Command::Accept(id));
+                    handler(client, target, stream);
+                }
+                Err(_) => {
+                    let _ = commands.send(Command::Refuse(id, OpenError::BadTarget));
+                }
+            }
+            return;
+        }
+        let policy = Arc::clone(&self.egress.read().unwrap_or_else(PoisonError::into_inner));
+        let connected = match Target::decode(&target) {
+            Ok(target) => dial(&target, &policy, DIAL_TIMEOUT).await.map_err(|error| {
+                tracing::debug!(%target, %error, "cannot connect a stream");
+                error
+            }),
+            Err(_) => Err(OpenError::BadTarget),
+        };
+        match connected {
+            Ok(tcp) => {
+                let _ = commands.send(Command::Accept(id));
+                relay(tcp, stream, &[], Upload::Unlimited).await;
+            }
+            Err(error) => {
+                let _ = commands.send(Command::Refuse(id, error));
+            }
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<(PublicKey, [u8; 16]), Entry>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self, key: &PublicKey) -> Option<String> {
+        self.names
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .cloned()
+    }
+}
+
+/// Counts a connection as long as it has not proved a key.
+#[derive(Debug)]
+struct HalfOpen {
+    shared: Arc<Shared>,
+    from: IpAddr,
+}
+
+impl HalfOpen {
+    fn count(shared: &Arc<Shared>, from: IpAddr) -> Option<Self> {
+        let mut half_open = shared
+            .half_open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let count = half_open.entry(from).or_default();
+        if *count >= shared.config.limits.half_open {
+            return None;
+        }
+        *count += 1;
+        Some(Self {
+            shared: Arc::clone(shared),
+            from,
+        })
+    }
+}
+
+impl Drop for HalfOpen {
+    fn drop(&mut self) {
+        let mut half_open = self
+            .shared
+            .half_open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = half_open.get_mut(&self.from) {
+            *count -= 1;
+            if *count == 0 {
+                half_open.remove(&self.from);
+            }
+        }
+    }
+}
+
+async fn path_count(entry: &Entry) -> usize {
+    let (reply, answer) = oneshot::channel();
+    let _ = entry.commands.send(Command::Status(reply));
+    answer.await.map_or(0, |status| status.paths.len())
+}

@@ -1,0 +1,131 @@
+//! What a session tells about itself: the structures behind `sumlink status --json`.
+
+use serde::{Deserialize, Serialize};
+
+/// One side's view of a session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// `client` or `server`.
+    pub role: String,
+    /// The session's identifier, 32 hex digits.
+    pub session: String,
+    /// The peer's public key.
+    pub peer: String,
+    /// Seconds since the session was made.
+    pub uptime_s: f64,
+    /// Name of the scheduler that decides which path carries which bytes.
+    pub scheduler: String,
+    /// Application bytes taken from local streams since the start.
+    pub bytes_sent: u64,
+    /// Application bytes handed to local streams since the start, in order and once.
+    pub bytes_received: u64,
+    /// Application goodput sent, over the last second or so, in bit/s.
+    pub send_goodput_bps: f64,
+    /// Application goodput received, over the last second or so, in bit/s.
+    pub receive_goodput_bps: f64,
+    /// Streams open now.
+    pub streams_open: u64,
+    /// Streams opened since the start.
+    pub streams_total: u64,
+    /// Bytes held because something before them is missing.
+    pub reorder_bytes: u64,
+    /// The most that `reorder_bytes` has been.
+    pub reorder_peak_bytes: u64,
+    /// Bytes received and not yet taken by local readers (reorder memory included).
+    pub receive_buffer_bytes: u64,
+    /// Bytes written by local programs and not yet acknowledged by the peer.
+    pub send_buffer_bytes: u64,
+    /// What each of the two buffers may hold at most.
+    pub memory_limit_bytes: u64,
+    /// Bytes that this side sent more than once.
+    pub duplicates_sent_bytes: u64,
+    /// Bytes that arrived more than once and were dropped.
+    pub duplicates_received_bytes: u64,
+    /// The paths, in the order in which they joined.
+    pub paths: Vec<PathStatus>,
+}
+
+/// One path of a session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// The path's number in this session; a link that rejoins gets a new one, one that is not connected has none.
+    pub id: Option<u32>,
+    /// The link's name at the client (`wlan0`); empty at a server that was not told.
+    pub link: String,
+    /// `connecting`, `active`, `stalled` or `down`.
+    pub state: String,
+    /// Why it is in that state, in one sentence.
+    pub reason: String,
+    /// Local address and port, empty while not connected.
+    pub local: String,
+    /// Remote address and port, empty while not connected.
+    pub remote: String,
+    /// Name of the TCP congestion control in use.
+    pub congestion: String,
+    /// Smoothed round-trip time in milliseconds, by TCP.
+    pub srtt_ms: f64,
+    /// Round-trip time variation in milliseconds, by TCP.
+    pub rttvar_ms: f64,
+    /// TCP congestion window in bytes.
+    pub cwnd_bytes: u64,
+    /// Rate sent on this path over the last second or so, in bit/s, frames included.
+    pub send_rate_bps: f64,
+    /// Rate received on this path over the last second or so, in bit/s, frames included.
+    pub receive_rate_bps: f64,
+    /// Bytes sent on this path, frames included.
+    pub bytes_sent: u64,
+    /// Bytes received on this path, frames included.
+    pub bytes_received: u64,
+    /// TCP segments retransmitted on this path.
+    pub retransmissions: u64,
+    /// Bytes sent on this path that another path had carried before.
+    pub duplicates_sent_bytes: u64,
+    /// This path's part of all stream bytes sent, 0..=1.
+    pub send_share: f64,
+    /// This path's part of all stream bytes received, 0..=1.
+    pub receive_share: f64,
+}
+
+/// A change in the state of a path or of the session, for programs that watch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PathEvent {
+    /// A path joined the session.
+    Up {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+    },
+    /// A path makes no progress: its unacknowledged bytes go over the others.
+    Stalled {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+        /// What was missing and for how long.
+        reason: String,
+    },
+    /// A stalled path delivers again.
+    Recovered {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+    },
+    /// A path left the session.
+    Down {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+        /// What ended it.
+        reason: String,
+    },
+    /// The session ended; every stream is reset.
+    Closed {
+        /// What ended it.
+        reason: String,
+    },
+}

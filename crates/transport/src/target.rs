@@ -1,0 +1,283 @@
+//! What a stream is opened to: a host and a port, the name resolved at the server.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest domain name that a target may carry, in bytes (RFC 1035, section 2.3.4).
+pub const MAX_NAME: usize = 255;
+
+/// A host and a TCP port, as a program asked for it.
+///
+/// Domain names stay names: the server resolves them, so that nothing leaks to the resolvers of the
+/// client's links and the answer suits the place where the connection starts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The host, by name or by address.
+    pub host: Host,
+    /// The TCP port, 1..=65535.
+    pub port: u16,
+}
+
+/// The host part of a [`Target`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// A domain name, 1..=[`MAX_NAME`] bytes, no control characters, not an address in disguise.
+    Name(String),
+    /// A literal address.
+    Ip(IpAddr),
+}
+
+/// Why a text or a sequence of bytes is not a [`Target`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// No `:PORT` at the end.
+    #[error("no port: write HOST:PORT, or [IPV6]:PORT")]
+    NoPort,
+    /// The port is not a number in 1..=65535.
+    #[error("the port must be a number from 1 to 65535")]
+    BadPort,
+    /// The host is empty, too long, or holds characters that no host name has.
+    #[error("the host is not a name of at most {MAX_NAME} characters nor an address")]
+    BadHost,
+    /// The encoded form is cut short, has bytes left over, or an unknown address type.
+    #[error("the encoded target is malformed")]
+    BadEncoding,
+}
+
+impl Target {
+    /// A target by name; the name may also be a literal address.
+    pub fn new(host: &str, port: u16) -> Result<Self, TargetError> {
+        if port == 0 {
+            return Err(TargetError::BadPort);
+        }
+        Ok(Self {
+            host: Host::parse(host)?,
+            port,
+        })
+    }
+
+    /// The form that an OPEN frame carries (docs/protocol.md, "Targets"): one type byte as in
+    /// RFC 1928, section 5 (1 IPv4, 3 name, 4 IPv6), the address, the port in network order.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 + MAX_NAME);
+        match &self.host {
+            Host::Ip(IpAddr::V4(ip)) => {
+                out.push(1);
+                out.extend_from_slice(&ip.octets());
+            }
+            Host::Ip(IpAddr::V6(ip)) => {
+                out.push(4);
+                out.extend_from_slice(&ip.octets());
+            }
+            Host::Name(name) => {
+                out.push(3);
+                out.push(name.len() as u8);
+                out.extend_from_slice(name.as_bytes());
+            }
+        }
+        out.extend_from_slice(&self.port.to_be_bytes());
+        out
+    }
+
+    /// The reverse of [`Target::encode`]; everything a peer may send is either a target or an error.
+    pub fn decode(bytes: &[u8]) -> Result<Self, TargetError> {
+        let (host, rest) = match bytes.split_first().ok_or(TargetError::BadEncoding)? {
+            (1, rest) => {
+                let (ip, rest) = rest
+                    .split_first_chunk::<4>()
+                    .ok_or(TargetError::BadEncoding)?;
+                (Host::Ip(Ipv4Addr::from(*ip).into()), rest)
+            }
+            (4, rest) => {
+                let (ip, rest) = rest
+                    .split_first_chunk::<16>()
+                    .ok_or(TargetError::BadEncoding)?;
+                (Host::Ip(Ipv6Addr::from(*ip).into()), rest)
+            }
+            (3, rest) => {
+                let (len, rest) = rest.split_first().ok_or(TargetError::BadEncoding)?;
+                let (name, rest) = rest
+                    .split_at_checked(usize::from(*len))
+                    .ok_or(TargetError::BadEncoding)?;
+                let name = std::str::from_utf8(name).map_err(|_| TargetError::BadHost)?;
+                (Host::parse(name)?, rest)
+            }
+            _ => return Err(TargetError::BadEncoding),
+        };
+        let port = u16::from_be_bytes(rest.try_into().map_err(|_| TargetError::BadEncoding)?);
+        if port == 0 {
+            return Err(TargetError::BadPort);
+        }
+        Ok(Self { host, port })
+    }
+}
+
+impl Host {
+    fn parse(text: &str) -> Result<Self, TargetError> {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(Self::Ip(ip));
+        }
+        let plausible = !text.is_empty()
+            && text.len() <= MAX_NAME
+            && text
+                .chars()
+                .all(|c| !c.is_control() && !c.is_whitespace() && !"[]:/@".contains(c));
+        if plausible {
+            Ok(Self::Name(text.to_owned()))
+        } else {
+            Err(TargetError::BadHost)
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let (host, port) = text.rsplit_once(':').ok_or(TargetError::NoPort)?;
+        let bracketed = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        if bracketed.is_none() && host.contains(':') {
+            return Err(TargetError::NoPort);
+        }
+        let port: u16 = port.parse().map_err(|_| TargetError::BadPort)?;
+        Self::new(bracketed.unwrap_or(host), port)
+    }
+}
+
+impl From<SocketAddr> for Target {
+    fn from(addr: SocketAddr) -> Self {
+        Self {
+            host: Host::Ip(addr.ip()),
+            port: addr.port(),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+            Host::Ip(ip) => SocketAddr::new(*ip, self.port).fmt(f),
+        }
+    }
+}
+
+/// Why the server did not connect a stream, carried as the code of a RESET frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The server's egress policy does not allow the target.
+    #[error("the server's egress policy does not allow this target")]
+    NotAllowed,
+    /// The name does not resolve at the server.
+    #[error("the name does not resolve at the server")]
+    NameNotResolved,
+    /// The target refused the connection.
+    #[error("the target refused the connection")]
+    Refused,
+    /// The server has no route to the target.
+    #[error("the server cannot reach the target's network")]
+    Unreachable,
+    /// The target did not answer in time.
+    #[error("the target did not answer in time")]
+    TimedOut,
+    /// A limit of the client or the server is used up (streams, memory).
+    #[error("the limit on open streams is reached")]
+    LimitReached,
+    /// The target in the OPEN frame cannot be read.
+    #[error("the target is malformed")]
+    BadTarget,
+    /// The session ended, or was never there.
+    #[error("the session to the server is closed")]
+    SessionClosed,
+    /// The peer reset the stream for another reason.
+    #[error("the stream was reset by the peer")]
+    Reset,
+}
+
+impl OpenError {
+    /// The code on the wire (docs/protocol.md, "Reset codes").
+    pub fn code(self) -> u64 {
+        match self {
+            Self::Reset => 0,
+            Self::NotAllowed => 1,
+            Self::NameNotResolved => 2,
+            Self::Refused => 3,
+            Self::Unreachable => 4,
+            Self::TimedOut => 5,
+            Self::LimitReached => 6,
+            Self::BadTarget => 7,
+            Self::SessionClosed => 8,
+        }
+    }
+
+    /// The meaning of a code; unknown ones, from a newer peer, are a plain [`OpenError::Reset`].
+    pub fn from_code(code: u64) -> Self {
+        match code {
+            1 => Self::NotAllowed,
+            2 => Self::NameNotResolved,
+            3 => Self::Refused,
+            4 => Self::Unreachable,
+            5 => Self::TimedOut,
+            6 => Self::LimitReached,
+            7 => Self::BadTarget,
+            8 => Self::SessionClosed,
+            _ => Self::Reset,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_wire_forms_come_back_unchanged() {
+        for text in ["example.org:443", "192.0.2.7:80", "[2001:db8::1]:22"] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), text);
+            assert_eq!(Target::decode(&target.encode()).unwrap(), target);
+        }
+    }
+
+    #[test]
+    fn bad_texts_say_what_is_missing() {
+        let error = |text: &str| text.parse::<Target>().unwrap_err();
+        assert_eq!(error("example.org"), TargetError::NoPort);
+        assert_eq!(error("2001:db8::1"), TargetError::NoPort);
+        assert_eq!(error("example.org:0"), TargetError::BadPort);
+        assert_eq!(error("example.org:70000"), TargetError::BadPort);
+        assert_eq!(error(":80"), TargetError::BadHost);
+        assert_eq!(error("a b:80"), TargetError::BadHost);
+        assert_eq!(
+            error(&format!("{}:80", "a".repeat(256))),
+            TargetError::BadHost
+        );
+    }
+
+    #[test]
+    fn every_cut_of_an_encoded_target_is_an_error() {
+        for text in ["example.org:443", "192.0.2.7:80", "[2001:db8::1]:22"] {
+            let whole = text.parse::<Target>().unwrap().encode();
+            for cut in 0..whole.len() {
+                assert!(
+                    Target::decode(&whole[..cut]).is_err(),
+                    "{text} cut at {cut}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn codes_come_back_unchanged() {
+        for code in 0..=8 {
+            assert_eq!(OpenError::from_code(code).code(), code);
+        }
+        assert_eq!(OpenError::from_code(1 << 40), OpenError::Reset);
+    }
+}

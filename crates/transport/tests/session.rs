@@ -1,0 +1,383 @@
+//! Sessions over real sockets on loopback: one link, all that does not need several.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sumlink_transport::config::{
+    AuthorizedClient, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+};
+use sumlink_transport::egress::EgressPolicy;
+use sumlink_transport::tls::HandshakeError;
+use sumlink_transport::{
+    CarrierError, Client, ConnectError, OpenError, PathEvent, PublicKey, RefuseCode, SecretKey,
+    Server, ServerHandle, Target,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+struct Running {
+    address: SocketAddr,
+    key: PublicKey,
+    handle: ServerHandle,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Running {
+    async fn start(clients: &[&SecretKey], change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let key = SecretKey::generate().unwrap();
+        let public = key.public();
+        let mut config = ServerConfig {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            key,
+            authorized: clients
+                .iter()
+                .map(|key| AuthorizedClient {
+                    key: key.public(),
+                    name: String::new(),
+                })
+                .collect(),
+            egress: EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]),
+            limits: ClientLimits::default(),
+            congestion: None,
+            session: SessionConfig::default(),
+        };
+        change(&mut config);
+        let server = Server::bind(config).await.unwrap();
+        let (address, handle) = (server.local_addr().unwrap(), server.handle());
+        let (stop, stopped) = oneshot::channel();
+        tokio::spawn(server.run(async move {
+            let _ = stopped.await;
+        }));
+        Self {
+            address,
+            key: public,
+            handle,
+            stop: Some(stop),
+        }
+    }
+
+    fn client(&self, key: &SecretKey) -> ClientConfig {
+        ClientConfig {
+            server: self.address.to_string(),
+            server_key: self.key,
+            key: key.clone(),
+            links: vec![LinkConfig {
+                name: "lo".to_owned(),
+                congestion: None,
+            }],
+            congestion: None,
+            session: SessionConfig::default(),
+        }
+    }
+}
+
+/// A target that sends back what it gets, and ends when its client ends.
+async fn echo() -> Target {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut reader, mut writer) = tcp.split();
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
+                let _ = writer.shutdown().await;
+            });
+        }
+    });
+    address.into()
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u64)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_comes_back_whole_and_ended() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let stream = client.open_stream(echo().await).await.unwrap();
+    let data = bytes(20_000_000);
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let sent = data.clone();
+    let writing = tokio::spawn(async move {
+        writer.write_all(&sent).await.unwrap();
+        writer.shutdown().await.unwrap();
+        writer
+    });
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).await.unwrap();
+    writing.await.unwrap();
+    assert!(received == data);
+    let status = client.status().await;
+    assert_eq!(
+        (status.bytes_sent, status.bytes_received),
+        (20_000_000, 20_000_000)
+    );
+    assert_eq!(status.paths.len(), 1);
+    assert_eq!(status.paths[0].link, "lo");
+    assert_eq!(server.handle.status().await[0].paths[0].link, "lo");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn hundreds_of_streams_share_a_session() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |config| config.session.max_streams = 100).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let target = echo().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for i in 0..300usize {
+        let (client, target) = (client.clone(), target.clone());
+        tasks.spawn(async move {
+            let mut stream = client.open_stream(target).await.unwrap();
+            let data = bytes(1000 + i);
+            stream.write_all(&data).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).await.unwrap();
+            assert!(back == data);
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_server_key_is_named() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let mut config = server.client(&key);
+    config.server_key = SecretKey::generate().unwrap().public();
+    let error = Client::connect(config).await.unwrap_err();
+    let wrong = matches!(
+        &error,
+        ConnectError::Carrier { error: CarrierError::Tls(HandshakeError::WrongServerKey { seen, .. }), .. }
+            if *seen == server.key
+    );
+    assert!(wrong, "{error}");
+}
+
+#[tokio::test]
+async fn an_unknown_client_is_told_so_and_others_notice_nothing() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let mut stream = client.open_stream(echo().await).await.unwrap();
+    let stranger = SecretKey::generate().unwrap();
+    let error = Client::connect(server.client(&stranger)).await.unwrap_err();
+    let told = matches!(
+        &error,
+        ConnectError::Carrier {
+            error: CarrierError::Tls(HandshakeError::NotAuthorized { .. }),
+            ..
+        }
+    );
+    assert!(told, "{error}");
+    stream.write_all(b"still here").await.unwrap();
+    let mut back = [0; 10];
+    stream.read_exact(&mut back).await.unwrap();
+    assert_eq!(&back, b"still here");
+}
+
+#[tokio::test]
+async fn garbage_before_tls_costs_the_others_nothing() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    for garbage in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        &[0; 5000],
+        &[0x16, 3, 1, 0xff, 0xff],
+    ] {
+        let mut tcp = TcpStream::connect(server.address).await.unwrap();
+        tcp.write_all(garbage).await.unwrap();
+        tcp.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        // An alert or a reset: either is an end.
+        let _ = tcp.read_to_end(&mut answer).await;
+    }
+    client.open_stream(echo().await).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refused_target_says_why() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |config| {
+        config.egress = EgressPolicy::new(["allow 127.0.0.1/32".parse().unwrap()]);
+    })
+    .await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let open = async |target: &str| {
+        client
+            .open_stream(target.parse().unwrap())
+            .await
+            .unwrap_err()
+    };
+    assert_eq!(open("127.0.0.2:80").await, OpenError::NotAllowed);
+    assert_eq!(open("[::1]:80").await, OpenError::NotAllowed);
+    assert_eq!(open("0.0.0.0:80").await, OpenError::NotAllowed);
+    assert_eq!(open("[::ffff:127.0.0.2]:80").await, OpenError::NotAllowed);
+    let free = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    assert_eq!(open(&free.to_string()).await, OpenError::Refused);
+    assert_eq!(
+        open("does-not-exist.invalid:80").await,
+        OpenError::NameNotResolved
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_stream_is_reset_at_the_target() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target: Target = listener.local_addr().unwrap().into();
+    let opening =
+        tokio::spawn(async move { client.open_stream(target).await.map(|s| (client, s)) });
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    let (_client, mut stream) = opening.await.unwrap().unwrap();
+    stream.write_all(b"half of it").await.unwrap();
+    let mut half = [0; 10];
+    tcp.read_exact(&mut half).await.unwrap();
+    drop(stream);
+    let error = tcp.read(&mut half).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_reset_of_the_target_reaches_the_program() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target: Target = listener.local_addr().unwrap().into();
+    let (opened, accepted) = tokio::join!(client.open_stream(target), listener.accept());
+    let (mut stream, (mut tcp, _)) = (opened.unwrap(), accepted.unwrap());
+    tcp.write_all(b"half").await.unwrap();
+    let mut half = [0; 4];
+    stream.read_exact(&mut half).await.unwrap();
+    tcp.set_zero_linger().unwrap();
+    drop(tcp);
+    let error = stream.read(&mut half).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_says_goodbye_and_the_client_comes_back_to_the_next() {
+    let key = SecretKey::generate().unwrap();
+    let server_key = SecretKey::generate().unwrap();
+    let mut server = Running::start(&[&key], |config| config.key = server_key.clone()).await;
+    server.key = server_key.public();
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let mut events = client.events();
+    let mut stream = client.open_stream(echo().await).await.unwrap();
+    server.stop.take();
+    loop {
+        if let PathEvent::Closed { reason } = events.recv().await.unwrap() {
+            assert_eq!(reason, "the server is stopping");
+            break;
+        }
+    }
+    assert!(stream.read(&mut [0; 10]).await.is_err());
+    let address = server.address;
+    let again = Running::start(&[&key], |config| {
+        config.key = server_key.clone();
+        config.listen = address;
+    })
+    .await;
+    assert_eq!(again.address, address);
+    let mut stream = client.open_stream(echo().await).await.unwrap();
+    stream.write_all(b"again").await.unwrap();
+    let mut back = [0; 5];
+    stream.read_exact(&mut back).await.unwrap();
+    assert_eq!(&back, b"again");
+}
+
+#[tokio::test]
+async fn a_key_that_is_withdrawn_ends_its_session() {
+    let (key, other) = (
+        SecretKey::generate().unwrap(),
+        SecretKey::generate().unwrap(),
+    );
+    let server = Running::start(&[&key, &other], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let mut events = client.events();
+    server.handle.set_authorized(&[AuthorizedClient {
+        key: other.public(),
+        name: String::new(),
+    }]);
+    loop {
+        if let PathEvent::Closed { reason } = events.recv().await.unwrap() {
+            assert_eq!(reason, "the client's key is no longer authorized");
+            break;
+        }
+    }
+    Client::connect(server.client(&other)).await.unwrap();
+}
+
+#[tokio::test]
+async fn sessions_of_a_client_are_limited() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |config| config.limits.sessions = 2).await;
+    let _first = Client::connect(server.client(&key)).await.unwrap();
+    let second = Client::connect(server.client(&key)).await.unwrap();
+    let error = Client::connect(server.client(&key)).await.unwrap_err();
+    let limited = matches!(
+        &error,
+        ConnectError::Carrier {
+            error: CarrierError::Refused {
+                code: RefuseCode::Limit,
+                ..
+            },
+            ..
+        }
+    );
+    assert!(limited, "{error}");
+    second.close().await;
+    // The server forgets the session as soon as it has read the goodbye.
+    let connected = async {
+        while Client::connect(server.client(&key)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), connected)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn bad_addresses_and_links_say_what_is_wrong() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let connect = async |change: &dyn Fn(&mut ClientConfig)| {
+        let mut config = server.client(&key);
+        change(&mut config);
+        Client::connect(config).await.unwrap_err().to_string()
+    };
+    let no_port = connect(&|config| config.server = "localhost".to_owned()).await;
+    assert!(no_port.contains("HOST:PORT"), "{no_port}");
+    let no_name = connect(&|config| config.server = "does-not-exist.invalid:1".to_owned()).await;
+    assert!(no_name.contains("does-not-exist.invalid"), "{no_name}");
+    let no_link = connect(&|config| config.links[0].name = "wlan99".to_owned()).await;
+    assert!(no_link.contains("wlan99"), "{no_link}");
+    let no_control = connect(&|config| config.congestion = Some("fastest".to_owned())).await;
+    assert!(no_control.contains("fastest"), "{no_control}");
+    let no_scheduler = connect(&|config| config.session.scheduler = "fastest".to_owned()).await;
+    assert!(no_scheduler.contains("fbdt"), "{no_scheduler}");
+    let unused = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let refused = connect(&|config| config.server = unused.to_string()).await;
+    assert!(refused.contains("refused"), "{refused}");
+}
