@@ -1,0 +1,127 @@
+//! An HTTP/1.1 proxy: CONNECT tunnels, and plain `http://` requests in absolute-form.
+//!
+//! A plain request has its connection to itself: it is passed on with `Connection: close`, the
+//! answer comes back byte for byte, then the connection ends, and a program with another request
+//! opens another one. What it sends behind the first request's body is never passed on, except
+//! behind a chunked body, whose end this proxy does not look for.
+
+use std::time::Duration;
+
+use sumlink_transport::target::OpenError;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use crate::Opener;
+use sumlink_transport::relay::{Upload, part, relay};
+use request::{MAX_HEAD, Request, RequestError};
+
+pub mod request;
+
+/// How long a program may take from its connection to the end of its request head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves one connection from its first byte to its end.
+pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O) {
+    let mut received = Vec::with_capacity(4096);
+    let answer = match timeout(HEAD_TIMEOUT, read_head(&mut local, &mut received)).await {
+        Ok(Some(Ok(request))) => match open(&opener, request).await {
+            Ok((stream, Request::Connect(_))) => {
+                let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
+                if local.write_all(established).await.is_ok() {
+                    relay(local, stream, &received, Upload::Unlimited).await;
+                }
+                return;
+            }
+            Ok((stream, Request::Forward(request))) => {
+                let mut early = request.head;
+                let sent = request.body.map_or(received.len(), |body| {
+                    usize::try_from(body).map_or(received.len(), |body| body.min(received.len()))
+                });
+                early.extend_from_slice(&received[..sent]);
+                let upload = match request.body {
+                    Some(body) => Upload::Limited(body - sent as u64),
+                    None => Upload::Unlimited,
+                };
+                relay(local, stream, &early, upload).await;
+                return;
+            }
+            Err(error) => response(status(error), &format!("{error}\n")),
+        },
+        Ok(Some(Err(error))) => {
+            warn!(%error, "HTTP proxy request refused");
+            let status = match error {
+                RequestError::TooLong => "431 Request Header Fields Too Large",
+                _ => "400 Bad Request",
+            };
+            response(status, &format!("{error}\n"))
+        }
+        Ok(None) => return,
+        Err(_) => response("408 Request Timeout", "no whole request head in time\n"),
+    };
+    if local.write_all(&answer).await.is_ok() {
+        part(local).await;
+    }
+}
+
+/// A whole response with one line of text, after which the connection ends.
+pub(crate) fn response(status: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// Reads the request head and leaves what follows it in `received`; `None` when the program left.
+async fn read_head(
+    local: &mut TcpStream,
+    received: &mut Vec<u8>,
+) -> Option<Result<Request, RequestError>> {
+    loop {
+        match Request::decode(received) {
+            Ok(Some((request, length))) => {
+                received.drain(..length);
+                return Some(Ok(request));
+            }
+            Ok(None) => {}
+            Err(error) => return Some(Err(error)),
+        }
+        // An incomplete head is shorter than the limit, so there is room for the rest of it.
+        let room = MAX_HEAD.saturating_sub(received.len()) as u64;
+        match (&mut *local).take(room).read_buf(received).await {
+            Ok(0) | Err(_) => return None,
+            Ok(_) => {}
+        }
+    }
+}
+
+async fn open<O: Opener>(opener: &O, request: Request) -> Result<(O::Stream, Request), OpenError> {
+    let target = match &request {
+        Request::Connect(target) => target,
+        Request::Forward(request) => &request.target,
+    };
+    match opener.open(target.clone()).await {
+        Ok(stream) => {
+            debug!(%target, "HTTP proxy connected");
+            Ok((stream, request))
+        }
+        Err(error) => {
+            debug!(%target, %error, "HTTP proxy target not opened");
+            Err(error)
+        }
+    }
+}
+
+/// RFC 9110, section 15.
+fn status(error: OpenError) -> &'static str {
+    match error {
+        OpenError::BadTarget => "400 Bad Request",
+        OpenError::NotAllowed => "403 Forbidden",
+        OpenError::LimitReached | OpenError::SessionClosed => "503 Service Unavailable",
+        OpenError::TimedOut => "504 Gateway Timeout",
+        _ => "502 Bad Gateway",
+    }
+}

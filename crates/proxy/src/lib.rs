@@ -1,0 +1,36 @@
+//! The local side of sumlink: unmodified programs reach a session through a SOCKS5 port, an HTTP
+//! proxy port, or a port that is forwarded to one fixed target.
+//!
+//! - [`Listener`] owns a port and serves one [`Service`] on it.
+//! - [`Opener`] is what carries the streams: a session, or anything else that opens one.
+//! - [`socks5::message`] and [`http_proxy::request`] are the wire formats, pure functions over bytes.
+//!
+//! Names are not resolved here: they travel in the [`Target`] to where the stream leaves the bond.
+//! The ports have no access control of their own, so whoever reaches one can use the session: keep
+//! them on loopback unless the network in front of them is trusted.
+#![forbid(unsafe_code)]
+
+use std::future::Future;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use forward::{Forward, ForwardError};
+pub use listener::{DEFAULT_MAX_CONNECTIONS, ListenError, Listener, Service};
+pub use sumlink_transport::target::{OpenError, Target};
+
+pub mod forward;
+pub mod http_proxy;
+mod listener;
+pub mod socks5;
+
+/// What carries the streams: a session, or anything else that opens one.
+pub trait Opener: Clone + Send + Sync + 'static {
+    /// One stream. Shutting its writing side down ends one direction and leaves the other open; an
+    /// end of its reading side means that the peer has done the same. A stream that is dropped
+    /// before both directions have ended must be reset at the peer, not ended: a relay drops it
+    /// when the local program has vanished in the middle.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Opens a stream to `target`, with the opener's own time limit.
+    fn open(&self, target: Target) -> impl Future<Output = Result<Self::Stream, OpenError>> + Send;
+}

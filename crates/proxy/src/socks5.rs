@@ -1,0 +1,134 @@
+//! A SOCKS5 server (RFC 1928): CONNECT by name, IPv4 or IPv6.
+//!
+//! No authentication is asked for. A client that offers nothing but name and password (RFC 1929) is
+//! let in with any: the port is local, and a program that insists on sending some should work. BIND
+//! and UDP ASSOCIATE are answered with "command not supported".
+
+use std::time::Duration;
+
+use sumlink_transport::target::Target;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use crate::Opener;
+use sumlink_transport::relay::{Upload, part, relay};
+use message::{Command, Credentials, Greeting, MAX_MESSAGE, MessageError, Method, Reply, Request};
+
+pub mod message;
+
+/// How long a client may take from its connection to its request.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes that a client may send ahead of the answer to its request.
+const MAX_EARLY: usize = 4 * MAX_MESSAGE;
+
+/// Serves one connection from its first byte to its end.
+pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O) {
+    let mut early = Vec::with_capacity(MAX_EARLY);
+    let negotiated = timeout(HANDSHAKE_TIMEOUT, negotiate(&mut local, &mut early));
+    let refusal = match negotiated.await {
+        Ok(Ok(target)) => match opener.open(target.clone()).await {
+            Ok(stream) => {
+                debug!(%target, "SOCKS5 connected");
+                if local.write_all(&Reply::Succeeded.encode()).await.is_ok() {
+                    relay(local, stream, &early, Upload::Unlimited).await;
+                }
+                return;
+            }
+            Err(error) => {
+                debug!(%target, %error, "SOCKS5 target not opened");
+                Reply::from(error).encode().to_vec()
+            }
+        },
+        Ok(Err(Refusal::Answered(answer))) => answer,
+        Ok(Err(Refusal::Gone)) => return,
+        Err(_) => {
+            debug!("SOCKS5 handshake not finished in {HANDSHAKE_TIMEOUT:?}");
+            return;
+        }
+    };
+    if local.write_all(&refusal).await.is_ok() {
+        part(local).await;
+    }
+}
+
+/// Why a handshake leads to no target.
+enum Refusal {
+    /// The client is told with these bytes.
+    Answered(Vec<u8>),
+    /// The client has left.
+    Gone,
+}
+
+/// Negotiates up to the request; what the client has sent behind it is left in `received`.
+async fn negotiate(local: &mut TcpStream, received: &mut Vec<u8>) -> Result<Target, Refusal> {
+    let greeting = read(local, received, Greeting::decode).await?;
+    let method = greeting.method();
+    if method == Method::NoneAcceptable {
+        warn!(offered = ?greeting.methods, "SOCKS5 client offers no authentication that this port takes");
+        return Err(Refusal::Answered(method.encode().to_vec()));
+    }
+    write(local, &method.encode()).await?;
+    if method == Method::Credentials {
+        read(local, received, Credentials::decode).await?;
+        write(local, &Credentials::ACCEPTED).await?;
+    }
+    let request = read(local, received, Request::decode).await?;
+    if request.command != Command::Connect {
+        debug!(command = ?request.command, "SOCKS5 command not supported");
+        let reply = Reply::CommandNotSupported.encode();
+        return Err(Refusal::Answered(reply.to_vec()));
+    }
+    request.target().map_err(|error| {
+        warn!(%error, "SOCKS5 request without a usable target");
+        Refusal::Answered(Reply::Failure.encode().to_vec())
+    })
+}
+
+/// Reads until `decode` has its message, and takes that out of `received`.
+async fn read<T>(
+    local: &mut TcpStream,
+    received: &mut Vec<u8>,
+    decode: impl Fn(&[u8]) -> Result<Option<(T, usize)>, MessageError>,
+) -> Result<T, Refusal> {
+    loop {
+        match decode(received) {
+            Ok(Some((message, length))) => {
+                received.drain(..length);
+                return Ok(message);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                warn!(%error, "SOCKS5 handshake refused");
+                return Err(Refusal::Answered(answer(&error)));
+            }
+        }
+        // A whole message is shorter than the limit, so there is always room for the rest of it.
+        let room = MAX_EARLY.saturating_sub(received.len()) as u64;
+        match (&mut *local).take(room).read_buf(received).await {
+            Ok(0) | Err(_) => return Err(Refusal::Gone),
+            Ok(_) => {}
+        }
+    }
+}
+
+async fn write(local: &mut TcpStream, bytes: &[u8]) -> Result<(), Refusal> {
+    local.write_all(bytes).await.map_err(|_| Refusal::Gone)
+}
+
+/// What a client reads that does not speak SOCKS5, in its own protocol where it has one.
+fn answer(error: &MessageError) -> Vec<u8> {
+    match error {
+        MessageError::Http => {
+            let body = "This is a SOCKS5 port, not an HTTP one. Set it as the SOCKS proxy \
+                        (socks5h://), or use the HTTP proxy port.\n";
+            crate::http_proxy::response("400 Bad Request", body)
+        }
+        // The SOCKS4 reply "request rejected or failed".
+        MessageError::Socks4 => vec![0, 91, 0, 0, 0, 0, 0, 0],
+        MessageError::AddressType(_) => Reply::AddressTypeNotSupported.encode().to_vec(),
+        _ => Vec::new(),
+    }
+}

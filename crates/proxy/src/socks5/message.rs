@@ -1,0 +1,477 @@
+//! SOCKS5 messages (RFC 1928, RFC 1929) as pure functions over bytes.
+//!
+//! Every `decode` takes what has arrived so far and gives `Ok(None)` when the message is not whole
+//! yet, or the message and its length; what follows it in the input is not looked at.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use sumlink_transport::target::{OpenError, Target, TargetError};
+
+/// Longest message that a client can send: [`Credentials`] with both fields full.
+pub const MAX_MESSAGE: usize = 3 + 2 * u8::MAX as usize;
+
+/// The version byte of every SOCKS5 message but [`Credentials`].
+const VERSION: u8 = 5;
+
+/// The version byte of [`Credentials`] (RFC 1929, section 2).
+const CREDENTIALS_VERSION: u8 = 1;
+
+/// The client's first message: the authentication methods it offers (RFC 1928, section 3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The methods' numbers, at most 255 of them.
+    pub methods: Vec<u8>,
+}
+
+/// How a client proves who it is (RFC 1928, section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Method {
+    /// Not at all.
+    None = 0x00,
+    /// By name and password, RFC 1929.
+    Credentials = 0x02,
+    /// The server's answer when it takes none of those offered.
+    NoneAcceptable = 0xff,
+}
+
+/// Name and password (RFC 1929, section 2), each at most 255 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The name.
+    pub username: Vec<u8>,
+    /// The password.
+    pub password: Vec<u8>,
+}
+
+/// What the client wants (RFC 1928, section 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub command: Command,
+    /// With which host; an unspecified address where the command needs none.
+    pub address: Address,
+    /// With which port; may be 0, which no connection goes to.
+    pub port: u16,
+}
+
+/// The command of a [`Request`] (RFC 1928, section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Connect to the address.
+    Connect,
+    /// Wait for a connection from the address.
+    Bind,
+    /// Relay datagrams.
+    UdpAssociate,
+    /// A number that the RFC does not define.
+    Other(u8),
+}
+
+/// The address of a [`Request`] (RFC 1928, section 5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Type 1 or 4.
+    Ip(IpAddr),
+    /// Type 3, as it arrived: at most 255 bytes of anything.
+    Name(Vec<u8>),
+}
+
+/// The server's answer to a [`Request`] (RFC 1928, section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reply {
+    /// Succeeded.
+    Succeeded = 0,
+    /// General SOCKS server failure.
+    Failure = 1,
+    /// Connection not allowed by ruleset.
+    NotAllowed = 2,
+    /// Network unreachable.
+    NetworkUnreachable = 3,
+    /// Host unreachable.
+    HostUnreachable = 4,
+    /// Connection refused.
+    Refused = 5,
+    /// TTL expired.
+    TtlExpired = 6,
+    /// Command not supported.
+    CommandNotSupported = 7,
+    /// Address type not supported.
+    AddressTypeNotSupported = 8,
+}
+
+/// Why bytes from a client are not the message that is due. The client is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// A SOCKS4 or SOCKS4a client.
+    #[error("the program speaks SOCKS4, this port SOCKS5: set the program to SOCKS5 (socks5h://)")]
+    Socks4,
+    /// An HTTP request.
+    #[error(
+        "the program speaks HTTP, this port SOCKS5: set it as the program's SOCKS proxy (socks5h://), \
+         or use the HTTP proxy port"
+    )]
+    Http,
+    /// A TLS handshake.
+    #[error(
+        "the program speaks TLS, this port SOCKS5: set it as the program's SOCKS proxy (socks5h://)"
+    )]
+    Tls,
+    /// Another first byte than the message's version.
+    #[error("the program does not speak SOCKS5 (version byte {0:#04x})")]
+    Version(u8),
+    /// An address type that RFC 1928 does not define.
+    #[error("address type {0:#04x} is not IPv4 (1), a name (3) or IPv6 (4)")]
+    AddressType(u8),
+}
+
+impl Greeting {
+    /// Reads a greeting; knows the usual wrong protocols by their first byte.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
+        match bytes.first() {
+            None => return Ok(None),
+            Some(&VERSION) => {}
+            Some(4) => return Err(MessageError::Socks4),
+            // TLS: ContentType handshake (RFC 8446, section 5.1).
+            Some(0x16) => return Err(MessageError::Tls),
+            Some(byte) if byte.is_ascii_alphabetic() => return Err(MessageError::Http),
+            Some(&byte) => return Err(MessageError::Version(byte)),
+        }
+        let mut input = Input { bytes, used: 1 };
+        let Some(methods) = input.counted() else {
+            return Ok(None);
+        };
+        let methods = methods.to_vec();
+        Ok(Some((Self { methods }, input.used)))
+    }
+
+    /// Appends the message; methods behind the 255th are left out.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        push_counted(out, &self.methods);
+    }
+
+    /// The method that this server takes: none if offered, else name and password, since the port
+    /// is local and any are accepted.
+    pub fn method(&self) -> Method {
+        [Method::None, Method::Credentials]
+            .into_iter()
+            .find(|method| self.methods.contains(&(*method as u8)))
+            .unwrap_or(Method::NoneAcceptable)
+    }
+}
+
+impl Method {
+    /// The server's answer to a [`Greeting`].
+    pub fn encode(self) -> [u8; 2] {
+        [VERSION, self as u8]
+    }
+}
+
+impl Credentials {
+    /// The server's answer: welcome (RFC 1929, section 2).
+    pub const ACCEPTED: [u8; 2] = [CREDENTIALS_VERSION, 0];
+
+    /// Reads name and password.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
+        match bytes.first() {
+            None => return Ok(None),
+            Some(&CREDENTIALS_VERSION) => {}
+            Some(&byte) => return Err(MessageError::Version(byte)),
+        }
+        let mut input = Input { bytes, used: 1 };
+        let (Some(username), Some(password)) = (input.counted(), input.counted()) else {
+            return Ok(None);
+        };
+        let credentials = Self {
+            username: username.to_vec(),
+            password: password.to_vec(),
+        };
+        Ok(Some((credentials, input.used)))
+    }
+
+    /// Appends the message; of each field at most 255 bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(CREDENTIALS_VERSION);
+        push_counted(out, &self.username);
+        push_counted(out, &self.password);
+    }
+}
+
+impl Request {
+    /// Reads a request. The reserved byte may be anything, as with other servers.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
+        if let Some(&byte) = bytes.first()
+            && byte != VERSION
+        {
+            return Err(MessageError::Version(byte));
+        }
+        let mut input = Input { bytes, used: 0 };
+        let Some([_, command, _, address_type]) = input.array() else {
+            return Ok(None);
+        };
+        let address = match address_type {
+            1 => input
+                .array()
+                .map(|ip: [u8; 4]| Address::Ip(Ipv4Addr::from(ip).into())),
+            3 => input.counted().map(|name| Address::Name(name.to_vec())),
+            4 => input
+                .array()
+                .map(|ip: [u8; 16]| Address::Ip(Ipv6Addr::from(ip).into())),
+            other => return Err(MessageError::AddressType(other)),
+        };
+        let (Some(address), Some(port)) = (address, input.array()) else {
+            return Ok(None);
+        };
+        let request = Self {
+            command: Command::from_number(command),
+            address,
+            port: u16::from_be_bytes(port),
+        };
+        Ok(Some((request, input.used)))
+    }
+
+    /// Appends the message; of a name at most 255 bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend([VERSION, self.command.number(), 0]);
+        match &self.address {
+            Address::Ip(ip) => push_ip(out, *ip),
+            Address::Name(name) => {
+                out.push(3);
+                push_counted(out, name);
+            }
+        }
+        out.extend(self.port.to_be_bytes());
+    }
+
+    /// The request's address as a target. A name that is a literal address, with or without
+    /// brackets, becomes that address.
+    pub fn target(&self) -> Result<Target, TargetError> {
+        match &self.address {
+            Address::Ip(ip) if self.port != 0 => Ok(SocketAddr::new(*ip, self.port).into()),
+            Address::Ip(_) => Err(TargetError::BadPort),
+            Address::Name(name) => {
+                let name = std::str::from_utf8(name).map_err(|_| TargetError::BadHost)?;
+                let inner = name
+                    .strip_prefix('[')
+                    .and_then(|rest| rest.strip_suffix(']'));
+                Target::new(inner.unwrap_or(name), self.port)
+            }
+        }
+    }
+}
+
+impl Command {
+    fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Connect,
+            2 => Self::Bind,
+            3 => Self::UdpAssociate,
+            other => Self::Other(other),
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Connect => 1,
+            Self::Bind => 2,
+            Self::UdpAssociate => 3,
+            Self::Other(number) => number,
+        }
+    }
+}
+
+impl Reply {
+    /// The reply with the address that the connection has at the far end, which nobody here knows:
+    /// 0.0.0.0:0, as programs expect from a proxy that does not say.
+    pub fn encode(self) -> [u8; 10] {
+        [VERSION, self as u8, 0, 1, 0, 0, 0, 0, 0, 0]
+    }
+}
+
+impl From<OpenError> for Reply {
+    /// RFC 1928, section 6 leaves open which failure has which code. A name that does not resolve is
+    /// an unreachable host and a timeout an expired TTL: it is the only code left that says "no
+    /// answer", and Tor's SOCKS port uses both in this way too.
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::NotAllowed => Self::NotAllowed,
+            OpenError::NameNotResolved => Self::HostUnreachable,
+            OpenError::Refused => Self::Refused,
+            OpenError::Unreachable => Self::NetworkUnreachable,
+            OpenError::TimedOut => Self::TtlExpired,
+            _ => Self::Failure,
+        }
+    }
+}
+
+/// A message that is being read; every part is there or `None`.
+struct Input<'a> {
+    bytes: &'a [u8],
+    used: usize,
+}
+
+impl<'a> Input<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let part = self.bytes.get(self.used..)?.first_chunk()?;
+        self.used += N;
+        Some(*part)
+    }
+
+    /// A length byte and so many bytes.
+    fn counted(&mut self) -> Option<&'a [u8]> {
+        let [length] = self.array()?;
+        let part = self.bytes.get(self.used..)?.get(..usize::from(length))?;
+        self.used += part.len();
+        Some(part)
+    }
+}
+
+fn push_counted(out: &mut Vec<u8>, bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(u8::MAX.into())];
+    out.push(bytes.len() as u8);
+    out.extend_from_slice(bytes);
+}
+
+fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => {
+            out.push(1);
+            out.extend(ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(4);
+            out.extend(ip.octets());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::fmt::Debug;
+
+    type Decoded<T> = Result<Option<(T, usize)>, MessageError>;
+
+    /// The message comes back, whatever follows it, and no part of it is taken for the whole.
+    fn comes_back<T: Debug + PartialEq>(
+        message: T,
+        encode: impl Fn(&T, &mut Vec<u8>),
+        decode: impl Fn(&[u8]) -> Decoded<T>,
+        tail: &[u8],
+    ) -> Result<(), TestCaseError> {
+        let mut bytes = Vec::new();
+        encode(&message, &mut bytes);
+        let length = bytes.len();
+        prop_assert!(length <= MAX_MESSAGE);
+        for cut in 0..length {
+            prop_assert_eq!(decode(&bytes[..cut]), Ok(None));
+        }
+        bytes.extend_from_slice(tail);
+        prop_assert_eq!(decode(&bytes), Ok(Some((message, length))));
+        Ok(())
+    }
+
+    fn any_request() -> impl Strategy<Value = Request> {
+        let address = prop_oneof![
+            any::<IpAddr>().prop_map(Address::Ip),
+            vec(any::<u8>(), 0..=255).prop_map(Address::Name),
+        ];
+        (any::<u8>(), address, any::<u16>()).prop_map(|(command, address, port)| Request {
+            command: Command::from_number(command),
+            address,
+            port,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn greetings_come_back(methods in vec(any::<u8>(), 0..=255), tail in vec(any::<u8>(), 0..9)) {
+            comes_back(Greeting { methods }, Greeting::encode, Greeting::decode, &tail)?;
+        }
+
+        #[test]
+        fn credentials_come_back(
+            username in vec(any::<u8>(), 0..=255),
+            password in vec(any::<u8>(), 0..=255),
+            tail in vec(any::<u8>(), 0..9),
+        ) {
+            let credentials = Credentials { username, password };
+            comes_back(credentials, Credentials::encode, Credentials::decode, &tail)?;
+        }
+
+        #[test]
+        fn requests_come_back(request in any_request(), tail in vec(any::<u8>(), 0..9)) {
+            comes_back(request, Request::encode, Request::decode, &tail)?;
+        }
+
+        #[test]
+        fn no_bytes_panic(first in 0..7u8, rest in vec(any::<u8>(), 0..600)) {
+            let bytes = [&[first][..], &rest].concat();
+            let _ = Greeting::decode(&bytes);
+            let _ = Credentials::decode(&bytes);
+            if let Ok(Some((request, _))) = Request::decode(&bytes) {
+                let _ = request.target();
+            }
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_known_by_their_first_byte() {
+        let error = |bytes: &[u8]| Greeting::decode(bytes).unwrap_err();
+        assert_eq!(
+            error(b"\x04\x01\x00\x50\x7f\x00\x00\x01\x00"),
+            MessageError::Socks4
+        );
+        assert_eq!(error(b"GET / HTTP/1.1"), MessageError::Http);
+        assert_eq!(error(b"CONNECT a:1"), MessageError::Http);
+        assert_eq!(error(b"\x16\x03\x01"), MessageError::Tls);
+        assert_eq!(error(b"\x00"), MessageError::Version(0));
+        assert_eq!(
+            Request::decode(b"\x05\x01\x00\x02"),
+            Err(MessageError::AddressType(2))
+        );
+    }
+
+    #[test]
+    fn the_first_acceptable_method_is_taken() {
+        let method = |methods: &[u8]| {
+            Greeting {
+                methods: methods.to_vec(),
+            }
+            .method()
+        };
+        assert_eq!(method(&[2, 0]), Method::None);
+        assert_eq!(method(&[1, 2]), Method::Credentials);
+        assert_eq!(method(&[1, 3]), Method::NoneAcceptable);
+        assert_eq!(method(&[]), Method::NoneAcceptable);
+    }
+
+    #[test]
+    fn a_name_that_is_an_address_becomes_one() {
+        let target = |name: &str, port| {
+            let address = Address::Name(name.as_bytes().to_vec());
+            Request {
+                command: Command::Connect,
+                address,
+                port,
+            }
+            .target()
+        };
+        for (name, text) in [
+            ("192.0.2.7", "192.0.2.7:80"),
+            ("2001:db8::1", "[2001:db8::1]:80"),
+            ("[2001:db8::1]", "[2001:db8::1]:80"),
+            ("example.org", "example.org:80"),
+        ] {
+            assert_eq!(target(name, 80).unwrap(), text.parse().unwrap());
+        }
+        assert_eq!(target("example.org", 0), Err(TargetError::BadPort));
+        assert_eq!(target("", 80), Err(TargetError::BadHost));
+        assert_eq!(target("a\0b", 80), Err(TargetError::BadHost));
+    }
+}

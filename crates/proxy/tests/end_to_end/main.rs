@@ -1,0 +1,7 @@
+//! Every kind of port on loopback, as programs see it.
+
+mod common;
+mod curl;
+mod http_proxy;
+mod relay;
+mod socks5;

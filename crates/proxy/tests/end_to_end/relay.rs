@@ -1,0 +1,160 @@
+//! Ends, resets, limits and the shutdown of a served port.
+
+use std::io::ErrorKind;
+
+use crate::common::{Direct, Proxy, echo, exchange, origin, rest, within};
+use sumlink_proxy::{Forward, ListenError, Listener, Service};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A connection through a forward: the program's end and the target's.
+async fn pair() -> (Proxy, TcpStream, TcpStream) {
+    let (listener, target) = origin("127.0.0.1:0").await;
+    let proxy = Proxy::start("127.0.0.1:0", Service::Forward(target)).await;
+    let client = proxy.connect().await;
+    let (accepted, _) = within(listener.accept()).await.unwrap();
+    (proxy, client, accepted)
+}
+
+#[tokio::test]
+async fn the_end_of_one_direction_leaves_the_other_open() {
+    for swap in [false, true] {
+        let (_proxy, client, target) = pair().await;
+        let (mut first, mut second) = if swap {
+            (target, client)
+        } else {
+            (client, target)
+        };
+        first.write_all(b"question").await.unwrap();
+        first.shutdown().await.unwrap();
+        assert_eq!(rest(&mut second).await.unwrap(), b"question");
+        let answer = vec![b'a'; 3_000_000];
+        let (sent, received) = tokio::join!(
+            async {
+                second.write_all(&answer).await?;
+                second.shutdown().await
+            },
+            rest(&mut first),
+        );
+        sent.unwrap();
+        assert!(received.unwrap() == answer);
+    }
+}
+
+#[tokio::test]
+async fn a_reset_on_one_side_is_a_reset_on_the_other() {
+    for swap in [false, true] {
+        let (_proxy, client, target) = pair().await;
+        let (mut first, mut second) = if swap {
+            (target, client)
+        } else {
+            (client, target)
+        };
+        second.write_all(b"the first half").await.unwrap();
+        exchange(&mut first, b"", b"the first half").await;
+        second.set_zero_linger().unwrap();
+        drop(second);
+        let error = rest(&mut first).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[tokio::test]
+async fn a_forward_whose_target_refuses_resets_the_program() {
+    let (closed, target) = origin("127.0.0.1:0").await;
+    drop(closed);
+    let proxy = Proxy::start("127.0.0.1:0", Service::Forward(target)).await;
+    let error = rest(&mut proxy.connect().await).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_shutdown_closes_the_port_and_lets_connections_end() {
+    let (proxy, mut client, mut target) = pair().await;
+    proxy.stop.send(()).unwrap();
+    within(async {
+        // Refused as soon as the port is closed.
+        while TcpStream::connect(proxy.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(!proxy.served.is_finished());
+    exchange(&mut client, b"still", b"").await;
+    exchange(&mut target, b"there", b"still").await;
+    exchange(&mut client, b"", b"there").await;
+    drop(client);
+    drop(target);
+    within(proxy.served).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_aborted_server_resets_its_connections() {
+    let (proxy, mut client, mut target) = pair().await;
+    target.write_all(b"the first half").await.unwrap();
+    exchange(&mut client, b"", b"the first half").await;
+    proxy.served.abort();
+    for side in [&mut client, &mut target] {
+        let error = rest(side).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[tokio::test]
+async fn connections_above_the_limit_wait_for_their_turn() {
+    let target = echo("127.0.0.1:0").await;
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::forward(Forward { listen, target }).await.unwrap();
+    let proxy = Proxy::serve(listener.with_max_connections(1));
+    let mut first = proxy.connect().await;
+    exchange(&mut first, b"first", b"first").await;
+    let mut second = proxy.connect().await;
+    second.write_all(b"second").await.unwrap();
+    exchange(&mut first, b"first again", b"first again").await;
+    let early = second.try_read(&mut [0; 9]).unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::WouldBlock);
+    drop(first);
+    exchange(&mut second, b"", b"second").await;
+}
+
+#[tokio::test]
+async fn a_dual_stack_port_takes_ipv4() {
+    let target = echo("127.0.0.1:0").await;
+    let proxy = Proxy::start("[::]:0", Service::Forward(target)).await;
+    for ip in ["127.0.0.1", "::1"] {
+        let mut client = TcpStream::connect((ip, proxy.address.port()))
+            .await
+            .unwrap();
+        exchange(&mut client, b"hello", b"hello").await;
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_cannot_be_bound_says_why() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = Listener::bind(address, Service::Socks5).await.unwrap_err();
+    assert!(matches!(error, ListenError::Taken(..)));
+    let text = format!("cannot listen on {address} for SOCKS5: the port is taken");
+    assert!(error.to_string().starts_with(&text));
+
+    // TEST-NET-1, RFC 5737.
+    let elsewhere = "192.0.2.1:0".parse().unwrap();
+    let error = Listener::bind(elsewhere, Service::HttpProxy)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ListenError::NoSuchAddress(..)));
+}
+
+#[tokio::test]
+async fn the_future_can_be_dropped_before_it_runs() {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Service::Socks5)
+        .await
+        .unwrap();
+    let address = listener.local_addr();
+    drop(listener.serve(Direct, std::future::pending()));
+    let mut client = TcpStream::connect(address).await;
+    if let Ok(client) = &mut client {
+        assert!(client.read(&mut [0]).await.is_err());
+    }
+}
