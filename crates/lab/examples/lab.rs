@@ -1,0 +1,24 @@
+//! `sumlink lab` as a program of its own, for the laboratory's own tests and for work on it:
+//! `cargo run -p sumlink-lab --example lab -- shell --link wifi:rate=60mbit -- ip address`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sumlink_lab::LabCommand;
+
+#[derive(Parser)]
+#[command(name = "lab", about = "Emulated links between network namespaces")]
+struct Arguments {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+fn main() -> ExitCode {
+    match sumlink_lab::run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lab: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The verbs of `sumlink lab`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use crate::config::{LinkChange, LinkSpec};
+use crate::demo::DemoOptions;
+use crate::error::LabError;
+use crate::health::Health;
+use crate::laboratory::LabConfig;
+use crate::topology::Side;
+use crate::{control, demo, netns, rundir, shell, signals};
+
+/// What `sumlink lab` can do.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Make emulated links between two network namespaces and run a command there, or a shell
+    #[command(
+        after_help = "Example:\n  sumlink lab shell --link wifi:rate=60mbit,delay=10ms --link \
+                      wigig:rate=180mbit,delay=4ms,loss=5% -- ping -c 3 -I wigig 10.99.0.1"
+    )]
+    Shell {
+        /// A link: NAME:rate=60mbit,delay=10ms,loss=0%,queue=50ms; a key may hold for one direction
+        /// (down.rate=60mbit,up.rate=5mbit)
+        #[arg(long = "link", value_name = "LINK", required = true)]
+        links: Vec<LinkSpec>,
+        /// Where the command runs
+        #[arg(long, value_enum, default_value = "client")]
+        side: Side,
+        /// TCP congestion control of every connection in the laboratory
+        #[arg(long, value_name = "NAME", default_value = "cubic")]
+        congestion: String,
+        /// Seed of the random losses
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        seed: u64,
+        /// The command and its arguments; without one, an interactive shell
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// Run a command on one side of a laboratory that is running
+    Exec {
+        /// Where the command runs
+        #[arg(long, value_enum)]
+        side: Side,
+        /// Which laboratory; not needed inside one, nor while there is only one
+        #[arg(long, value_name = "ID")]
+        lab: Option<String>,
+        /// The command and its arguments
+        #[arg(last = true, value_name = "COMMAND", required = true)]
+        command: Vec<OsString>,
+    },
+    /// Change a link of a running laboratory
+    #[command(
+        after_help = "Settings: rate=20mbit delay=10ms loss=5% queue=50ms, each also as up.KEY or \
+                      down.KEY;\n          state=up, state=down (no carrier), state=blackhole (carrier, but \
+                      nothing\n          gets through), state=removed (the interfaces are deleted)"
+    )]
+    Set {
+        /// The link's name
+        link: String,
+        /// What changes
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+        /// Which laboratory; not needed inside one, nor while there is only one
+        #[arg(long, value_name = "ID")]
+        lab: Option<String>,
+    },
+    /// Print every link's state and counters, and how the emulator keeps up
+    Status {
+        /// Which laboratory; not needed inside one, nor while there is only one
+        #[arg(long, value_name = "ID")]
+        lab: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove what laboratories whose owner was killed have left behind
+    Clean,
+    /// Fetch a file over two emulated links: each alone, kernel MPTCP, sumlink
+    Demo(DemoOptions),
+}
+
+/// Carries out a verb. Call it before the process starts threads: without root it moves into a user
+/// namespace, which the kernel refuses to a process with several.
+pub fn run(command: LabCommand) -> Result<(), LabError> {
+    match command {
+        LabCommand::Shell {
+            links,
+            side,
+            congestion,
+            seed,
+            command,
+        } => {
+            crate::config::check_links(&links)?;
+            prepare()?;
+            shell::shell(
+                LabConfig {
+                    links,
+                    congestion,
+                    seed,
+                },
+                side,
+                &command,
+            )
+        }
+        LabCommand::Exec { side, lab, command } => shell::exec(lab.as_deref(), side, &command),
+        LabCommand::Set {
+            link,
+            settings,
+            lab,
+        } => {
+            // A mistake is better reported here than by the laboratory.
+            for setting in &settings {
+                LinkChange::parse_for(&link, setting)?;
+            }
+            let line = format!("set {link} {}", settings.join(" "));
+            control::ask(&socket(lab.as_deref())?, &line).map(drop)
+        }
+        LabCommand::Status { lab, json } => status(lab.as_deref(), json),
+        LabCommand::Clean => {
+            let removed = rundir::clean()?;
+            for line in &removed {
+                println!("removed {line}");
+            }
+            if removed.is_empty() {
+                println!("nothing to remove");
+            }
+            Ok(())
+        }
+        LabCommand::Demo(options) => {
+            demo::check(&options)?;
+            prepare()?;
+            demo::run(&options)
+        }
+    }
+}
+
+/// Signals are watched from before the first thread on, and namespaces are made possible.
+fn prepare() -> Result<(), LabError> {
+    netns::become_able()?;
+    signals::watch()
+}
+
+/// The control socket of the laboratory that is meant.
+fn socket(lab: Option<&str>) -> Result<PathBuf, LabError> {
+    match (lab, std::env::var_os(crate::ENV_CONTROL)) {
+        (None, Some(path)) => Ok(PathBuf::from(path)),
+        _ => rundir::choose(lab).map(|id| rundir::control_of(&id)),
+    }
+}
+
+fn status(lab: Option<&str>, json: bool) -> Result<(), LabError> {
+    let text = control::ask(&socket(lab)?, "status")?;
+    if json {
+        println!("{text}");
+        return Ok(());
+    }
+    let unreadable = |error| LabError::system("reading the laboratory's answer", error);
+    let mut answer: serde_json::Value = serde_json::from_str(&text).map_err(unreadable)?;
+    let health: Health = serde_json::from_value(answer["emulator"].take()).map_err(unreadable)?;
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+    println!(
+        "{:<15} {:<9} {:<4} {:>10} {:>14} {:>8} {:>8} {:>9} {:>7}",
+        "LINK", "STATE", "DIR", "PACKETS", "BYTES", "DROPPED", "LOST", "DISCARDED", "BACKLOG"
+    );
+    for link in answer["links"].as_array().into_iter().flatten() {
+        for direction in link["directions"].as_array().into_iter().flatten() {
+            println!(
+                "{:<15} {:<9} {:<4} {:>10} {:>14} {:>8} {:>8} {:>9} {:>7}",
+                link["name"].as_str().unwrap_or_default(),
+                link["state"].as_str().unwrap_or_default(),
+                direction["direction"].as_str().unwrap_or_default(),
+                number(&direction["delivered_packets"]),
+                number(&direction["delivered_bytes"]),
+                number(&direction["dropped_queue_packets"]),
+                number(&direction["lost_packets"]),
+                number(&direction["discarded_packets"]),
+                number(&direction["backlog_packets"]),
+            );
+        }
+    }
+    println!("emulator: {health}");
+    if let Some(objection) = health.objection() {
+        println!("figures measured meanwhile say nothing about the links: {objection}");
+    }
+    Ok(())
+}

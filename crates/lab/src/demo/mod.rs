@@ -1,0 +1,224 @@
+//! `lab demo`: a file fetched over two emulated links, by each alone, by kernel MPTCP and by sumlink.
+
+mod chart;
+mod fetch;
+mod process;
+mod report;
+mod systems;
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ring::digest::{Context, SHA256};
+use ring::rand::{SecureRandom, SystemRandom};
+use tempfile::TempDir;
+
+use crate::config::{LinkChange, LinkSpec, Setting};
+use crate::error::LabError;
+use crate::laboratory::{Lab, LabConfig};
+use crate::programs;
+use crate::topology::Side;
+use crate::units::parse_size;
+
+use fetch::Progress;
+use report::{Condition, DemoReport, Outcome};
+use systems::System;
+
+const LINKS: [&str; 2] = [
+    "wifi:rate=60mbit,delay=10ms,queue=50ms",
+    "wigig:rate=180mbit,delay=4ms,queue=50ms",
+];
+/// Conditions of the two tables: what they are called, and the loss on the second link.
+const CONDITIONS: [(&str, f64); 2] = [("no loss", 0.0), ("5 % loss on wigig", 0.05)];
+const CONGESTION: &str = "cubic";
+/// A fetch is repeated so often when the emulator was the bottleneck, for instance because the machine
+/// did something else at the time.
+const ATTEMPTS: usize = 3;
+
+/// What `sumlink lab demo` can be told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DemoOptions {
+    /// Measure everything so often and report medians
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Where the chart and the figures are written
+    #[arg(long, value_name = "DIR", default_value = "demo-out")]
+    pub out: PathBuf,
+    /// Size of the file
+    #[arg(long, value_name = "SIZE", default_value = "200MB", value_parser = parse_size)]
+    pub size: u64,
+    /// What is measured
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "alone,mptcp,sumlink"
+    )]
+    pub systems: Vec<DemoSystem>,
+    /// The sumlink program to measure, instead of this one
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+}
+
+/// What the demonstration can measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DemoSystem {
+    /// Each link alone.
+    Alone,
+    /// Kernel MPTCP over all links.
+    Mptcp,
+    /// sumlink over all links.
+    Sumlink,
+}
+
+/// Where everything that the demonstration needs is.
+pub(crate) struct Stage {
+    pub(crate) lab: Lab,
+    /// Configuration, keys, logs and the file; removed at the end.
+    pub(crate) directory: TempDir,
+    /// The sumlink program.
+    pub(crate) program: PathBuf,
+    /// SHA-256 of the file.
+    pub(crate) digest: Vec<u8>,
+    pub(crate) size: u64,
+}
+
+/// Says what is missing before anything is made.
+pub(crate) fn check(options: &DemoOptions) -> Result<(), LabError> {
+    programs::find("nginx")?;
+    programs::find("curl")?;
+    if options.size == 0 || options.size > 100_000_000_000 {
+        return Err(LabError::Usage(
+            "--size must be from 1B to 100GB".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Measures, prints the table, writes the chart, and fails when sumlink fell short.
+pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
+    // Before the measurements: a directory that cannot be written to shows at once.
+    fs::create_dir_all(&options.out).map_err(LabError::file(&options.out))?;
+    let links = LINKS
+        .iter()
+        .map(|link| link.parse())
+        .collect::<Result<Vec<LinkSpec>, _>>()?;
+    let mut config = LabConfig::new(links);
+    config.congestion = CONGESTION.to_owned();
+    let lab = Lab::start(config)?;
+    println!("laboratory {}:", lab.id());
+    for line in lab.description()? {
+        println!("  {line}");
+    }
+    let directory = TempDir::with_prefix("sumlink-demo-")
+        .map_err(|error| LabError::system("making a temporary directory", error))?;
+    println!(
+        "making a file of {} MB with random content",
+        options.size / 1_000_000
+    );
+    let digest = make_file(&directory.path().join("file.bin"), options.size)?;
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+    };
+    let stage = Stage {
+        lab,
+        directory,
+        program,
+        digest,
+        size: options.size,
+    };
+
+    let _nginx = process::start_nginx(&stage, process::HTTP_PORT, false)?;
+    let systems = systems::chosen(&options.systems, stage.lab.links());
+    let mut conditions: Vec<Condition> = CONDITIONS
+        .iter()
+        .map(|(name, _)| Condition::new(name, &systems))
+        .collect();
+    for round in 1..=options.rounds {
+        if options.rounds > 1 {
+            println!("round {round} of {}", options.rounds);
+        }
+        for (condition, (name, loss)) in conditions.iter_mut().zip(CONDITIONS) {
+            let change = LinkChange {
+                direction: None,
+                setting: Setting::Loss(loss),
+            };
+            stage.lab.set(&stage.lab.links()[1].name, &[change])?;
+            for (system, outcomes) in systems.iter().zip(&mut condition.outcomes) {
+                outcomes.push(measure(&stage, system, name)?);
+            }
+        }
+    }
+    let report = DemoReport::new(&stage, options, &conditions)?;
+    println!();
+    print!("{}", report.table());
+    report.write(&options.out)?;
+    println!("\nchart: {}", options.out.join("demo.svg").display());
+    println!("figures: {}", options.out.join("demo.json").display());
+    report.verdict()
+}
+
+/// One fetch; again when the emulator did not keep up.
+fn measure(stage: &Stage, system: &System, condition: &str) -> Result<Outcome, LabError> {
+    let mut objection = String::new();
+    for _ in 0..ATTEMPTS {
+        let mut progress = Progress::new(condition, &system.label());
+        stage.lab.reset_health()?;
+        let before = stage.lab.health()?.overruns;
+        let mut outcome = system.fetch(stage, &mut progress)?;
+        let mut health = stage.lab.health()?;
+        health.overruns -= before;
+        progress.finish(&outcome);
+        match health.objection() {
+            None => {
+                if let Outcome::Fetched(fetched) = &mut outcome {
+                    fetched.emulator = health;
+                }
+                return Ok(outcome);
+            }
+            Some(reason) => {
+                println!("    once more: {reason}");
+                objection = reason;
+            }
+        }
+    }
+    Err(LabError::Refused(format!(
+        "{objection}, {ATTEMPTS} times; is the machine busy?"
+    )))
+}
+
+/// Writes a file of random bytes and returns its SHA-256.
+fn make_file(path: &Path, size: u64) -> Result<Vec<u8>, LabError> {
+    let mut file = fs::File::create(path).map_err(LabError::file(path))?;
+    let random = SystemRandom::new();
+    let mut digest = Context::new(&SHA256);
+    let mut chunk = vec![0; 1 << 20];
+    let mut left = size;
+    while left > 0 {
+        crate::signals::check()?;
+        let part = &mut chunk[..usize::try_from(left).unwrap_or(usize::MAX).min(1 << 20)];
+        random
+            .fill(part)
+            .map_err(|_| LabError::system("making random bytes", "the kernel has none"))?;
+        digest.update(part);
+        file.write_all(part).map_err(LabError::file(path))?;
+        left -= part.len() as u64;
+    }
+    Ok(digest.finish().as_ref().to_vec())
+}
+
+/// The port on that side on which somebody listens, as the kernel lists it.
+fn is_listening(stage: &Stage, side: Side, port: u16) -> Result<bool, LabError> {
+    stage.lab.run(side, move || {
+        ["tcp", "tcp6"].iter().any(|table| {
+            let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+            text.unwrap_or_default()
+                .lines()
+                .skip(1)
+                .any(|line| process::listens(line, port))
+        })
+    })
+}

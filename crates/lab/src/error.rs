@@ -1,0 +1,227 @@
+//! What can go wrong in the laboratory, and the exit code of each.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::units::UnitError;
+
+/// Why a laboratory command failed. Each message is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The description of a link, or a change to one, makes no sense.
+    #[error("{0}")]
+    Link(#[from] LinkError),
+    /// A quantity cannot be read.
+    #[error("{0}")]
+    Unit(#[from] UnitError),
+    /// Something else the user asked for makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// A program that is needed is not installed.
+    #[error("{program} is not installed; install it with: apt-get install {package}")]
+    MissingProgram {
+        /// The program.
+        program: String,
+        /// The Debian package that brings it.
+        package: &'static str,
+    },
+    /// The kernel has no TUN devices, or their device file is missing.
+    #[error(
+        "/dev/net/tun does not exist: load the tun module (modprobe tun), or give the container that device"
+    )]
+    NoTun,
+    /// The device file of TUN devices may not be opened.
+    #[error(
+        "/dev/net/tun may not be opened: run as root, or allow it with: sudo chmod 666 /dev/net/tun"
+    )]
+    TunDenied,
+    /// Network namespaces can be made neither as root nor in a user namespace.
+    #[error(
+        "network namespaces may not be made here ({reason}): run as root, or allow unprivileged user \
+         namespaces with: sudo sysctl kernel.unprivileged_userns_clone=1 \
+         kernel.apparmor_restrict_unprivileged_userns=0"
+    )]
+    NoNamespaces {
+        /// What the kernel said.
+        reason: String,
+    },
+    /// The congestion control is unknown to the kernel, or may not be the default of a namespace.
+    #[error("congestion control '{name}' cannot be used here: {reason}")]
+    Congestion {
+        /// Its name.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A system call, or a program that configures the system, failed.
+    #[error("{action}: {reason}")]
+    System {
+        /// What was being done.
+        action: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No laboratory is running, or it is unclear which is meant.
+    #[error("{0}")]
+    NoLab(String),
+    /// A program started in the laboratory ended with an exit code other than 0.
+    #[error("the command ended with exit code {0}")]
+    CommandFailed(u8),
+    /// A program that the demonstration needs did not do its part.
+    #[error("{what}{}", log_tail(.log))]
+    Failed {
+        /// What failed.
+        what: String,
+        /// The end of its log, may be empty.
+        log: String,
+    },
+    /// The demonstration ran, and sumlink was not as fast as it must be.
+    #[error("{0}")]
+    FellShort(String),
+    /// The emulator itself was the bottleneck: the figures would say nothing about the links.
+    #[error("the figures are refused: {0}")]
+    Refused(String),
+    /// The user or the system asked to stop.
+    #[error("interrupted; everything is cleaned up")]
+    Interrupted,
+}
+
+/// Why the description of a link makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The name cannot be that of a network interface.
+    #[error(
+        "'{0}' cannot be a link's name: use 1 to 15 letters, digits, '-' or '_', starting with a letter, other than 'lo'"
+    )]
+    BadName(String),
+    /// Two links have the same name.
+    #[error("two links are called '{0}': give each a name of its own")]
+    DuplicateName(String),
+    /// There is no link of that name.
+    #[error("there is no link '{name}' (links: {links})")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        links: String,
+    },
+    /// No links, or more than the addresses suffice for.
+    #[error("{0} links: a laboratory has 1 to 64")]
+    Count(usize),
+    /// Something other than `key=value`.
+    #[error("'{0}' is not a setting: write key=value, such as rate=60mbit")]
+    NotASetting(String),
+    /// A key that no link has.
+    #[error("link '{link}': unknown setting '{key}' (settings: {known})")]
+    UnknownKey {
+        /// The link.
+        link: String,
+        /// The key.
+        key: String,
+        /// Every key.
+        known: &'static str,
+    },
+    /// A value that cannot be read.
+    #[error("link '{link}', {key}: {source}")]
+    BadValue {
+        /// The link.
+        link: String,
+        /// The key.
+        key: String,
+        /// Why.
+        source: Box<UnitError>,
+    },
+    /// A state that no link has.
+    #[error("link '{link}': unknown state '{state}' (states: up, down, blackhole, removed)")]
+    UnknownState {
+        /// The link.
+        link: String,
+        /// What was asked for.
+        state: String,
+    },
+    /// A setting that must be there is not.
+    #[error("link '{link}' has no {key}: add {key}={example}")]
+    Missing {
+        /// The link.
+        link: String,
+        /// The key.
+        key: &'static str,
+        /// A good value.
+        example: &'static str,
+    },
+    /// A rate that packet-by-packet emulation cannot carry.
+    #[error(
+        "link '{link}': {rate} is more than the emulator carries packet by packet; ask for at most {limit}"
+    )]
+    TooFast {
+        /// The link.
+        link: String,
+        /// What was asked for.
+        rate: String,
+        /// The most that can be asked for.
+        limit: String,
+    },
+}
+
+impl LabError {
+    /// The exit code of a command that failed so.
+    ///
+    /// | code | meaning |
+    /// | --- | --- |
+    /// | 1 | the system refused something it should allow, or a file cannot be read or written |
+    /// | 2 | what was asked for makes no sense |
+    /// | 3 | a program or a device that is needed is missing |
+    /// | 4 | a permission is missing |
+    /// | 5 | no such laboratory |
+    /// | 6 | a program of the demonstration failed |
+    /// | 7 | the demonstration fell short of what it must reach |
+    /// | 8 | the figures are refused because the emulator was the bottleneck |
+    /// | 130 | interrupted |
+    /// | other | `lab shell` and `lab exec`: that of the command |
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::System { .. } | Self::File { .. } => 1,
+            Self::Link(_) | Self::Unit(_) | Self::Usage(_) => 2,
+            Self::MissingProgram { .. } | Self::NoTun => 3,
+            Self::TunDenied | Self::NoNamespaces { .. } | Self::Congestion { .. } => 4,
+            Self::NoLab(_) => 5,
+            Self::Failed { .. } => 6,
+            Self::FellShort(_) => 7,
+            Self::Refused(_) => 8,
+            Self::Interrupted => 130,
+            Self::CommandFailed(code) => *code,
+        }
+    }
+
+    /// A failed system call.
+    pub(crate) fn system(action: impl Into<String>, reason: impl ToString) -> Self {
+        Self::System {
+            action: action.into(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// A file that cannot be read or written, for `map_err`.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}
+
+fn log_tail(log: &str) -> String {
+    if log.is_empty() {
+        String::new()
+    } else {
+        format!("; its last words:\n{log}")
+    }
+}

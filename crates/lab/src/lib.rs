@@ -1,0 +1,63 @@
+//! The laboratory: emulated links between two network namespaces, and measurements on them.
+//!
+//! ```text
+//! client namespace ──TUN──┐                    ┌──TUN── server namespace
+//!                  ──TUN──┤ emulator, 1 thread ├──TUN──
+//!                         └── sumlink_link ────┘
+//! ```
+//!
+//! Every link is a pair of TUN devices. One thread carries the packets between them, one by one, through
+//! the model of the crate `sumlink-link`: a queue, a rate, a delay, a loss for each direction. Bottlenecks
+//! stand there and never on an end host's own interface, where they would push back on the sockets.
+//!
+//! [`Lab`] is a running laboratory, for tests and measurements; [`run`] carries out the verbs of
+//! `sumlink lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user namespaces.
+//!
+//! ```no_run
+//! use std::process::Command;
+//! use sumlink_lab::{Lab, LabConfig, Side};
+//!
+//! let links = vec!["wifi:rate=60mbit,delay=10ms".parse()?, "wigig:rate=180mbit,delay=4ms".parse()?];
+//! let lab = Lab::start(LabConfig::new(links))?;
+//! let mut ping = Command::new("ping");
+//! ping.args(["-c", "3", "-I", "wigig", "10.99.0.1"]);
+//! lab.spawn(Side::Client, ping)?.wait()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod command;
+mod config;
+mod control;
+mod demo;
+mod emulator;
+mod error;
+mod health;
+mod laboratory;
+mod netns;
+mod programs;
+mod rundir;
+mod shell;
+mod signals;
+mod topology;
+mod tun;
+pub mod units;
+
+pub use command::{LabCommand, run};
+pub use config::{
+    Direction, InterfaceState, LinkChange, LinkSpec, MAX_LINKS, MAX_RATE, Setting, Shape,
+    check_links,
+};
+pub use demo::DemoOptions;
+pub use error::{LabError, LinkError};
+pub use health::Health;
+pub use laboratory::{DirectionReport, Lab, LabConfig, LinkStatus};
+pub use netns::become_able;
+pub use rundir::clean;
+pub use topology::{MTU, SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};
+
+/// Environment variable of programs in a laboratory: its id.
+pub const ENV_LAB: &str = "SUMLINK_LAB";
+/// Environment variable of programs in a laboratory: the path of its control socket.
+pub const ENV_CONTROL: &str = "SUMLINK_LAB_CONTROL";
+/// Environment variable of programs in a laboratory: the side they run on, `client` or `server`.
+pub const ENV_SIDE: &str = "SUMLINK_LAB_SIDE";

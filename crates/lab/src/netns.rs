@@ -1,0 +1,272 @@
+//! Network namespaces: the client's and the server's.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::{getegid, geteuid};
+
+use crate::error::LabError;
+
+/// Where iproute2 keeps named namespaces.
+pub(crate) const NETNS_DIR: &str = "/run/netns";
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A named network namespace with a thread that lives in it.
+///
+/// Whatever [`Namespace::run`] is given runs on that thread, so it sees the namespace's interfaces, and
+/// the programs it starts live there. Dropping it deletes the namespace's name; the namespace itself goes
+/// when the last process in it does.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    name: String,
+    inode: u64,
+    /// `None` only while dropping.
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Namespace {
+    /// Makes the namespace and gives it its own `/sys`.
+    pub(crate) fn create(name: &str) -> Result<Self, LabError> {
+        run_ip(&["netns", "add", name]).map_err(explain_denied)?;
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let (ready, is_ready) = mpsc::channel();
+        let path = path(name);
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                let entered = enter(&path);
+                let failed = entered.is_err();
+                let _ = ready.send(entered);
+                if failed {
+                    return;
+                }
+                for job in queue {
+                    job();
+                }
+            })
+            .map_err(|error| LabError::system("starting a thread", error))?;
+        // From here on a failure drops the namespace, which deletes its name.
+        let mut namespace = Self {
+            name: name.to_owned(),
+            inode: 0,
+            jobs: Some(jobs),
+            thread: Some(thread),
+        };
+        is_ready.recv().map_err(|_| gone(name))??;
+        namespace.inode = inode(name).ok_or_else(|| gone(name))?;
+        Ok(namespace)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs the closure in the namespace and waits for what it returns.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, LabError> {
+        let (result, answer) = mpsc::channel();
+        let job: Job = Box::new(move || {
+            let _ = result.send(job());
+        });
+        self.jobs
+            .as_ref()
+            .and_then(|jobs| jobs.send(job).ok())
+            .ok_or_else(|| gone(&self.name))?;
+        answer.recv().map_err(|_| gone(&self.name))
+    }
+
+    /// Starts a program in the namespace. It is killed when this process dies, however it dies.
+    pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, LabError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        // SAFETY: between fork and exec the closure makes one system call (prctl) and touches no memory
+        // that another thread could hold a lock on.
+        unsafe {
+            command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from));
+        }
+        self.run(move || command.spawn())?
+            .map_err(|error| start_failed(&program, error))
+    }
+
+    /// Lets `ip` carry out a batch of commands in the namespace.
+    pub(crate) fn ip_batch(&self, batch: String) -> Result<(), LabError> {
+        let name = self.name.clone();
+        self.run(move || {
+            let mut ip = Command::new("ip");
+            ip.args(["-batch", "-"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            let mut child = ip.spawn().map_err(|error| start_failed("ip", error))?;
+            if let Some(mut stdin) = child.stdin.take() {
+                // An early end of ip shows in its exit code below.
+                let _ = stdin.write_all(batch.as_bytes());
+            }
+            let output = child
+                .wait_with_output()
+                .map_err(|e| LabError::system("running ip", e))?;
+            check_output(
+                &format!("configuring the namespace {name} with ip"),
+                &output,
+            )
+        })?
+    }
+
+    /// Ids of the processes that live in the namespace.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        processes_in(self.inode)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Err(error) = delete(&self.name) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// Deletes a namespace's name.
+pub(crate) fn delete(name: &str) -> Result<(), LabError> {
+    run_ip(&["netns", "del", name])
+}
+
+/// Where the namespace of that name is found.
+pub(crate) fn path(name: &str) -> PathBuf {
+    Path::new(NETNS_DIR).join(name)
+}
+
+/// The inode number of a named namespace, which identifies it as long as the name exists.
+pub(crate) fn inode(name: &str) -> Option<u64> {
+    fs::metadata(path(name)).ok().map(|metadata| metadata.ino())
+}
+
+/// Moves the calling thread into a namespace, with a `/sys` that shows the interfaces there.
+pub(crate) fn enter(path: &Path) -> Result<(), LabError> {
+    let file = fs::File::open(path).map_err(LabError::file(path))?;
+    setns(&file, CloneFlags::CLONE_NEWNET)
+        .map_err(|error| LabError::system(format!("entering {}", path.display()), error))?;
+    unshare(CloneFlags::CLONE_NEWNS)
+        .map_err(|error| LabError::system("making a mount namespace", error))?;
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_SLAVE | MsFlags::MS_REC, none)
+        .map_err(|error| LabError::system("detaching the mount namespace", error))?;
+    // Some containers forbid this mount; only programs that list interfaces through /sys notice.
+    if let Err(error) = mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), none) {
+        tracing::debug!("mounting /sys: {error}");
+    }
+    Ok(())
+}
+
+/// Processes whose network namespace has that inode number, this process excepted.
+pub(crate) fn processes_in(inode: u64) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let own = std::process::id() as i32;
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| *pid != own)
+        .filter(|pid| fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|m| m.ino() == inode))
+        .collect()
+}
+
+/// Makes this process able to make namespaces: as root it is; else it moves into a user namespace of its
+/// own, in which it is root. Must be called before the process has a second thread.
+pub fn become_able() -> Result<(), LabError> {
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    let (uid, gid) = (geteuid(), getegid());
+    // A network namespace too: ip returns to the one it was called in, and may do so only where this
+    // user namespace owns it.
+    let own = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
+    unshare(own).map_err(|error| LabError::NoNamespaces {
+        reason: error.to_string(),
+    })?;
+    let denied = |error: io::Error| LabError::NoNamespaces {
+        reason: error.to_string(),
+    };
+    fs::write("/proc/self/setgroups", "deny").map_err(denied)?;
+    fs::write("/proc/self/uid_map", format!("0 {uid} 1")).map_err(denied)?;
+    fs::write("/proc/self/gid_map", format!("0 {gid} 1")).map_err(denied)?;
+    // A place for the names of namespaces that this user may write to; nobody else sees it.
+    let place = if Path::new(NETNS_DIR).is_dir() {
+        NETNS_DIR
+    } else {
+        "/run"
+    };
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_PRIVATE | MsFlags::MS_REC, none)
+        .and_then(|()| mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::empty(), none))
+        .map_err(|error| LabError::NoNamespaces {
+            reason: format!("mounting {place}: {error}"),
+        })
+}
+
+fn run_ip(arguments: &[&str]) -> Result<(), LabError> {
+    let output = Command::new("ip")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| start_failed("ip", error))?;
+    check_output(&format!("ip {}", arguments.join(" ")), &output)
+}
+
+fn check_output(action: &str, output: &Output) -> Result<(), LabError> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(LabError::system(action, text.trim().replace('\n', "; ")))
+}
+
+/// `ip netns add` names the system call that was denied; say what to do instead.
+fn explain_denied(error: LabError) -> LabError {
+    match error {
+        LabError::System { reason, .. }
+            if reason.contains("Operation not permitted")
+                || reason.contains("Permission denied") =>
+        {
+            LabError::NoNamespaces { reason }
+        }
+        other => other,
+    }
+}
+
+pub(crate) fn start_failed(program: &str, error: io::Error) -> LabError {
+    if error.kind() != io::ErrorKind::NotFound {
+        return LabError::system(format!("starting {program}"), error);
+    }
+    match crate::programs::package_of(program) {
+        Some(package) => LabError::MissingProgram {
+            program: program.to_owned(),
+            package,
+        },
+        None => LabError::Usage(format!("there is no program '{program}'")),
+    }
+}
+
+fn gone(name: &str) -> LabError {
+    LabError::system(
+        format!("working in the namespace {name}"),
+        "its thread has ended",
+    )
+}

@@ -1,0 +1,62 @@
+//! The programs that the laboratory calls, and where they come from.
+
+use std::env;
+use std::path::PathBuf;
+
+use crate::error::LabError;
+
+/// Program and Debian package.
+const PACKAGES: &[(&str, &str)] = &[
+    ("ip", "iproute2"),
+    ("nginx", "nginx-light"),
+    ("curl", "curl"),
+    ("mptcpize", "mptcpize"),
+    ("iperf3", "iperf3"),
+    ("ping", "iputils-ping"),
+];
+
+/// The Debian package that brings a program.
+pub(crate) fn package_of(program: &str) -> Option<&'static str> {
+    PACKAGES
+        .iter()
+        .find(|(name, _)| *name == program)
+        .map(|(_, package)| *package)
+}
+
+/// Where a program is, or an error that says how to install it.
+///
+/// Administrators' programs are found even where `PATH` leaves their directories out.
+pub(crate) fn find(program: &str) -> Result<PathBuf, LabError> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| match package_of(program) {
+            Some(package) => LabError::MissingProgram {
+                program: program.to_owned(),
+                package,
+            },
+            None => LabError::Usage(format!("there is no program '{program}'")),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_found_and_what_is_not_is_named() {
+        assert!(find("sh").is_ok());
+        let error = find("no-such-program").unwrap_err().to_string();
+        assert_eq!(error, "there is no program 'no-such-program'");
+        let error = LabError::MissingProgram {
+            program: "nginx".into(),
+            package: "nginx-light",
+        };
+        assert_eq!(
+            error.to_string(),
+            "nginx is not installed; install it with: apt-get install nginx-light"
+        );
+    }
+}

@@ -1,0 +1,280 @@
+//! The directory of a running laboratory: who owns it, and where it is controlled.
+//!
+//! It outlives an owner that was killed, so that the next start finds what is left and removes it.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getuid};
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+use crate::netns;
+
+/// What the names of the laboratory's namespaces start with.
+pub(crate) const PREFIX: &str = "sumlink-";
+
+/// How long processes get to end by themselves before they are killed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Who a run directory belongs to.
+#[derive(Debug, Serialize, Deserialize)]
+struct Owner {
+    /// Process id.
+    pid: u32,
+    /// When that process started, in clock ticks since boot; tells it from a later one of the same id.
+    started: u64,
+    /// Names of its namespaces.
+    namespaces: Vec<String>,
+}
+
+/// A run directory of this process; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct RunDir {
+    id: String,
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// Makes a directory with a new random id, and names for its namespaces.
+    pub(crate) fn create() -> Result<Self, LabError> {
+        let id = random_id()?;
+        let base = base();
+        let make = |path: &Path, recursive: bool| {
+            let mut builder = fs::DirBuilder::new();
+            builder
+                .mode(0o700)
+                .recursive(recursive)
+                .create(path)
+                .map_err(LabError::file(path))
+        };
+        make(&base, true)?;
+        // The directory appears together with its owner's name, by renaming: a directory without one
+        // would look abandoned to a start at the same moment.
+        let hidden = base.join(format!(".{id}"));
+        make(&hidden, false)?;
+        let pid = std::process::id();
+        let owner = Owner {
+            pid,
+            started: start_of(pid).unwrap_or(0),
+            namespaces: ["client", "server"]
+                .map(|side| namespace_name(&id, side))
+                .to_vec(),
+        };
+        let file = hidden.join("owner.json");
+        let text =
+            serde_json::to_string(&owner).map_err(|e| LabError::system("writing JSON", e))?;
+        fs::write(&file, text).map_err(LabError::file(file))?;
+        let path = base.join(&id);
+        fs::rename(&hidden, &path).map_err(LabError::file(&path))?;
+        Ok(Self { id, path })
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn control(&self) -> PathBuf {
+        self.path.join("control")
+    }
+
+    /// A file to lock while changing what all laboratories share.
+    pub(crate) fn lock(&self) -> PathBuf {
+        base().join(".lock")
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The name of one side's namespace.
+pub(crate) fn namespace_name(id: &str, side: &str) -> String {
+    format!("{PREFIX}{id}-{side}")
+}
+
+/// The ids of the laboratories that run now, and those whose owner is dead.
+fn survey() -> (Vec<String>, Vec<(String, Vec<String>)>) {
+    let (mut running, mut dead) = (Vec::new(), Vec::new());
+    let Ok(entries) = fs::read_dir(base()) else {
+        return (running, dead);
+    };
+    for entry in entries.flatten() {
+        let Ok(id) = entry.file_name().into_string() else {
+            continue;
+        };
+        if id.starts_with('.') {
+            continue;
+        }
+        let owner = fs::read(entry.path().join("owner.json")).ok();
+        match owner.and_then(|text| serde_json::from_slice::<Owner>(&text).ok()) {
+            Some(owner) if start_of(owner.pid) == Some(owner.started) => running.push(id),
+            Some(owner) => dead.push((id, owner.namespaces)),
+            None => {}
+        }
+    }
+    running.sort();
+    (running, dead)
+}
+
+/// The laboratory that is meant: the one asked for, that of the environment, or the only one.
+pub(crate) fn choose(asked: Option<&str>) -> Result<String, LabError> {
+    let (running, _) = survey();
+    let from_environment = std::env::var(crate::ENV_LAB).ok();
+    if let Some(id) = asked.map(str::to_owned).or(from_environment) {
+        if running.contains(&id) {
+            return Ok(id);
+        }
+        return Err(LabError::NoLab(format!("no laboratory '{id}' is running")));
+    }
+    match running.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(LabError::NoLab(
+            "no laboratory is running; start one with: sumlink lab shell --link NAME:rate=60mbit"
+                .into(),
+        )),
+        several => Err(LabError::NoLab(format!(
+            "several laboratories are running; choose one with --lab ({})",
+            several.join(", ")
+        ))),
+    }
+}
+
+/// The control socket of a running laboratory.
+pub(crate) fn control_of(id: &str) -> PathBuf {
+    base().join(id).join("control")
+}
+
+/// Removes what laboratories whose owner is dead have left: processes, namespaces, directories. Says what
+/// it removed, one line each.
+pub fn clean() -> Result<Vec<String>, LabError> {
+    let mut removed = Vec::new();
+    let (running, dead) = survey();
+    for (id, namespaces) in dead {
+        // Only names of our own kind, whatever the file says.
+        for name in namespaces.iter().filter(|name| name.starts_with(PREFIX)) {
+            remove_namespace(name, &mut removed)?;
+        }
+        let directory = base().join(&id);
+        fs::remove_dir_all(&directory).map_err(LabError::file(&directory))?;
+        removed.push(format!("laboratory {id}, whose owner is dead"));
+    }
+    // Names without a directory: somebody emptied the run directory meanwhile.
+    let entries = fs::read_dir(netns::NETNS_DIR)
+        .into_iter()
+        .flatten()
+        .flatten();
+    for name in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let Some(rest) = name.strip_prefix(PREFIX) else {
+            continue;
+        };
+        let id = rest.rsplit_once('-').map_or(rest, |(id, _)| id);
+        let just_started = base().join(format!(".{id}")).exists() || base().join(id).exists();
+        if !just_started && !running.iter().any(|running| running == id) {
+            remove_namespace(&name, &mut removed)?;
+        }
+    }
+    Ok(removed)
+}
+
+fn remove_namespace(name: &str, removed: &mut Vec<String>) -> Result<(), LabError> {
+    let Some(inode) = netns::inode(name) else {
+        return Ok(());
+    };
+    let ended = end_processes(|| netns::processes_in(inode));
+    if ended > 0 {
+        removed.push(format!("{ended} processes in the namespace {name}"));
+    }
+    netns::delete(name)?;
+    removed.push(format!("namespace {name}"));
+    Ok(())
+}
+
+/// Ends every process that `list` names: politely, then not. Returns how many there were.
+pub(crate) fn end_processes(list: impl Fn() -> Vec<i32>) -> usize {
+    let first = list();
+    let signal_all = |pids: &[i32], signal| {
+        for pid in pids {
+            match kill(Pid::from_raw(*pid), signal) {
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(error) => tracing::warn!("ending process {pid}: {error}"),
+            }
+        }
+    };
+    signal_all(&first, Signal::SIGTERM);
+    let start = Instant::now();
+    loop {
+        let left = list();
+        // Zombies have no namespace any more, so they do not count.
+        if left.is_empty() || start.elapsed() > 2 * GRACE {
+            return first.len();
+        }
+        if start.elapsed() > GRACE {
+            signal_all(&left, Signal::SIGKILL);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Where run directories are: of root, or of one user.
+fn base() -> PathBuf {
+    // In a user namespace this process is root of, /run is not writable, or is its own and seen by nobody.
+    let real_root = fs::read_to_string("/proc/self/uid_map")
+        .map(|map| map.split_whitespace().collect::<Vec<_>>() == ["0", "0", "4294967295"])
+        .unwrap_or(true);
+    if getuid().is_root() && real_root {
+        return PathBuf::from("/run/sumlink-lab");
+    }
+    let outer = fs::read_to_string("/proc/self/uid_map")
+        .ok()
+        .and_then(|map| map.split_whitespace().nth(1).map(str::to_owned))
+        .filter(|outer| !real_root && !outer.is_empty())
+        .unwrap_or_else(|| getuid().to_string());
+    std::env::temp_dir().join(format!("sumlink-lab-{outer}"))
+}
+
+/// When a process started (proc(5), field 22 of stat); `None` when there is none, or only its corpse.
+fn start_of(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    // The second field is the program's name in parentheses, and may contain anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if fields.next()? == "Z" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+fn random_id() -> Result<String, LabError> {
+    let path = "/dev/urandom";
+    let mut bytes = [0; 4];
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(LabError::file(path))?;
+    Ok(format!("{:08x}", u32::from_be_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_by_its_start() {
+        let own = start_of(std::process::id());
+        assert!(own.is_some());
+        assert_eq!(start_of(std::process::id()), own);
+        assert_eq!(start_of(0), None);
+    }
+
+    #[test]
+    fn ids_differ() {
+        assert_ne!(random_id().unwrap(), random_id().unwrap());
+    }
+}

@@ -1,0 +1,94 @@
+//! `lab shell` and `lab exec`: programs of the user's choice in the laboratory.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::laboratory::{Lab, LabConfig};
+use crate::netns;
+use crate::rundir;
+use crate::signals;
+use crate::topology::Side;
+
+/// How often a running program is looked at.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Starts a laboratory and runs a command in it, or an interactive shell; returns when that ends.
+pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Result<(), LabError> {
+    let lab = Lab::start(config)?;
+    let interactive = command.is_empty();
+    if interactive || std::io::stderr().is_terminal() {
+        eprintln!("laboratory {} ({} side)", lab.id(), side.name());
+        for line in lab.description()? {
+            eprintln!("  {line}");
+        }
+        eprintln!("  start a program on the other side: sumlink lab exec --side server -- COMMAND");
+        eprintln!("  change a link:                     sumlink lab set LINK loss=5%");
+    }
+    let child = lab.spawn(side, to_command(command))?;
+    let status = wait(child, interactive)?;
+    if let Some(objection) = lab.health()?.objection() {
+        eprintln!("laboratory: figures measured here say nothing about the links: {objection}");
+    }
+    drop(lab);
+    exit_result(status)
+}
+
+/// Runs a command on one side of a laboratory that runs already, in place of this process.
+pub(crate) fn exec(lab: Option<&str>, side: Side, command: &[OsString]) -> Result<(), LabError> {
+    let id = rundir::choose(lab)?;
+    netns::enter(&netns::path(&rundir::namespace_name(&id, side.name())))?;
+    let mut command = to_command(command);
+    let program = command.get_program().to_string_lossy().into_owned();
+    let error = command
+        .env(crate::ENV_LAB, &id)
+        .env(crate::ENV_CONTROL, rundir::control_of(&id))
+        .env(crate::ENV_SIDE, side.name())
+        .exec();
+    Err(netns::start_failed(&program, error))
+}
+
+fn to_command(words: &[OsString]) -> Command {
+    match words.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        None => Command::new(env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())),
+    }
+}
+
+fn wait(mut child: Child, interactive: bool) -> Result<ExitStatus, LabError> {
+    loop {
+        if let Some(status) = child
+            .try_wait()
+            .map_err(|error| LabError::system("waiting for the command", error))?
+        {
+            return Ok(status);
+        }
+        // An interactive shell deals with Ctrl-C itself.
+        if interactive {
+            signals::check_except_interrupt()?
+        } else {
+            signals::check()?
+        }
+        thread::sleep(TICK);
+    }
+}
+
+fn exit_result(status: ExitStatus) -> Result<(), LabError> {
+    // Shells report a program that a signal ended as 128 + its number.
+    match status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    {
+        0 => Ok(()),
+        code => Err(LabError::CommandFailed(u8::try_from(code).unwrap_or(1))),
+    }
+}

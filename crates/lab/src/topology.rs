@@ -1,0 +1,307 @@
+//! Addresses, routes and kernel settings of the two namespaces.
+//!
+//! ```text
+//! client namespace                                        server namespace
+//!   wifi   10.77.1.2/24  ──── emulated link 1 ────  10.77.1.1/24  wifi   ┐
+//!   wigig  10.77.2.2/24  ──── emulated link 2 ────  10.77.2.1/24  wigig  ├ lo 10.99.0.1/32
+//!   default route over each, metric 101, 102 …                           ┘    fd99::1/128
+//! ```
+//!
+//! The server has one address that is reached over every link, so that a program chooses the link by
+//! binding to the interface (SO_BINDTODEVICE) and by nothing else.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::error::LabError;
+use crate::netns::Namespace;
+
+/// The server's address, reached over every link.
+pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+/// The server's IPv6 address, reached over every link.
+pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1);
+/// The greatest TCP receive and send buffer in the namespaces, in bytes.
+pub const SOCKET_BUFFER_MAX: u64 = 32 << 20;
+/// MTU of the links' interfaces, in bytes.
+pub const MTU: u32 = 1500;
+
+/// What programs without privileges may use, and namespaces may have as their default.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+/// Packets that an interface holds for the emulator to read; more than any burst that TCP sends at once.
+const TX_QUEUE: u32 = 10_000;
+
+/// The most endpoints that the kernel's path manager takes; links beyond have no MPTCP subflow.
+const MPTCP_ENDPOINTS: usize = 8;
+
+/// A side of the laboratory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Side {
+    /// Where the links are chosen.
+    Client,
+    /// Where the one address is.
+    Server,
+}
+
+impl Side {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The client's IPv4 address on the link of that number, counted from 0.
+pub fn client_v4(link: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, link as u8 + 1, 2)
+}
+
+/// The commands that set up what does not belong to a link.
+pub(crate) fn base_batch(side: Side, links: usize, kernel: Kernel) -> String {
+    let mut batch = String::from("link set lo up\n");
+    if side == Side::Server {
+        let _ = writeln!(batch, "addr add {SERVER_V4}/32 dev lo");
+        if kernel.ipv6 {
+            let _ = writeln!(batch, "addr add {SERVER_V6}/128 dev lo nodad");
+        }
+    }
+    if kernel.mptcp {
+        // The first subflow does not count; the kernel's own limit is 8.
+        let _ = writeln!(
+            batch,
+            "mptcp limits set subflow {} add_addr_accepted 8",
+            links.clamp(1, 8)
+        );
+    }
+    batch
+}
+
+/// The commands that set up one end of a link; the interface exists and has no address.
+pub(crate) fn link_batch(side: Side, link: usize, name: &str, kernel: Kernel) -> String {
+    let number = link + 1;
+    let (host, gateway) = match side {
+        Side::Client => (2, 1),
+        Side::Server => (1, 2),
+    };
+    let mut batch = String::new();
+    let mut line = |text: String| {
+        batch.push_str(&text);
+        batch.push('\n');
+    };
+    line(format!(
+        "link set dev {name} mtu {MTU} txqueuelen {TX_QUEUE} up"
+    ));
+    line(format!("addr add 10.77.{number}.{host}/24 dev {name}"));
+    if kernel.ipv6 {
+        line(format!(
+            "addr add fd77:{number:x}::{host}/64 dev {name} nodad"
+        ));
+    }
+    if side == Side::Client {
+        let metric = 100 + number;
+        line(format!(
+            "route add default via 10.77.{number}.{gateway} dev {name} metric {metric}"
+        ));
+        if kernel.ipv6 {
+            line(format!(
+                "route add ::/0 via fd77:{number:x}::{gateway} dev {name} metric {metric}"
+            ));
+        }
+        if kernel.mptcp && number <= MPTCP_ENDPOINTS {
+            let address = client_v4(link);
+            line(format!(
+                "mptcp endpoint add {address} dev {name} id {number} subflow fullmesh"
+            ));
+        }
+    }
+    batch
+}
+
+/// The command that forgets what outlives the interface of a link's client end, if it ever existed.
+pub(crate) fn unlink_batch(link: usize) -> String {
+    format!("mptcp endpoint delete id {}\n", link + 1)
+}
+
+/// What the kernel offers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel {
+    pub(crate) ipv6: bool,
+    pub(crate) mptcp: bool,
+}
+
+impl Kernel {
+    pub(crate) fn probe() -> Self {
+        Self {
+            ipv6: Path::new("/proc/sys/net/ipv6").exists(),
+            mptcp: Path::new("/proc/sys/net/mptcp/enabled").exists(),
+        }
+    }
+}
+
+/// Sets the kernel's settings in a namespace; the congestion control is [`set_congestion`]'s.
+pub(crate) fn set_sysctls(namespace: &Namespace, kernel: Kernel) -> Result<(), LabError> {
+    let mut settings = vec![
+        ("ipv4/conf/all/rp_filter", "0".to_owned()),
+        ("ipv4/conf/default/rp_filter", "0".to_owned()),
+        ("ipv4/tcp_no_metrics_save", "1".to_owned()),
+        ("ipv4/tcp_rmem", format!("4096 131072 {SOCKET_BUFFER_MAX}")),
+        ("ipv4/tcp_wmem", format!("4096 65536 {SOCKET_BUFFER_MAX}")),
+    ];
+    if kernel.ipv6 {
+        settings.extend(
+            [
+                ("ipv6/conf/all/disable_ipv6", "0"),
+                ("ipv6/conf/default/disable_ipv6", "0"),
+                // Addresses are usable at once, also after the carrier was lost.
+                ("ipv6/conf/all/accept_dad", "0"),
+                ("ipv6/conf/default/accept_dad", "0"),
+                ("ipv6/conf/all/accept_ra", "0"),
+                ("ipv6/conf/default/accept_ra", "0"),
+            ]
+            .map(|(key, value)| (key, value.to_owned())),
+        );
+    }
+    if kernel.mptcp {
+        settings.push(("mptcp/enabled", "1".to_owned()));
+    }
+    namespace.run(move || {
+        settings
+            .iter()
+            .try_for_each(|(key, value)| write_sysctl(key, value))
+    })?
+}
+
+/// Makes `name` the congestion control of every new connection in the namespaces.
+///
+/// A namespace takes only what the initial namespace allows to everyone. Where this process may, it allows
+/// `name` there for the moment that takes, and returns what it changed and changed back.
+pub(crate) fn set_congestion(
+    namespaces: &[Namespace],
+    name: &str,
+    lock: &Path,
+) -> Result<Option<String>, LabError> {
+    let plausible = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !plausible {
+        return Err(LabError::Usage(format!(
+            "'{name}' cannot be the name of a congestion control"
+        )));
+    }
+    let set_all = || {
+        namespaces
+            .iter()
+            .try_for_each(|ns| set_congestion_in(ns, name))
+    };
+    let allowed = fs::read_to_string(ALLOWED).map_err(LabError::file(ALLOWED))?;
+    if allowed.split_whitespace().any(|word| word == name) {
+        return set_all().map(|()| None);
+    }
+    // Two laboratories that start at once must not restore each other's change.
+    let file = fs::File::create(lock).map_err(LabError::file(lock))?;
+    let _held = Flock::lock(file, FlockArg::LockExclusive)
+        .map_err(|(_, error)| LabError::system("locking the laboratory", error))?;
+    let allowed = fs::read_to_string(ALLOWED).map_err(LabError::file(ALLOWED))?;
+    let before = allowed.trim();
+    if fs::write(ALLOWED, format!("{before} {name}")).is_err() {
+        // Not ours to change, or unknown to the kernel; the namespace's answer says which.
+        return set_all().map(|()| None);
+    }
+    let result = set_all();
+    fs::write(ALLOWED, before).map_err(LabError::file(ALLOWED))?;
+    result.map(|()| {
+        Some(format!(
+            "net.ipv4.tcp_allowed_congestion_control was '{before} {name}' for a moment, and is '{before}' again"
+        ))
+    })
+}
+
+fn set_congestion_in(namespace: &Namespace, name: &str) -> Result<(), LabError> {
+    let name = name.to_owned();
+    namespace.run(move || {
+        let Err(error) = fs::write("/proc/sys/net/ipv4/tcp_congestion_control", &name) else {
+            return Ok(());
+        };
+        let reason = match error.raw_os_error() {
+            Some(libc::ENOENT) => "the kernel does not have it; see 'sysctl \
+                 net.ipv4.tcp_available_congestion_control', or load it with: modprobe tcp_NAME"
+                .to_owned(),
+            _ => {
+                let allowed = fs::read_to_string(ALLOWED).unwrap_or_default();
+                format!(
+                    "{error}; run as root, or allow it with: sudo sysctl -w \
+                     net.ipv4.tcp_allowed_congestion_control=\"{} {name}\"",
+                    allowed.trim()
+                )
+            }
+        };
+        Err(LabError::Congestion { name, reason })
+    })?
+}
+
+fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
+    let path = Path::new("/proc/sys/net").join(key);
+    fs::write(&path, value).map_err(LabError::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_has_a_default_route_over_each_link() {
+        let batch = link_batch(
+            Side::Client,
+            1,
+            "wigig",
+            Kernel {
+                ipv6: true,
+                mptcp: true,
+            },
+        );
+        assert_eq!(
+            batch,
+            "link set dev wigig mtu 1500 txqueuelen 10000 up\n\
+             addr add 10.77.2.2/24 dev wigig\n\
+             addr add fd77:2::2/64 dev wigig nodad\n\
+             route add default via 10.77.2.1 dev wigig metric 102\n\
+             route add ::/0 via fd77:2::1 dev wigig metric 102\n\
+             mptcp endpoint add 10.77.2.2 dev wigig id 2 subflow fullmesh\n"
+        );
+    }
+
+    #[test]
+    fn the_server_answers_over_the_link_it_was_asked_on() {
+        let batch = link_batch(
+            Side::Server,
+            0,
+            "wifi",
+            Kernel {
+                ipv6: false,
+                mptcp: true,
+            },
+        );
+        assert_eq!(
+            batch,
+            "link set dev wifi mtu 1500 txqueuelen 10000 up\naddr add 10.77.1.1/24 dev wifi\n"
+        );
+        assert!(
+            base_batch(
+                Side::Server,
+                2,
+                Kernel {
+                    ipv6: false,
+                    mptcp: false
+                }
+            )
+            .contains("10.99.0.1/32 dev lo")
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! TUN devices: the ends of an emulated link.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::error::LabError;
+
+// linux/if_tun.h. The request of TUNSETIFF is declared with an int but takes a struct ifreq.
+nix::ioctl_write_ptr_bad!(
+    tun_set_iff,
+    nix::request_code_write!(b'T', 202, 4),
+    libc::ifreq
+);
+nix::ioctl_write_ptr!(tun_set_carrier, b'T', 226, libc::c_int);
+
+/// One end of a link: what the kernel sends to the interface is read from it, what is written to it the
+/// kernel receives. The interface exists as long as this value does.
+#[derive(Debug)]
+pub(crate) struct Tun {
+    file: File,
+}
+
+impl Tun {
+    /// Makes the interface in the network namespace of the calling thread, not yet up.
+    pub(crate) fn open(name: &str) -> Result<Self, LabError> {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK);
+        let file = options
+            .open("/dev/net/tun")
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => LabError::TunDenied,
+                io::ErrorKind::NotFound => LabError::NoTun,
+                // The device file is there but the driver is not.
+                _ if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
+                    LabError::NoTun
+                }
+                _ => LabError::system("opening /dev/net/tun", error),
+            })?;
+        let mut ifr_name = [0; libc::IFNAMSIZ];
+        for (to, from) in ifr_name
+            .iter_mut()
+            .zip(name.bytes().take(libc::IFNAMSIZ - 1))
+        {
+            *to = from as libc::c_char;
+        }
+        // IFF_TUN | IFF_NO_PI is 0x1001, well inside a short.
+        let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+        let request = libc::ifreq {
+            ifr_name,
+            ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags },
+        };
+        // SAFETY: the descriptor is open and `request` is a whole ifreq with name and flags set, which is
+        // what TUNSETIFF reads.
+        unsafe { tun_set_iff(file.as_raw_fd(), &request) }
+            .map_err(|error| LabError::system(format!("making the interface {name}"), error))?;
+        Ok(Self { file })
+    }
+
+    /// Plugs the cable in or pulls it.
+    pub(crate) fn set_carrier(&self, carrier: bool) -> Result<(), LabError> {
+        let value = libc::c_int::from(carrier);
+        // SAFETY: the descriptor is open and TUNSETCARRIER reads one int.
+        unsafe { tun_set_carrier(self.file.as_raw_fd(), &value) }
+            .map_err(|error| LabError::system("setting the carrier of an interface", error))?;
+        Ok(())
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        self.file.try_clone().map(|file| Self { file })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}

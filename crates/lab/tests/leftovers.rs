@@ -1,0 +1,182 @@
+//! Nothing is left behind, however a laboratory ends.
+//!
+//! One test, because it counts what belongs to laboratories on the whole machine: those it started are
+//! told by their ids.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The example program beside this test's own: cargo builds it with the tests.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("examples/lab")
+}
+
+struct Running {
+    owner: Child,
+    id: String,
+    /// A program in the laboratory that nobody but the laboratory ends.
+    grandchild: i32,
+}
+
+/// A laboratory in which a shell has started a `sleep` in the background and waits.
+fn start() -> Running {
+    let mut command = Command::new(program());
+    command.args([
+        "shell",
+        "--link",
+        "wifi:rate=10mbit",
+        "--side",
+        "server",
+        "--",
+        "sh",
+        "-c",
+    ]);
+    command.arg("setsid sleep 1000 & echo $SUMLINK_LAB $!; wait");
+    let mut owner = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(owner.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let mut words = line.split_whitespace();
+    let (id, pid) = (
+        words.next().expect("the laboratory started"),
+        words.next().unwrap(),
+    );
+    Running {
+        owner,
+        id: id.to_owned(),
+        grandchild: pid.parse().unwrap(),
+    }
+}
+
+fn namespaces_of(id: &str) -> Vec<PathBuf> {
+    ["client", "server"]
+        .map(|side| Path::new("/run/netns").join(format!("sumlink-{id}-{side}")))
+        .to_vec()
+}
+
+fn exists(running: &Running) -> [bool; 2] {
+    [
+        namespaces_of(&running.id).iter().any(|path| path.exists()),
+        Path::new("/proc")
+            .join(running.grandchild.to_string())
+            .join("ns/net")
+            .exists(),
+    ]
+}
+
+fn signal(running: &Running, name: &str) {
+    let pid = running.owner.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args([name, &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn signals_kill_and_clean() {
+    if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
+        eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
+        return;
+    }
+    for name in ["-INT", "-TERM", "-HUP"] {
+        let mut running = start();
+        assert_eq!(exists(&running), [true, true], "{name}");
+        signal(&running, name);
+        assert_eq!(running.owner.wait().unwrap().code(), Some(130), "{name}");
+        wait_until("processes end", || exists(&running) == [false, false]);
+    }
+
+    let mut other = start();
+    let mut running = start();
+    signal(&running, "-KILL");
+    running.owner.wait().unwrap();
+    assert_eq!(
+        exists(&running),
+        [true, true],
+        "nobody is there to clean up"
+    );
+    let output = Command::new(program()).arg("clean").output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // Another start at the same moment may have been faster.
+    wait_until("everything of a dead owner is removed", || {
+        exists(&running) == [false, false]
+    });
+    assert_eq!(
+        exists(&other),
+        [true, true],
+        "what belongs to somebody alive stays"
+    );
+    signal(&other, "-TERM");
+    other.owner.wait().unwrap();
+    wait_until("processes end", || exists(&other) == [false, false]);
+    assert!(!Path::new("/run/sumlink-lab").join(&running.id).exists());
+    assert!(fs::metadata("/proc/sys/net/ipv4/tcp_allowed_congestion_control").is_ok());
+}
+
+#[test]
+fn mistakes_get_one_line_and_an_exit_code() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(program())
+            .args(arguments)
+            .env_remove("SUMLINK_LAB")
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, text) = run(&[
+        "shell",
+        "--link",
+        "a:rate=1mbit",
+        "--link",
+        "a:rate=1mbit",
+        "--",
+        "true",
+    ]);
+    assert_eq!(
+        (code, text.trim()),
+        (
+            Some(2),
+            "lab: two links are called 'a': give each a name of its own"
+        )
+    );
+    let (code, text) = run(&["shell", "--link", "a:rate=8gbit", "--", "true"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("more than the emulator carries"), "{text}");
+    let (code, text) = run(&["exec", "--lab", "nosuch", "--side", "server", "--", "true"]);
+    assert_eq!(
+        (code, text.trim()),
+        (Some(5), "lab: no laboratory 'nosuch' is running")
+    );
+}

@@ -1,0 +1,132 @@
+#!/bin/sh
+# Installs the Debian packages that `make demo` or `make test` need and that are not there yet.
+#
+#   scripts/setup.sh demo     what the demonstration needs
+#   scripts/setup.sh test     what the whole test suite needs
+#
+# As root, or with sudo that asks for no password, it installs without asking and says which package is
+# for what. Otherwise it prints the one command to run and exits with 1. Services that packages bring
+# along (nginx, sshd, iperf3) are not started.
+set -eu
+
+purpose=${1:-}
+case "$purpose" in
+    demo | test) ;;
+    *)
+        echo "usage: $0 demo|test" >&2
+        exit 2
+        ;;
+esac
+
+missing=
+why=
+
+# need PACKAGE REASON TEST...: the package is wanted unless the test command succeeds.
+need() {
+    package=$1
+    reason=$2
+    shift 2
+    if ! "$@" >/dev/null 2>&1; then
+        missing="$missing $package"
+        why="$why
+  $package: $reason"
+    fi
+}
+
+# Administrators' programs are often outside an ordinary user's PATH.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+export PATH
+
+have() { command -v "$1"; }
+have_compiler() { command -v cc && echo 'int main(void){return 0;}' | cc -x c - -o /dev/null; }
+have_mptcpize() {
+    command -v mptcpize && ls /usr/lib/*/mptcpize/libmptcpwrap.so* /usr/lib/mptcpize/libmptcpwrap.so* 2>/dev/null | grep -q .
+}
+have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
+
+need gcc "C compiler that the Rust crates' build scripts call" have_compiler
+need libc6-dev "C headers that go with the compiler" test -e /usr/include/stdio.h
+need ca-certificates "lets cargo trust the registry it downloads crates from" have_ca
+need iproute2 "configures the laboratory's network namespaces (ip, nstat)" have ip
+need nginx-light "serves the file that the demonstration fetches" have nginx
+need curl "fetches the file" have curl
+need mptcpize "runs curl and nginx over kernel MPTCP, for comparison" have_mptcpize
+if [ "$purpose" = test ]; then
+    need iperf3 "measures the emulated links" have iperf3
+    need iputils-ping "measures the delay of the emulated links" have ping
+    need git "clones through the proxy in the end-to-end tests" have git
+    need openssh-client "logs in through the proxy in the end-to-end tests" have ssh
+    need openssh-server "is what the end-to-end tests log in to" have sshd
+fi
+
+if [ -z "$missing" ]; then
+    echo "setup: everything that 'make $purpose' needs is installed"
+    exit 0
+fi
+
+echo "setup: missing packages:$why"
+
+command_line="apt-get install --yes --no-install-recommends$missing"
+if ! command -v apt-get >/dev/null; then
+    echo "setup: this system has no apt-get; install these with its own package manager:$missing" >&2
+    exit 1
+fi
+if [ "$(id -u)" = 0 ]; then
+    as_root=
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    as_root="sudo -n"
+else
+    echo "setup: not root, and sudo would ask for a password; run this, then start again:" >&2
+    echo "    sudo apt-get update && sudo $command_line" >&2
+    exit 1
+fi
+
+# Debian starts a package's services when it is installed. A policy-rc.d that answers 101 ("not allowed")
+# prevents that; one that is already there is the administrator's and stays.
+policy=/usr/sbin/policy-rc.d
+made_policy=
+forbid_services() {
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+        $as_root chmod 755 "$policy"
+        made_policy=yes
+    fi
+}
+allow_services() {
+    if [ -n "$made_policy" ]; then
+        $as_root rm -f "$policy"
+        made_policy=
+    fi
+}
+trap allow_services EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+forbid_services
+
+log=$(mktemp)
+if ! $as_root apt-get update >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "setup: 'apt-get update' failed; trying with the package lists that are there" >&2
+fi
+# Older releases do not have it, and the demonstration does without.
+case "$missing" in
+    *" mptcpize"*)
+        if ! apt-cache show mptcpize >/dev/null 2>&1; then
+            echo "setup: this release has no package mptcpize: kernel MPTCP will not be compared with"
+            missing=$(echo "$missing" | sed 's/ mptcpize//')
+            command_line="apt-get install --yes --no-install-recommends$missing"
+        fi
+        ;;
+esac
+if [ -z "$missing" ]; then
+    rm -f "$log"
+    exit 0
+fi
+echo "setup: installing with: $command_line"
+if ! $as_root env DEBIAN_FRONTEND=noninteractive $command_line >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "setup: the installation failed (whole log: $log); run it by hand: apt-get update && $command_line" >&2
+    exit 1
+fi
+rm -f "$log"
+echo "setup: done"
