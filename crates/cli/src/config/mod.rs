@@ -1,0 +1,182 @@
+//! Configuration files: what they may say, where they are wrong, how flags override them.
+//!
+//! A file is read in two steps. serde checks its shape ([`raw`]); then every text in it is parsed
+//! into the type it stands for ([`mod@read`]), and whatever does not parse is kept with its line, so that
+//! `sumlink check` can tell all problems at once.
+
+mod raw;
+mod read;
+mod settings;
+
+use std::path::{Path, PathBuf};
+
+use sumlink_engine::scheduler;
+
+pub(crate) use read::{Depth, read};
+pub(crate) use settings::{ClientPlan, ClientSettings, ServerPlan, ServerSettings};
+
+use crate::exit::Exit;
+
+/// A file that was read without a problem.
+#[derive(Debug)]
+pub(crate) enum File {
+    /// A client's.
+    Client(Box<ClientSettings>),
+    /// A server's.
+    Server(Box<ServerSettings>),
+}
+
+/// Why a configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ConfigError {
+    /// The user's or the system's: the file cannot be read at all.
+    #[error("{}: cannot read the configuration file: {reason}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        reason: std::io::Error,
+    },
+    /// The user's: at least one thing in it is wrong.
+    #[error("{}", summary(file, problems))]
+    Wrong {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, by ascending line; never empty.
+        problems: Vec<Problem>,
+    },
+    /// The user's: a client was given a server's file, or the other way round.
+    #[error("{}: this is a {is}'s configuration; start it with `sumlink {is} --config`", file.display())]
+    OtherRole {
+        /// The file.
+        file: PathBuf,
+        /// The role it is made for.
+        is: &'static str,
+    },
+    /// The user's: neither the file nor a flag says something that is needed.
+    #[error("{}: {what}", file.display())]
+    Incomplete {
+        /// The file.
+        file: PathBuf,
+        /// What is missing, and how to give it.
+        what: String,
+    },
+}
+
+/// One thing that is wrong in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Problem {
+    /// Line, counted from 1.
+    pub(crate) line: usize,
+    /// What is wrong and what to do.
+    pub(crate) reason: String,
+    /// Whether the file that it names is wrong, rather than the configuration itself.
+    #[serde(skip)]
+    pub(crate) about_key_file: bool,
+}
+
+impl ConfigError {
+    /// The exit code: that of a key file when nothing but key files is wrong.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Wrong { problems, .. } if problems.iter().all(|p| p.about_key_file) => Exit::Key,
+            _ => Exit::Config,
+        }
+    }
+}
+
+fn summary(file: &Path, problems: &[Problem]) -> String {
+    let Some(first) = problems.first() else {
+        return String::new();
+    };
+    let head = format!("{}:{}: {}", file.display(), first.line, first.reason);
+    match problems.len() {
+        1 => head,
+        n => format!(
+            "{head} (and {} more: sumlink check {})",
+            n - 1,
+            file.display()
+        ),
+    }
+}
+
+/// A scheduler's name.
+pub(crate) fn parse_scheduler(name: &str) -> Result<String, String> {
+    if scheduler::NAMES.contains(&name) {
+        return Ok(name.to_owned());
+    }
+    let known = scheduler::NAMES.join(", ");
+    Err(match closest(name, scheduler::NAMES.iter().copied()) {
+        Some(near) => format!("no scheduler `{name}`: did you mean `{near}`?"),
+        None => format!("no scheduler `{name}`: there is {known}"),
+    })
+}
+
+/// A congestion control's name, as the kernel would accept it (TCP_CA_NAME_MAX is 16 with its NUL).
+pub(crate) fn parse_congestion(name: &str) -> Result<String, String> {
+    let plausible = (1..=15).contains(&name.len())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if plausible {
+        Ok(name.to_owned())
+    } else {
+        Err(format!(
+            "`{name}` is no congestion control: the kernel lists its own in \
+             /proc/sys/net/ipv4/tcp_available_congestion_control"
+        ))
+    }
+}
+
+/// An interface's name or a glob for some (IFNAMSIZ is 16 with its NUL).
+pub(crate) fn parse_link(name: &str) -> Result<String, String> {
+    let glob = name.contains(['*', '?', '[']);
+    let plausible = !name.is_empty()
+        && (glob || name.len() <= 15)
+        && name.len() <= 64
+        && !name.contains('/')
+        && !name.contains(|c: char| c.is_whitespace() || c.is_control());
+    if plausible {
+        Ok(name.to_owned())
+    } else {
+        Err(format!(
+            "`{name}` is no interface's name: sumlink links lists them"
+        ))
+    }
+}
+
+/// The candidate that a mistyped word most likely stands for.
+fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |c: &'a str| (strsim::damerau_levenshtein(word, c), c);
+    let (edits, best) = candidates.map(distance).min_by_key(|(edits, _)| *edits)?;
+    (edits <= 1 + word.chars().count() / 4).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_things_that_cannot_exist_are_refused() {
+        assert!(parse_congestion("bbr").is_ok());
+        assert!(parse_congestion("").is_err());
+        assert!(parse_congestion("sixteen_letters_").is_err());
+        assert!(parse_link("wlan0").is_ok());
+        assert!(parse_link("wwan*").is_ok());
+        for bad in ["", "a b", "a/b", "an_interface_too_long"] {
+            assert!(parse_link(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_scheduler_is_guessed() {
+        assert_eq!(parse_scheduler("fbdt"), Ok("fbdt".to_owned()));
+        assert!(
+            parse_scheduler("fbtd")
+                .unwrap_err()
+                .contains("did you mean `fbdt`?")
+        );
+        assert!(parse_scheduler("magic").unwrap_err().contains("there is "));
+    }
+}

@@ -1,0 +1,359 @@
+//! From a file's text to settings, or to everything that is wrong with it.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sumlink_lab::units;
+use sumlink_transport::config::{AuthorizedClient, ClientLimits, LinkConfig};
+use sumlink_transport::{PublicKey, SecretKey, Target};
+use toml::Spanned;
+
+use super::raw::{self, Field};
+use super::settings::{ClientSettings, ServerSettings, SessionSettings};
+use super::{ConfigError, File, Problem, closest, parse_congestion, parse_link, parse_scheduler};
+
+/// Whether key files that are named in a file are opened too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Only the text: a daemon loads the key itself, after the flags have been merged in.
+    Text,
+    /// Also what must be there for the file to work on its own, as `sumlink check` does.
+    Complete,
+}
+
+/// Reads a client's or a server's file; its keys tell which it is.
+pub(crate) fn read(file: &Path, depth: Depth) -> Result<File, ConfigError> {
+    let text = std::fs::read_to_string(file).map_err(|reason| ConfigError::Unreadable {
+        file: file.to_owned(),
+        reason,
+    })?;
+    let mut reader = Reader {
+        text: &text,
+        file,
+        depth,
+        problems: Vec::new(),
+    };
+    let read = reader.read();
+    match read {
+        Some(read) if reader.problems.is_empty() => Ok(read),
+        _ => {
+            let mut problems = reader.problems;
+            problems.sort_by_key(|problem| problem.line);
+            Err(ConfigError::Wrong {
+                file: file.to_owned(),
+                problems,
+            })
+        }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    file: &'a Path,
+    depth: Depth,
+    /// Found so far, in the order of discovery.
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) -> Option<File> {
+        let table: toml::Table = self.shape()?;
+        let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
+        match (has(&raw::CLIENT_KEYS), has(&raw::SERVER_KEYS)) {
+            (true, false) => Some(File::Client(Box::new(self.client()?))),
+            (false, true) => Some(File::Server(Box::new(self.server()?))),
+            (true, true) => {
+                let key = |keys: &[&'static str]| {
+                    keys.iter()
+                        .copied()
+                        .find(|key| table.contains_key(*key))
+                        .unwrap_or_default()
+                };
+                let (client, server) = (key(&raw::CLIENT_KEYS), key(&raw::SERVER_KEYS));
+                self.problem(0..0, format!(
+                    "`{client}` belongs to a client and `{server}` to a server: one file holds one role"
+                ));
+                None
+            }
+            (false, false) => {
+                self.problem(
+                    0..0,
+                    "neither `server` (a client's file) nor `listen` (a server's)",
+                );
+                None
+            }
+        }
+    }
+
+    fn client(&mut self) -> Option<ClientSettings> {
+        let raw: raw::Client = self.shape()?;
+        if self.depth == Depth::Complete {
+            self.require(
+                raw.server.is_some(),
+                "no server: add `server = \"HOST:PORT\"`",
+            );
+            self.require(
+                raw.server_key.is_some(),
+                "no server key: add `server_key = \"...\"`",
+            );
+            self.require(
+                raw.key.is_some(),
+                "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
+            );
+        }
+        let links = self.links(raw.links, raw.link);
+        Some(ClientSettings {
+            server: self.parse(raw.server, |s| s.parse::<Target>().map(|_| s.clone())),
+            server_key: self.parse(raw.server_key, |s| s.parse()),
+            key: self.key(raw.key),
+            links,
+            congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
+            socks: self.parse(raw.socks, |s| parse_address(s)),
+            http: self.parse(raw.http, |s| parse_address(s)),
+            forward: self.parse_all(raw.forward, |s| s.parse()),
+            control: raw.control.map(|path| self.beside(path.get_ref())),
+            session: self.session(raw.session),
+        })
+    }
+
+    fn links(&mut self, links: Field<String>, blocks: Vec<raw::Link>) -> Option<Vec<LinkConfig>> {
+        let automatic = links.is_some();
+        if let Some(links) = links {
+            if links.get_ref() != "auto" {
+                self.problem(
+                    links.span(),
+                    "the only word here is \"auto\": name each link in its own [[link]] block",
+                );
+            } else if !blocks.is_empty() {
+                self.problem(
+                    links.span(),
+                    "`links = \"auto\"` and [[link]] blocks contradict each other: remove one",
+                );
+            }
+        }
+        if automatic || blocks.is_empty() {
+            return automatic.then(Vec::new);
+        }
+        let mut configs: Vec<LinkConfig> = Vec::new();
+        for block in blocks {
+            let span = block.name.span();
+            let congestion = self.parse(block.congestion, |s| parse_congestion(s));
+            let Some(name) = self.parse(Some(block.name), |s| parse_link(s)) else {
+                continue;
+            };
+            if configs.iter().any(|config| config.name == name) {
+                self.problem(span, format!("link `{name}` is there twice: remove one"));
+                continue;
+            }
+            configs.push(LinkConfig { name, congestion });
+        }
+        Some(configs)
+    }
+
+    fn server(&mut self) -> Option<ServerSettings> {
+        let raw: raw::Server = self.shape()?;
+        if self.depth == Depth::Complete {
+            self.require(
+                raw.listen.is_some(),
+                "no address: add `listen = \"[::]:7443\"`",
+            );
+            self.require(
+                raw.key.is_some(),
+                "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
+            );
+            self.require(
+                !raw.client.is_empty(),
+                "nobody may connect: add a [[client]] block with a client's public key",
+            );
+        }
+        let mut authorized: Vec<AuthorizedClient> = Vec::new();
+        for client in raw.client {
+            let span = client.key.span();
+            let Some(key) = self.parse(Some(client.key), |s| s.parse::<PublicKey>()) else {
+                continue;
+            };
+            if authorized.iter().any(|known| known.key == key) {
+                self.problem(span, "this client key is there twice: remove one");
+                continue;
+            }
+            authorized.push(AuthorizedClient {
+                key,
+                name: client.name,
+            });
+        }
+        let defaults = ClientLimits::default();
+        let mut limit = |field, default| self.count(field).map_or(default, |n| n as usize);
+        Some(ServerSettings {
+            limits: ClientLimits {
+                sessions: limit(raw.limits.sessions, defaults.sessions),
+                paths: limit(raw.limits.paths, defaults.paths),
+                half_open: limit(raw.limits.half_open, defaults.half_open),
+            },
+            listen: self.parse(raw.listen, |s| parse_address(s)),
+            key: self.key(raw.key),
+            authorized,
+            egress: self.parse_all(raw.egress.rules, |s| s.parse()),
+            congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
+            control: raw.control.map(|path| self.beside(path.get_ref())),
+            session: self.session(raw.session),
+        })
+    }
+
+    fn session(&mut self, raw: raw::Session) -> SessionSettings {
+        let memory = raw.memory.as_ref().map(Spanned::span);
+        let stream_memory = raw.stream_memory.as_ref().map(Spanned::span);
+        let max_streams = raw.max_streams.as_ref().map(Spanned::span);
+        let session = SessionSettings {
+            scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s)),
+            memory: self.parse(raw.memory, |s| units::parse_size(s)),
+            stream_memory: self.parse(raw.stream_memory, |s| units::parse_size(s)),
+            max_streams: self.count(raw.max_streams),
+            timeout: self.parse(raw.timeout, |s| parse_timeout(s)),
+        };
+        // What the values must be together is known to the engine alone.
+        if let Err(error) = session.check() {
+            let place = match error {
+                sumlink_engine::ConfigError::StreamMemory => stream_memory.or(memory),
+                sumlink_engine::ConfigError::MaxStreams(_) => max_streams,
+                _ => memory.or(max_streams),
+            };
+            self.problem(place.unwrap_or(0..0), error);
+        }
+        session
+    }
+
+    /// The file in the shape of `T`, or the problem that toml or serde has with it.
+    fn shape<T: serde::de::DeserializeOwned>(&mut self) -> Option<T> {
+        toml::from_str(self.text)
+            .map_err(|error| {
+                let reason = explain(error.message());
+                self.problem(error.span().unwrap_or(0..0), reason);
+            })
+            .ok()
+    }
+
+    fn parse<T, U, E: Display>(
+        &mut self,
+        field: Field<T>,
+        parse: impl FnOnce(&T) -> Result<U, E>,
+    ) -> Option<U> {
+        let field = field?;
+        parse(field.get_ref())
+            .map_err(|error| self.problem(field.span(), error))
+            .ok()
+    }
+
+    fn parse_all<T, U, E: Display>(
+        &mut self,
+        fields: Vec<Spanned<T>>,
+        mut parse: impl FnMut(&T) -> Result<U, E>,
+    ) -> Vec<U> {
+        fields
+            .into_iter()
+            .filter_map(|field| self.parse(Some(field), &mut parse))
+            .collect()
+    }
+
+    /// A number that makes sense only from 1 upwards.
+    fn count(&mut self, field: Field<i64>) -> Option<u64> {
+        self.parse(field, |n| {
+            u64::try_from(*n)
+                .ok()
+                .filter(|n| (1..=1 << 20).contains(n))
+                .ok_or("write a number from 1 to 1048576")
+        })
+    }
+
+    fn key(&mut self, field: Field<PathBuf>) -> Option<PathBuf> {
+        let field = field?;
+        let path = self.beside(field.get_ref());
+        if self.depth == Depth::Complete
+            && let Err(error) = SecretKey::load(&path)
+        {
+            self.problem(field.span(), error);
+            if let Some(problem) = self.problems.last_mut() {
+                problem.about_key_file = true;
+            }
+        }
+        Some(path)
+    }
+
+    /// A path in the file is relative to the file, wherever the program was started.
+    fn beside(&self, path: &Path) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    fn require(&mut self, there: bool, missing: &str) {
+        if !there {
+            self.problem(0..0, missing);
+        }
+    }
+
+    fn problem(&mut self, span: Range<usize>, reason: impl Display) {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        self.problems.push(Problem {
+            line: 1 + before.matches('\n').count(),
+            reason: reason.to_string(),
+            about_key_file: false,
+        });
+    }
+}
+
+/// An address to listen on.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is no address and port: write it like 127.0.0.1:1080 or [::1]:1080")
+    })
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = units::parse_duration(text).map_err(|error| error.to_string())?;
+    if (Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&timeout) {
+        Ok(timeout)
+    } else {
+        Err(format!("`{text}` is out of range: write 1s to 86400s"))
+    }
+}
+
+/// What toml and serde say, on one line; with a guess where a key is mistyped.
+fn explain(message: &str) -> String {
+    let message = message.trim().replace('\n', "; ");
+    // serde's words: unknown field `scks`, expected one of `server`, `socks`, ...
+    let Some(rest) = message.strip_prefix("unknown field `") else {
+        return message;
+    };
+    let mut words = rest.split('`').step_by(2);
+    let Some(unknown) = words.next() else {
+        return message.clone();
+    };
+    let known: Vec<&str> = rest.split('`').skip(2).step_by(2).collect();
+    match closest(unknown, known.iter().copied()) {
+        Some(near) => format!("unknown key `{unknown}`: did you mean `{near}`?"),
+        None => format!(
+            "unknown key `{unknown}`: known here are {}",
+            known.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_key_is_guessed_and_a_strange_one_told_what_there_is() {
+        let expected = "expected one of `server`, `socks`, `http`";
+        assert_eq!(
+            explain(&format!("unknown field `scoks`, {expected}")),
+            "unknown key `scoks`: did you mean `socks`?"
+        );
+        assert_eq!(
+            explain(&format!("unknown field `bandwidth`, {expected}")),
+            "unknown key `bandwidth`: known here are server, socks, http"
+        );
+        assert_eq!(explain("invalid type\nfoo"), "invalid type; foo");
+    }
+}

@@ -1,0 +1,256 @@
+//! What flags and file say together, and the finished configuration of a client or a server.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sumlink_proxy::Forward;
+use sumlink_transport::config::{
+    AuthorizedClient, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+};
+use sumlink_transport::egress::{EgressPolicy, EgressRule};
+use sumlink_transport::{PublicKey, SecretKey, Target};
+
+use super::read::{Depth, read};
+use super::{ConfigError, File};
+use crate::args::{ClientArgs, CommonArgs, ServerArgs};
+use crate::exit::CliError;
+
+/// Where SOCKS5 is served when the client is told of no other entry.
+const DEFAULT_SOCKS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1080);
+
+/// What a client may be told, each thing only if it was.
+#[derive(Debug, Default)]
+pub(crate) struct ClientSettings {
+    pub(crate) server: Option<String>,
+    pub(crate) server_key: Option<PublicKey>,
+    pub(crate) key: Option<PathBuf>,
+    /// `Some` and empty is `auto`, said aloud.
+    pub(crate) links: Option<Vec<LinkConfig>>,
+    pub(crate) congestion: Option<String>,
+    pub(crate) socks: Option<SocketAddr>,
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) forward: Vec<Forward>,
+    pub(crate) control: Option<PathBuf>,
+    pub(crate) session: SessionSettings,
+}
+
+/// What a server may be told, each thing only if it was.
+#[derive(Debug, Default)]
+pub(crate) struct ServerSettings {
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) authorized: Vec<AuthorizedClient>,
+    pub(crate) egress: Vec<EgressRule>,
+    pub(crate) limits: ClientLimits,
+    pub(crate) congestion: Option<String>,
+    pub(crate) control: Option<PathBuf>,
+    pub(crate) session: SessionSettings,
+}
+
+/// `[session]`, each thing only if it was said.
+#[derive(Debug, Default)]
+pub(crate) struct SessionSettings {
+    pub(crate) scheduler: Option<String>,
+    pub(crate) memory: Option<u64>,
+    pub(crate) stream_memory: Option<u64>,
+    pub(crate) max_streams: Option<u64>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl SessionSettings {
+    /// With the defaults for what was not said.
+    pub(crate) fn config(&self) -> SessionConfig {
+        let default = SessionConfig::default();
+        let memory = self.memory.unwrap_or(default.memory);
+        SessionConfig {
+            scheduler: self.scheduler.clone().unwrap_or(default.scheduler),
+            memory,
+            stream_memory: self
+                .stream_memory
+                .unwrap_or(default.stream_memory.min(memory)),
+            max_streams: self.max_streams.unwrap_or(default.max_streams),
+            session_timeout: self.timeout.unwrap_or(default.session_timeout),
+        }
+    }
+
+    /// Whether the engine would take them.
+    pub(crate) fn check(&self) -> Result<(), sumlink_engine::ConfigError> {
+        let config = self.config();
+        let mut engine = sumlink_engine::Config::new(sumlink_engine::Role::Client);
+        engine.scheduler = config.scheduler;
+        engine.memory = config.memory;
+        engine.stream_memory = config.stream_memory;
+        engine.max_streams = config.max_streams;
+        engine.check()
+    }
+}
+
+/// A client's configuration and the local entries that it serves.
+#[derive(Debug)]
+pub(crate) struct ClientPlan {
+    pub(crate) config: ClientConfig,
+    pub(crate) socks: Option<SocketAddr>,
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) forward: Vec<Forward>,
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// A server's configuration.
+#[derive(Debug)]
+pub(crate) struct ServerPlan {
+    pub(crate) config: ServerConfig,
+    pub(crate) control: Option<PathBuf>,
+}
+
+impl ClientPlan {
+    /// Flags over file over defaults. A list in the flags replaces that of the file.
+    pub(crate) fn new(args: ClientArgs) -> Result<Self, CliError> {
+        let source = Source(args.config.as_deref());
+        let file = match source.file()? {
+            None => ClientSettings::default(),
+            Some((_, File::Client(settings))) => *settings,
+            Some((file, File::Server(_))) => {
+                return Err(ConfigError::OtherRole { file, is: "server" }.into());
+            }
+        };
+        let CommonArgs {
+            scheduler,
+            congestion,
+            control,
+        } = args.common;
+        let session = SessionSettings {
+            scheduler: scheduler.or(file.session.scheduler),
+            ..file.session
+        };
+        let key = source.need(
+            args.key.or(file.key),
+            "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",
+        )?;
+        let server = source.need(
+            args.server.or(file.server),
+            "no server: give --server HOST:PORT or `server = \"HOST:PORT\"`",
+        )?;
+        server
+            .parse::<Target>()
+            .map_err(|error| CliError::Usage(format!("--server {server}: {error}")))?;
+        let server_key = source.need(args.server_key.or(file.server_key), "no server key: give --server-key PUBKEY or `server_key = \"PUBKEY\"`; sumlink pubkey prints it at the server")?;
+        let mut links = Vec::new();
+        for name in args.link {
+            let name = super::parse_link(&name).map_err(CliError::Usage)?;
+            links.push(LinkConfig {
+                name,
+                congestion: None,
+            });
+        }
+        if links.is_empty() {
+            links = file.links.unwrap_or_default();
+        }
+        let forward = if args.forward.is_empty() {
+            file.forward
+        } else {
+            args.forward
+        };
+        let http = args.http.or(file.http);
+        let entries = http.is_some() || !forward.is_empty();
+        Ok(Self {
+            config: ClientConfig {
+                server,
+                server_key,
+                key: SecretKey::load(&key)?,
+                links,
+                congestion: congestion.or(file.congestion),
+                session: session.config(),
+            },
+            socks: args
+                .socks
+                .or(file.socks)
+                .or((!entries).then_some(DEFAULT_SOCKS)),
+            http,
+            forward,
+            control: control.or(file.control),
+        })
+    }
+}
+
+impl ServerPlan {
+    /// Flags over file over defaults. A list in the flags replaces that of the file.
+    pub(crate) fn new(args: ServerArgs) -> Result<Self, CliError> {
+        let source = Source(args.config.as_deref());
+        let file = match source.file()? {
+            None => ServerSettings::default(),
+            Some((_, File::Server(settings))) => *settings,
+            Some((file, File::Client(_))) => {
+                return Err(ConfigError::OtherRole { file, is: "client" }.into());
+            }
+        };
+        let CommonArgs {
+            scheduler,
+            congestion,
+            control,
+        } = args.common;
+        let session = SessionSettings {
+            scheduler: scheduler.or(file.session.scheduler),
+            ..file.session
+        };
+        let key = source.need(
+            args.key.or(file.key),
+            "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",
+        )?;
+        let listen = source.need(
+            args.listen.or(file.listen),
+            "no address: give --listen ADDR:PORT or `listen = \"ADDR:PORT\"`, such as [::]:7443",
+        )?;
+        let authorized = if args.authorize.is_empty() {
+            file.authorized
+        } else {
+            let unnamed = |key| AuthorizedClient {
+                key,
+                name: String::new(),
+            };
+            args.authorize.into_iter().map(unnamed).collect()
+        };
+        let authorized = source.need(Some(authorized).filter(|a| !a.is_empty()), "nobody may connect: give --authorize PUBKEY or a [[client]] block with a client's public key")?;
+        let rules = if args.egress.is_empty() {
+            file.egress
+        } else {
+            args.egress
+        };
+        Ok(Self {
+            config: ServerConfig {
+                listen,
+                key: SecretKey::load(&key)?,
+                authorized,
+                egress: EgressPolicy::new(rules),
+                limits: file.limits,
+                congestion: congestion.or(file.congestion),
+                session: session.config(),
+            },
+            control: control.or(file.control),
+        })
+    }
+}
+
+/// The configuration file that was named, if one was.
+struct Source<'a>(Option<&'a Path>);
+
+impl Source<'_> {
+    fn file(&self) -> Result<Option<(PathBuf, File)>, ConfigError> {
+        self.0
+            .map(|path| Ok((path.to_owned(), read(path, Depth::Text)?)))
+            .transpose()
+    }
+
+    /// What is missing is the file's fault where there is a file, and the command line's else.
+    fn need<T>(&self, value: Option<T>, missing: &str) -> Result<T, CliError> {
+        value.ok_or_else(|| match self.0 {
+            Some(file) => ConfigError::Incomplete {
+                file: file.to_owned(),
+                what: missing.to_owned(),
+            }
+            .into(),
+            None => CliError::Usage(missing.to_owned()),
+        })
+    }
+}

@@ -1,0 +1,344 @@
+//! The control socket: how `sumlink status` asks a running client or server.
+//!
+//! A Unix socket with mode 0600. Each connection carries one request and one answer, each a JSON
+//! object on one line: `{"cmd":"status"}` is answered with a [`Report`], everything else with
+//! `{"error":"..."}`.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sumlink_transport::SessionStatus;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
+
+/// Longest request, in bytes.
+const MAX_REQUEST: u64 = 4096;
+
+/// Longest answer that is read, in bytes: thousands of paths.
+const MAX_ANSWER: u64 = 16 << 20;
+
+/// Connections served at once; further ones wait.
+const MAX_CONNECTIONS: usize = 16;
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a client or server tells about itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Version of the program that runs.
+    pub(crate) version: String,
+    /// `client` or `server`.
+    pub(crate) role: String,
+    /// Its process id.
+    pub(crate) pid: u32,
+    /// Why there is no session, or what is being done about it; empty when all is well.
+    pub(crate) note: String,
+    /// The sessions: at most one at a client.
+    pub(crate) sessions: Vec<SessionStatus>,
+}
+
+impl Report {
+    /// A report of this process.
+    pub(crate) fn new(role: &str, note: String, sessions: Vec<SessionStatus>) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self {
+            version,
+            role: role.to_owned(),
+            pid: std::process::id(),
+            note,
+            sessions,
+        }
+    }
+}
+
+/// What went wrong with the control socket.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ControlError {
+    /// The user's: another process answers there.
+    #[error("{}: another sumlink already uses this control socket; choose another --control", .0.display())]
+    InUse(PathBuf),
+    /// The user's: there is a file that is no socket.
+    #[error("{}: there is a file that is no socket; choose another --control", .0.display())]
+    NotASocket(PathBuf),
+    /// The system's or the user's: the socket cannot be made.
+    #[error("{}: cannot make the control socket: {reason}", path.display())]
+    Create {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// The user's: nothing listens there.
+    #[error("{}: no sumlink answers at this control socket ({reason}); is it running with --control?", path.display())]
+    Nobody {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// The user's: it belongs to somebody else.
+    #[error("{}: not permitted: ask as the user that runs sumlink, or as root", .0.display())]
+    NotPermitted(PathBuf),
+    /// The other program's: what it says is no report.
+    #[error("{}: this is no answer of sumlink: {reason}", path.display())]
+    Answer {
+        /// The socket.
+        path: PathBuf,
+        /// What was wrong with it.
+        reason: String,
+    },
+}
+
+/// The listening end; the socket file goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of our socket, lest we remove one that took its place.
+    identity: (u64, u64),
+}
+
+impl ControlSocket {
+    /// Makes the socket. One that a dead process left behind is replaced.
+    pub(crate) fn bind(path: &Path) -> Result<Self, ControlError> {
+        clear_stale(path)?;
+        let create = |reason| ControlError::Create {
+            path: path.to_owned(),
+            reason,
+        };
+        // The mode is set between bind and listen: before listen nobody can connect.
+        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)
+            .map_err(create)?;
+        socket
+            .bind(&socket2::SockAddr::unix(path).map_err(create)?)
+            .map_err(create)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(create)?;
+        socket.listen(16).map_err(create)?;
+        socket.set_nonblocking(true).map_err(create)?;
+        let identity = identity(path).map_err(create)?;
+        let listener = UnixListener::from_std(socket.into()).map_err(create)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            identity,
+        })
+    }
+
+    /// Answers requests for ever; `report` is asked anew for each.
+    pub(crate) async fn serve<F, R>(&self, report: F)
+    where
+        F: Fn() -> R + Clone + Send + 'static,
+        R: Future<Output = Report> + Send,
+    {
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        loop {
+            let Ok(slot) = slots.clone().acquire_owned().await else {
+                return;
+            };
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of file descriptors, most likely: it passes.
+                    tracing::warn!(%error, "control socket");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let report = report.clone();
+            tokio::spawn(async move {
+                let _slot = slot;
+                let done = tokio::time::timeout(PATIENCE, answer(stream, report)).await;
+                if let Ok(Err(error)) = done {
+                    tracing::debug!(%error, "control connection");
+                }
+            });
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity)
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "cannot remove the control socket");
+        }
+    }
+}
+
+/// Asks the process at the other end of `path` for its report.
+pub(crate) fn ask(path: &Path) -> Result<Report, ControlError> {
+    let owned = || path.to_owned();
+    let bad = |reason: String| ControlError::Answer {
+        path: owned(),
+        reason,
+    };
+    let mut stream = UnixStream::connect(path).map_err(|reason| match reason.kind() {
+        io::ErrorKind::PermissionDenied => ControlError::NotPermitted(owned()),
+        _ => ControlError::Nobody {
+            path: owned(),
+            reason,
+        },
+    })?;
+    let exchange = |stream: &mut UnixStream| -> io::Result<String> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(b"{\"cmd\":\"status\"}\n")?;
+        let mut line = String::new();
+        BufReader::new(io::Read::take(stream, MAX_ANSWER)).read_line(&mut line)?;
+        Ok(line)
+    };
+    let line = exchange(&mut stream).map_err(|error| bad(error.to_string()))?;
+    serde_json::from_str(&line).map_err(|error| bad(error.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "cmd", rename_all = "snake_case")]
+enum Request {
+    Status {},
+}
+
+async fn answer<F, R>(mut stream: tokio::net::UnixStream, report: F) -> io::Result<()>
+where
+    F: Fn() -> R,
+    R: Future<Output = Report>,
+{
+    let (read, mut write) = stream.split();
+    let mut line = String::new();
+    tokio::io::BufReader::new(read.take(MAX_REQUEST))
+        .read_line(&mut line)
+        .await?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(Request::Status {}) => serde_json::to_value(report().await)?,
+        Err(error) => serde_json::json!({ "error": format!("no such request: {error}") }),
+    };
+    write.write_all(format!("{answer}\n").as_bytes()).await?;
+    write.shutdown().await
+}
+
+/// Removes the socket of a process that is no more; whatever else is there is an error.
+fn clear_stale(path: &Path) -> Result<(), ControlError> {
+    let create = |reason| ControlError::Create {
+        path: path.to_owned(),
+        reason,
+    };
+    let metadata = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(create)?,
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(ControlError::NotASocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(create)
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(ControlError::NotPermitted(path.to_owned()))
+        }
+        _ => Err(ControlError::InUse(path.to_owned())),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = path.symlink_metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask_raw(path: &Path, request: &str) -> String {
+        let mut stream = tokio::net::UnixStream::connect(path).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    fn report() -> impl Future<Output = Report> {
+        std::future::ready(Report::new("client", "connecting".to_owned(), Vec::new()))
+    }
+
+    #[tokio::test]
+    async fn the_socket_is_private_answers_and_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let socket = ControlSocket::bind(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        let client = async {
+            let asked = path.clone();
+            let report = tokio::task::spawn_blocking(move || ask(&asked))
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(
+                (report.role.as_str(), report.note.as_str()),
+                ("client", "connecting")
+            );
+            assert!(
+                ask_raw(&path, "{\"cmd\":\"format\"}\n")
+                    .await
+                    .contains("no such request")
+            );
+            assert!(
+                ask_raw(&path, "garbage\n")
+                    .await
+                    .contains("no such request")
+            );
+            let endless = "x".repeat(MAX_REQUEST as usize);
+            assert!(ask_raw(&path, &endless).await.contains("no such request"));
+        };
+        tokio::select! { () = socket.serve(report) => unreachable!(), () = client => {} }
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_living_socket_is_an_error_and_a_stale_one_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let living = ControlSocket::bind(&path).unwrap();
+        assert!(matches!(
+            ControlSocket::bind(&path),
+            Err(ControlError::InUse(_))
+        ));
+        drop(living);
+        std::fs::write(&path, "precious").unwrap();
+        assert!(matches!(
+            ControlSocket::bind(&path),
+            Err(ControlError::NotASocket(_))
+        ));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_took_our_place_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let ours = ControlSocket::bind(&path).unwrap();
+        std::fs::rename(&path, dir.path().join("moved")).unwrap();
+        let theirs = ControlSocket::bind(&path).unwrap();
+        drop(ours);
+        assert!(path.exists());
+        drop(theirs);
+    }
+
+    #[test]
+    fn nobody_there_is_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = ask(&dir.path().join("none.sock")).unwrap_err();
+        assert!(matches!(error, ControlError::Nobody { .. }));
+        assert_eq!(error.to_string().lines().count(), 1);
+    }
+}

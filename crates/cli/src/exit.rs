@@ -1,0 +1,286 @@
+//! How a run ends: one error type for every verb, one documented exit code for every kind of failure.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use sumlink_lab::LabError;
+use sumlink_proxy::ListenError;
+use sumlink_transport::keys::KeyError;
+use sumlink_transport::links::LinkError;
+use sumlink_transport::tls::HandshakeError;
+use sumlink_transport::{CarrierError, ConnectError, RefuseCode, ServerError};
+
+use crate::config::ConfigError;
+use crate::control::ControlError;
+
+/// The exit codes; `--help`, the man pages and docs/cli.md show this table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Done, or a daemon that was told to stop.
+    Ok = 0,
+    /// Nothing below fits: output could not be written, the system refused something.
+    Other = 1,
+    /// The command line is wrong; nothing was started.
+    Usage = 2,
+    /// The configuration file is missing or wrong.
+    Config = 3,
+    /// A key file is missing, malformed, readable by others, or would be overwritten.
+    Key = 4,
+    /// An address or a link: taken port, unknown host or link, no route, no answer.
+    Network = 5,
+    /// The server has another key, or does not know this client's key.
+    Authentication = 6,
+    /// The peer speaks another version of the protocol.
+    Version = 7,
+    /// The control socket: nobody listens, it is in use, or it may not be opened.
+    Control = 8,
+    /// The laboratory could not run.
+    Laboratory = 9,
+    /// The laboratory ran and the figures are not what they must be, or mean nothing.
+    Measurement = 10,
+    /// A signal interrupted the laboratory, or came a second time while a daemon was closing.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// Every code, in ascending order.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Ok,
+        Self::Other,
+        Self::Usage,
+        Self::Config,
+        Self::Key,
+        Self::Network,
+        Self::Authentication,
+        Self::Version,
+        Self::Control,
+        Self::Laboratory,
+        Self::Measurement,
+        Self::Interrupted,
+    ];
+
+    /// The number that the shell sees.
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The word that `--json` errors carry as their `kind`.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Other => "other",
+            Self::Usage => "usage",
+            Self::Config => "configuration",
+            Self::Key => "key",
+            Self::Network => "network",
+            Self::Authentication => "authentication",
+            Self::Version => "version",
+            Self::Control => "control",
+            Self::Laboratory => "laboratory",
+            Self::Measurement => "measurement",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// What the code means, for the help texts.
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            Self::Ok => "success; also a client or server that was told to stop",
+            Self::Other => "any other failure, such as output that cannot be written",
+            Self::Usage => "wrong command line",
+            Self::Config => "missing or wrong configuration file",
+            Self::Key => "key file missing, malformed, readable by others, or already there",
+            Self::Network => {
+                "address or link: taken port, unknown host or link, no route, no answer"
+            }
+            Self::Authentication => "wrong server key, or this client is not authorised",
+            Self::Version => "the peer speaks another version of the protocol",
+            Self::Control => "control socket: nobody listens, already in use, or not permitted",
+            Self::Laboratory => {
+                "laboratory: a program, device or permission is missing, or a part failed"
+            }
+            Self::Measurement => "laboratory: a figure fell short of its target, or was refused",
+            Self::Interrupted => "interrupted: the laboratory, or by a second signal while closing",
+        }
+    }
+}
+
+/// Why a verb failed. Each message is one line that says what is wrong and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CliError {
+    /// The user's: flags that contradict each other, or one that is missing.
+    #[error("{0}")]
+    Usage(String),
+    /// The user's: the configuration file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The user's: a key file.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The user's: a local address that cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The network's, the server's or the user's: no session.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The system's or the user's: the server could not start.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The system's: interfaces could not be listed.
+    #[error(transparent)]
+    Links(#[from] LinkError),
+    /// The user's or the resolver's: the server's name.
+    #[error("cannot find the server {server}: {reason}; write HOST:PORT and check the name")]
+    Resolve {
+        /// What was asked for.
+        server: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// The control socket.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The laboratory.
+    #[error(transparent)]
+    Lab(Box<LabError>),
+    /// A file that a verb writes.
+    #[error("cannot write {}: {reason}", path.display())]
+    Write {
+        /// Where to.
+        path: PathBuf,
+        /// What the system said.
+        reason: std::io::Error,
+    },
+    /// Standard output, or something that the system refused.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+    /// What is wrong has been printed already.
+    #[error("failed")]
+    Told(Exit),
+    /// A second signal while closing.
+    #[error("stopped by a second signal before everything was closed")]
+    Interrupted,
+}
+
+impl CliError {
+    /// The exit code of this failure: a documented one, except that `sumlink lab` passes on that of a
+    /// command which it ran.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Lab(error) => match **error {
+                LabError::CommandFailed(code) => code,
+                _ => self.exit().code(),
+            },
+            _ => self.exit().code(),
+        }
+    }
+
+    /// The kind of this failure.
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Config(error) => error.exit(),
+            Self::Key(_) => Exit::Key,
+            Self::Connect(error) => connect_exit(error),
+            Self::Server(error) => server_exit(error),
+            Self::Listen(_) | Self::Links(_) | Self::Resolve { .. } => Exit::Network,
+            Self::Control(_) => Exit::Control,
+            Self::Lab(error) => lab_exit(error),
+            Self::Told(exit) => *exit,
+            Self::Write { .. } | Self::System(_) => Exit::Other,
+            Self::Interrupted => Exit::Interrupted,
+        }
+    }
+
+    /// The failure as one JSON object, as `--json` prints it on standard output.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        error_json(self.exit(), &self.to_string())
+    }
+}
+
+impl From<LabError> for CliError {
+    fn from(error: LabError) -> Self {
+        Self::Lab(Box::new(error))
+    }
+}
+
+/// A failure as a JSON object.
+pub(crate) fn error_json(exit: Exit, message: &str) -> serde_json::Value {
+    json!({ "error": { "kind": exit.kind(), "exit_code": exit.code(), "message": message } })
+}
+
+/// The codes of the ways in which a session cannot be made.
+fn connect_exit(error: &ConnectError) -> Exit {
+    match error {
+        ConnectError::Config(_) => Exit::Config,
+        ConnectError::Carrier {
+            error:
+                CarrierError::Refused {
+                    code: RefuseCode::Version,
+                    ..
+                },
+            ..
+        } => Exit::Version,
+        ConnectError::Carrier {
+            error: CarrierError::Tls(error),
+            ..
+        } => match error {
+            HandshakeError::WrongServerKey { .. }
+            | HandshakeError::NotAuthorized { .. }
+            | HandshakeError::UnknownClient { .. }
+            | HandshakeError::PinnedElsewhere => Exit::Authentication,
+            HandshakeError::VersionMismatch => Exit::Version,
+            _ => Exit::Network,
+        },
+        _ => Exit::Network,
+    }
+}
+
+/// The codes of the ways in which a server cannot start.
+fn server_exit(error: &ServerError) -> Exit {
+    match error {
+        ServerError::Config(_) | ServerError::NobodyAuthorized => Exit::Config,
+        _ => Exit::Network,
+    }
+}
+
+/// The codes of the ways in which the laboratory fails.
+fn lab_exit(error: &LabError) -> Exit {
+    match error {
+        LabError::Link(_) | LabError::Unit(_) | LabError::Usage(_) => Exit::Usage,
+        LabError::FellShort(_) | LabError::Refused(_) => Exit::Measurement,
+        LabError::Interrupted => Exit::Interrupted,
+        _ => Exit::Laboratory,
+    }
+}
+
+/// The table of exit codes, indented, one a line.
+pub(crate) fn table() -> String {
+    let line = |exit: &Exit| format!("  {:>3}  {}\n", exit.code(), exit.meaning());
+    Exit::ALL.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct_and_ascending() {
+        assert!(
+            Exit::ALL
+                .windows(2)
+                .all(|pair| pair[0].code() < pair[1].code())
+        );
+    }
+
+    #[test]
+    fn the_manual_lists_every_code_with_the_same_words() {
+        let manual = include_str!("../../../docs/cli.md");
+        for exit in Exit::ALL {
+            let row = format!("| {} | {} |", exit.code(), exit.meaning());
+            assert!(manual.contains(&row), "docs/cli.md lacks this row: {row}");
+        }
+    }
+}

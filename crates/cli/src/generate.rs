@@ -1,0 +1,138 @@
+//! Shell completions and manual pages, made from the command line's own definition.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use crate::args::{Cli, ManArgs};
+use crate::exit::{CliError, Exit};
+use crate::output::print;
+
+/// The command line with the table of exit codes below its help.
+pub(crate) fn command() -> Command {
+    let table = format!("Exit codes:\n{}", crate::exit::table());
+    let mut command = Cli::command().after_help(table.clone());
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|c| c.get_name().to_owned())
+        .collect();
+    for name in names {
+        command = command.mut_subcommand(name, |verb| verb.after_long_help(table.clone()));
+    }
+    command
+}
+
+/// Prints a shell's completion script.
+pub(crate) fn completions(shell: Shell) -> Result<(), CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "sumlink", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// Writes the manual pages to a directory, or one to standard output.
+pub(crate) fn man(args: &ManArgs) -> Result<(), CliError> {
+    let mut command = Cli::command();
+    command.build();
+    let pages = pages(&command);
+    let Some(dir) = &args.out else {
+        let name = match args.page.as_deref() {
+            None => "sumlink".to_owned(),
+            Some(verb) => format!("sumlink-{verb}"),
+        };
+        let Some((_, text)) = pages.iter().find(|(page, _)| *page == name) else {
+            return Err(CliError::Usage(format!(
+                "no verb `{}`: sumlink --help lists them",
+                args.page.as_deref().unwrap_or_default()
+            )));
+        };
+        return print(text);
+    };
+    let write = |path: &Path, reason| CliError::Write {
+        path: path.to_owned(),
+        reason,
+    };
+    fs::create_dir_all(dir).map_err(|reason| write(dir, reason))?;
+    for (name, text) in pages {
+        let path = dir.join(format!("{name}.1"));
+        fs::write(&path, text).map_err(|reason| write(&path, reason))?;
+    }
+    Ok(())
+}
+
+/// Name and text of every page: sumlink(1), and one for each verb and verb of a verb.
+fn pages(root: &Command) -> Vec<(String, String)> {
+    let mut pages = Vec::new();
+    let mut pending = vec![(root.get_name().to_owned(), root)];
+    while let Some((name, command)) = pending.pop() {
+        for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            pending.push((format!("{name}-{}", verb.get_name()), verb));
+        }
+        pages.push((name.clone(), page(&name, command)));
+    }
+    pages
+}
+
+fn page(name: &str, command: &Command) -> String {
+    let command = command
+        .clone()
+        .name(name.to_owned())
+        .version(env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone()).source(format!("sumlink {}", env!("CARGO_PKG_VERSION")));
+    let mut out = Vec::new();
+    let render = |out: &mut Vec<u8>| -> io::Result<()> {
+        man.render_title(out)?;
+        man.render_name_section(out)?;
+        man.render_synopsis_section(out)?;
+        man.render_description_section(out)?;
+        man.render_options_section(out)?;
+        if command.has_subcommands() {
+            man.render_subcommands_section(out)?;
+        }
+        let mut exits = Roff::new();
+        exits.control("SH", ["EXIT STATUS"]);
+        for exit in Exit::ALL {
+            exits.control("TP", []);
+            exits.text([bold(exit.code().to_string())]);
+            exits.text([roman(exit.meaning())]);
+        }
+        exits.control("SH", ["ENVIRONMENT"]);
+        exits.control("TP", []);
+        exits.text([bold("SUMLINK_LOG")]);
+        exits.text([roman(
+            "What is logged on standard error, such as debug or sumlink_transport=trace,info.",
+        )]);
+        exits.to_writer(out)
+    };
+    // Writing to memory cannot fail.
+    render(&mut out).unwrap_or_default();
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_a_page_with_the_exit_codes() {
+        let mut command = Cli::command();
+        command.build();
+        let pages = pages(&command);
+        for verb in ["", "-keygen", "-server", "-client", "-status", "-check"] {
+            let (_, text) = pages
+                .iter()
+                .find(|(n, _)| *n == format!("sumlink{verb}"))
+                .unwrap();
+            assert!(text.contains("EXIT STATUS") && text.contains("SUMLINK_LOG"));
+        }
+    }
+}

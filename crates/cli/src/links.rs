@@ -1,0 +1,176 @@
+//! `sumlink links`: which interfaces there are, and which of them lead to the server.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::Serialize;
+use sumlink_transport::links::{self, Link, LinkError};
+
+use crate::args::LinksArgs;
+use crate::exit::CliError;
+use crate::output::{print, print_json};
+use crate::table::Table;
+
+/// An interface and what can be said about its use.
+#[derive(Debug, Serialize)]
+struct Row {
+    #[serde(flatten)]
+    link: Link,
+    /// Whether a client could use it: for the server that was named, or, without one, at all.
+    usable: bool,
+    /// The address that connections to the server would come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<IpAddr>,
+    /// Why it is usable or not.
+    reason: String,
+}
+
+/// Runs the verb.
+pub(crate) async fn run(args: &LinksArgs) -> Result<(), CliError> {
+    let remotes = match &args.server {
+        Some(server) => resolve(server).await?,
+        None => Vec::new(),
+    };
+    let mut rows = Vec::new();
+    for link in links::list().await? {
+        let row = match args.server {
+            Some(_) => towards(link, &remotes).await?,
+            None => in_general(link),
+        };
+        rows.push(row);
+    }
+    if args.json {
+        print_json(&rows)
+    } else {
+        print(&render(&rows))
+    }
+}
+
+async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
+    let failed = |reason: String| CliError::Resolve {
+        server: server.to_owned(),
+        reason,
+    };
+    let found = tokio::net::lookup_host(server)
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    let addresses: Vec<SocketAddr> = found.collect();
+    if addresses.is_empty() {
+        Err(failed("it has no address".to_owned()))
+    } else {
+        Ok(addresses)
+    }
+}
+
+/// What the routing tables say about this link and a server with these addresses, the best answer
+/// first: a yes for any of them, else why the first one cannot be reached.
+async fn towards(link: Link, remotes: &[SocketAddr]) -> Result<Row, CliError> {
+    let mut refusal = String::new();
+    for remote in remotes {
+        match links::can_reach(&link, *remote).await {
+            Ok(source) => {
+                let reason = format!("reaches {}", remote.ip());
+                return Ok(Row {
+                    link,
+                    usable: true,
+                    source: Some(source),
+                    reason,
+                });
+            }
+            Err(error @ LinkError::System(_)) => return Err(error.into()),
+            Err(error) if refusal.is_empty() => refusal = error.to_string(),
+            Err(_) => {}
+        }
+    }
+    Ok(Row {
+        link,
+        usable: false,
+        source: None,
+        reason: refusal,
+    })
+}
+
+fn in_general(link: Link) -> Row {
+    let reason = match &link {
+        Link { loopback: true, .. } => "leads nowhere but to this machine",
+        Link { up: false, .. } => "down: switch it on, plug it in or connect it to its network",
+        Link { addresses, .. } if addresses.is_empty() => "has no address",
+        _ => "up; --server HOST:PORT tells whether it reaches a server",
+    };
+    let usable = link.up && !link.loopback && !link.addresses.is_empty();
+    Row {
+        link,
+        usable,
+        source: None,
+        reason: reason.to_owned(),
+    }
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        "NAME",
+        "KIND",
+        "STATE",
+        ">MTU",
+        "USABLE",
+        "ADDRESSES",
+        "WHY",
+    ]);
+    for Row {
+        link,
+        usable,
+        reason,
+        ..
+    } in rows
+    {
+        let addresses: Vec<String> = link.addresses.iter().map(IpAddr::to_string).collect();
+        let state = if link.up { "up" } else { "down" };
+        let usable = if *usable { "yes" } else { "no" };
+        let kind = match (&link.kind, link.loopback) {
+            (Some(kind), _) => kind,
+            (None, true) => "loopback",
+            (None, false) => "hardware",
+        };
+        table.row([
+            link.name.clone(),
+            kind.to_owned(),
+            state.to_owned(),
+            link.mtu.to_string(),
+            usable.to_owned(),
+            if addresses.is_empty() {
+                "-".to_owned()
+            } else {
+                addresses.join(" ")
+            },
+            reason.clone(),
+        ]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(name: &str, up: bool, addresses: &[&str]) -> Link {
+        Link {
+            index: 1,
+            name: name.to_owned(),
+            kind: None,
+            loopback: name == "lo",
+            up,
+            mtu: 1500,
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn each_link_says_why_it_can_be_used_or_not() {
+        let rows = [
+            in_general(link("lo", true, &["127.0.0.1", "::1"])),
+            in_general(link("wlan0", true, &["192.0.2.7", "2001:db8::7"])),
+            in_general(link("wwan0", true, &[])),
+            in_general(link("eth0", false, &[])),
+        ];
+        insta::assert_snapshot!(render(&rows));
+    }
+}

@@ -1,0 +1,97 @@
+//! sumlink: one connection over every link a machine has. One binary, both roles.
+
+mod args;
+mod check;
+mod client;
+mod config;
+mod control;
+mod exit;
+mod generate;
+mod keys;
+mod links;
+mod logging;
+mod opener;
+mod output;
+mod server;
+mod signals;
+mod status;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+
+use args::{Cli, Verb};
+use exit::{CliError, Exit};
+
+fn main() -> ExitCode {
+    let cli = match generate::command().try_get_matches() {
+        Ok(matches) => Cli::from_arg_matches(&matches),
+        Err(error) => Err(error),
+    };
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let json = cli.verb.json();
+    match run(cli) {
+        Ok(()) => Exit::Ok.code().into(),
+        Err(error) => fail(&error, json),
+    }
+}
+
+fn run(cli: Cli) -> Result<(), CliError> {
+    logging::start(cli.verbose, cli.quiet)?;
+    match cli.verb {
+        Verb::Keygen(args) => keys::keygen(&args),
+        Verb::Pubkey(args) => keys::pubkey(&args),
+        Verb::Server(args) => runtime()?.block_on(server::run(args)),
+        Verb::Client(args) => runtime()?.block_on(client::run(args)),
+        Verb::Check(args) => check::run(&args),
+        Verb::Links(args) => runtime()?.block_on(links::run(&args)),
+        Verb::Status(args) => status::run(&args),
+        // The laboratory enters namespaces, which must happen before any thread is started.
+        Verb::Lab { command } => Ok(sumlink_lab::run(command)?),
+        Verb::Completions { shell } => generate::completions(shell),
+        Verb::Man(args) => generate::man(&args),
+    }
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+}
+
+/// One line on standard error, or one object on standard output, and the documented exit code.
+fn fail(error: &CliError, json: bool) -> ExitCode {
+    match error {
+        CliError::Told(_) => {}
+        // A reader that has seen enough, such as `head`, is no failure worth a word.
+        CliError::System(io) if io.kind() == std::io::ErrorKind::BrokenPipe => {}
+        _ if json => output::print_json(&error.json()).unwrap_or_default(),
+        _ => eprintln!("sumlink: {error}"),
+    }
+    error.code().into()
+}
+
+/// What clap has to say: help and version are no errors, everything else is wrong usage.
+fn usage(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|arg| arg == "--json");
+    if error.use_stderr() && json {
+        let text = error.to_string();
+        let message = text
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches("error: ");
+        output::print_json(&exit::error_json(Exit::Usage, message)).unwrap_or_default();
+    } else if error.print().is_err() {
+        return Exit::Other.code().into();
+    }
+    if error.use_stderr() {
+        Exit::Usage.code().into()
+    } else {
+        Exit::Ok.code().into()
+    }
+}

@@ -1,0 +1,16 @@
+//! What the local entries open their streams in.
+
+use sumlink_proxy::Opener;
+use sumlink_transport::{Client, OpenError, Stream, Target};
+
+/// The client's session: the present one, or the next, for which a stream waits a while.
+#[derive(Clone, Debug)]
+pub(crate) struct Bond(pub(crate) Client);
+
+impl Opener for Bond {
+    type Stream = Stream;
+
+    async fn open(&self, target: Target) -> Result<Stream, OpenError> {
+        self.0.open_stream(target).await
+    }
+}

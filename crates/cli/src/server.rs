@@ -1,0 +1,139 @@
+//! `sumlink server`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use sumlink_transport::egress::EgressPolicy;
+use sumlink_transport::{Server, ServerHandle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::args::ServerArgs;
+use crate::config::{self, ConfigError, Depth, File, ServerPlan};
+use crate::control::{ControlSocket, Report};
+use crate::exit::CliError;
+use crate::output::Events;
+use crate::signals::Stop;
+
+/// Runs the verb until a signal ends it.
+pub(crate) async fn run(args: ServerArgs) -> Result<(), CliError> {
+    let events = Events::new(args.json);
+    let reload = Reload::new(&args);
+    let plan = ServerPlan::new(args)?;
+    let mut stop = Stop::new()?;
+    let mut hangup = signal(SignalKind::hangup())?;
+
+    let control = plan
+        .control
+        .as_deref()
+        .map(ControlSocket::bind)
+        .transpose()?;
+    let public = plan.config.key.public();
+    let clients = plan.config.authorized.len();
+    let server = Server::bind(plan.config).await?;
+    let (handle, listen) = (server.handle(), server.local_addr()?);
+    tracing::info!(%listen, public_key = %public, clients, "server listens");
+    events.tell(&json!({ "event": "listening", "address": listen, "public_key": public }));
+    tokio::spawn(events.follow(handle.events()));
+
+    let (end, ended) = oneshot::channel::<()>();
+    let mut serving = tokio::spawn(server.run(async {
+        // Both a message and a dropped sender mean: stop.
+        let _ = ended.await;
+    }));
+    let answering = answer(control.as_ref(), handle.clone());
+    tokio::pin!(answering);
+    loop {
+        tokio::select! {
+            name = stop.next() => {
+                tracing::info!("{name}: closing every session");
+                break;
+            }
+            _ = hangup.recv() => reload.run(&handle, events),
+            () = &mut answering => {}
+            ended = &mut serving => {
+                let reason = ended.err().map_or("the server ended by itself".to_owned(), |e| e.to_string());
+                return Err(std::io::Error::other(reason).into());
+            }
+        }
+    }
+    drop(end);
+    let done = stop.graceful(async {
+        if let Err(error) = serving.await {
+            tracing::error!(%error, "server task");
+        }
+    });
+    done.await?;
+    events.tell(&json!({ "event": "stopped" }));
+    Ok(())
+}
+
+/// Answers at the control socket for ever, if there is one.
+async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
+    let Some(control) = control else {
+        return std::future::pending().await;
+    };
+    let report = move || {
+        let handle = handle.clone();
+        async move { Report::new("server", String::new(), handle.status().await) }
+    };
+    control.serve(report).await;
+}
+
+/// What SIGHUP does: the authorised keys and the egress rules are read again. A key that is gone ends
+/// its sessions, those of the others go on; rules hold for new streams. Everything else in the file
+/// needs a restart.
+struct Reload {
+    file: Option<PathBuf>,
+    /// Keys given as flags replace those of the file, now as at the start.
+    keys_by_flags: bool,
+    /// So do rules.
+    egress_by_flags: bool,
+}
+
+impl Reload {
+    fn new(args: &ServerArgs) -> Self {
+        Self {
+            file: args.config.clone(),
+            keys_by_flags: !args.authorize.is_empty(),
+            egress_by_flags: !args.egress.is_empty(),
+        }
+    }
+
+    fn run(&self, handle: &ServerHandle, events: Events) {
+        let Some(file) = &self.file else {
+            tracing::warn!("SIGHUP: there is no configuration file to read again");
+            return;
+        };
+        match self.apply(file, handle) {
+            Ok(clients) => {
+                tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules read again");
+                events.tell(&json!({ "event": "reloaded", "clients": clients }));
+            }
+            Err(error) => {
+                tracing::error!("SIGHUP: nothing changed: {error}");
+                events.tell(&json!({ "event": "reload_failed", "reason": error.to_string() }));
+            }
+        }
+    }
+
+    /// The number of clients in the file.
+    fn apply(&self, file: &Path, handle: &ServerHandle) -> Result<usize, ConfigError> {
+        let settings = match config::read(file, Depth::Text)? {
+            File::Server(settings) => settings,
+            File::Client(_) => {
+                return Err(ConfigError::OtherRole {
+                    file: file.to_owned(),
+                    is: "client",
+                });
+            }
+        };
+        if !self.keys_by_flags {
+            handle.set_authorized(&settings.authorized);
+        }
+        if !self.egress_by_flags {
+            handle.set_egress(EgressPolicy::new(settings.egress));
+        }
+        Ok(settings.authorized.len())
+    }
+}

@@ -1,0 +1,52 @@
+//! SIGINT and SIGTERM: the first asks for a graceful end, the second is obeyed at once.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::CliError;
+
+/// How long a graceful end may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The signals that end a daemon.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    /// Takes the two signals from now on.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The name of the next signal.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+
+    /// Lets the work of closing end, unless a second signal comes or it takes too long.
+    pub(crate) async fn graceful(
+        &mut self,
+        closing: impl Future<Output = ()>,
+    ) -> Result<(), CliError> {
+        tokio::select! {
+            done = tokio::time::timeout(PATIENCE, closing) => {
+                if done.is_err() {
+                    tracing::warn!("the peer did not confirm the end within {} s", PATIENCE.as_secs());
+                }
+                Ok(())
+            }
+            _ = self.next() => Err(CliError::Interrupted),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! `sumlink status`: a report as a table, once or again every second.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use sumlink_transport::status::{PathStatus, SessionStatus};
+
+use crate::args::StatusArgs;
+use crate::control::{self, Report};
+use crate::exit::CliError;
+use crate::table::{Table, bytes, duration, percent, printable, rate};
+
+/// How often `--watch` asks.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// Cursor home; each line then clears what is left of the old one, and the end what is below.
+const HOME: &str = "\x1b[H";
+const CLEAR_LINE: &str = "\x1b[K\n";
+const CLEAR_BELOW: &str = "\x1b[J";
+const CLEAR_SCREEN: &str = "\x1b[2J";
+
+/// Runs the verb.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    let in_place = args.watch && !args.json && out.is_terminal();
+    if in_place {
+        out.write_all(CLEAR_SCREEN.as_bytes())?;
+    }
+    loop {
+        let report = control::ask(&args.control)?;
+        let text = if args.json {
+            format!(
+                "{}\n",
+                serde_json::to_string(&report).map_err(io::Error::from)?
+            )
+        } else {
+            render(&report)
+        };
+        if in_place {
+            let text = text.replace('\n', CLEAR_LINE);
+            write!(out, "{HOME}{text}{CLEAR_BELOW}")?;
+        } else {
+            out.write_all(text.as_bytes())?;
+        }
+        out.flush()?;
+        if !args.watch {
+            return Ok(());
+        }
+        if !in_place && !args.json {
+            writeln!(out)?;
+        }
+        std::thread::sleep(REFRESH);
+    }
+}
+
+/// The report as text.
+fn render(report: &Report) -> String {
+    let mut out = format!(
+        "sumlink {} {}, pid {}",
+        report.version, report.role, report.pid
+    );
+    match report.sessions.len() {
+        0 => out.push_str(", no session"),
+        1 => {}
+        n => out.push_str(&format!(", {n} sessions")),
+    }
+    out.push('\n');
+    if !report.note.is_empty() {
+        out.push_str(&format!("{}\n", printable(&report.note)));
+    }
+    for session in &report.sessions {
+        out.push('\n');
+        out.push_str(&render_session(session));
+    }
+    out
+}
+
+fn render_session(session: &SessionStatus) -> String {
+    // A client that is connecting again has links and nothing else to tell.
+    if session.session.is_empty() {
+        return render_paths(&session.paths);
+    }
+    let mut head = Table::new(&["session", &printable(&session.session)]);
+    let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
+    line("peer", session.peer.clone());
+    line(
+        "up",
+        format!(
+            "{}, scheduler {}",
+            duration(session.uptime_s),
+            session.scheduler
+        ),
+    );
+    line(
+        "goodput",
+        format!(
+            "sent {}, received {}",
+            rate(session.send_goodput_bps),
+            rate(session.receive_goodput_bps)
+        ),
+    );
+    line(
+        "bytes",
+        format!(
+            "sent {}, received {}",
+            bytes(session.bytes_sent),
+            bytes(session.bytes_received)
+        ),
+    );
+    line(
+        "streams",
+        format!(
+            "{} open, {} since the start",
+            session.streams_open, session.streams_total
+        ),
+    );
+    line(
+        "reorder",
+        format!(
+            "{}, at most {}",
+            bytes(session.reorder_bytes),
+            bytes(session.reorder_peak_bytes)
+        ),
+    );
+    line(
+        "buffers",
+        format!(
+            "send {}, receive {}, each limited to {}",
+            bytes(session.send_buffer_bytes),
+            bytes(session.receive_buffer_bytes),
+            bytes(session.memory_limit_bytes)
+        ),
+    );
+    line(
+        "duplicates",
+        format!(
+            "sent {}, received {}",
+            bytes(session.duplicates_sent_bytes),
+            bytes(session.duplicates_received_bytes)
+        ),
+    );
+    format!("{}\n{}", head.render(), render_paths(&session.paths))
+}
+
+fn render_paths(paths: &[PathStatus]) -> String {
+    if paths.is_empty() {
+        return "no path\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        ">PATH",
+        "LINK",
+        "STATE",
+        ">SRTT",
+        ">SENDING",
+        ">RECEIVING",
+        ">SENT",
+        ">RECEIVED",
+        ">RETRANS",
+        ">DUPLICATES",
+        ">SHARE OUT",
+        ">SHARE IN",
+        "CC",
+        "WHY",
+    ]);
+    for path in paths {
+        table.row([
+            path.id.map_or("-".to_owned(), |id| id.to_string()),
+            if path.link.is_empty() {
+                "-".to_owned()
+            } else {
+                path.link.clone()
+            },
+            path.state.clone(),
+            format!("{:.1} ms", path.srtt_ms),
+            rate(path.send_rate_bps),
+            rate(path.receive_rate_bps),
+            bytes(path.bytes_sent),
+            bytes(path.bytes_received),
+            path.retransmissions.to_string(),
+            bytes(path.duplicates_sent_bytes),
+            percent(path.send_share),
+            percent(path.receive_share),
+            dash(&path.congestion),
+            path.reason.clone(),
+        ]);
+    }
+    table.render()
+}
+
+/// The text, or a dash where there is none.
+fn dash(text: &str) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> SessionStatus {
+        let path = |id, link: &str, state: &str, reason: &str, mbit: f64, share| PathStatus {
+            id,
+            link: link.to_owned(),
+            state: state.to_owned(),
+            reason: reason.to_owned(),
+            local: "192.0.2.1:40000".to_owned(),
+            remote: "198.51.100.1:7443".to_owned(),
+            congestion: "bbr".to_owned(),
+            srtt_ms: 20.25,
+            rttvar_ms: 1.5,
+            cwnd_bytes: 120_000,
+            send_rate_bps: mbit * 1e4,
+            receive_rate_bps: mbit * 1e6,
+            bytes_sent: 52_000,
+            bytes_received: 412_000_000,
+            retransmissions: 17,
+            duplicates_sent_bytes: 0,
+            send_share: share,
+            receive_share: share,
+        };
+        SessionStatus {
+            role: "client".to_owned(),
+            session: "00112233445566778899aabbccddeeff".to_owned(),
+            peer: "PUBLICKEY".to_owned(),
+            uptime_s: 754.0,
+            scheduler: "fbdt".to_owned(),
+            bytes_sent: 81_234,
+            bytes_received: 824_000_000,
+            send_goodput_bps: 230_000.0,
+            receive_goodput_bps: 233_000_000.0,
+            streams_open: 2,
+            streams_total: 31,
+            reorder_bytes: 65_536,
+            reorder_peak_bytes: 1_900_000,
+            receive_buffer_bytes: 131_072,
+            send_buffer_bytes: 0,
+            memory_limit_bytes: 64 << 20,
+            duplicates_sent_bytes: 0,
+            duplicates_received_bytes: 4_096,
+            paths: vec![
+                path(Some(0), "wlan0", "active", "delivers", 57.5, 0.25),
+                path(Some(1), "wwan0", "stalled", "no ACK for 1.2 s", 175.5, 0.75),
+                PathStatus {
+                    link: "eth0".to_owned(),
+                    state: "down".to_owned(),
+                    reason: "the link eth0 is down".to_owned(),
+                    ..PathStatus::default()
+                },
+            ],
+        }
+    }
+
+    fn report(note: &str, sessions: Vec<SessionStatus>) -> Report {
+        Report {
+            version: "1.2.3".to_owned(),
+            role: "client".to_owned(),
+            pid: 4711,
+            note: note.to_owned(),
+            sessions,
+        }
+    }
+
+    #[test]
+    fn a_session_with_two_paths() {
+        insta::assert_snapshot!(render(&report("", vec![session()])));
+    }
+
+    #[test]
+    fn a_client_that_connects_again() {
+        let link = session().paths.pop();
+        let links = SessionStatus {
+            paths: link.into_iter().collect(),
+            ..SessionStatus::default()
+        };
+        insta::assert_snapshot!(render(&report(
+            "connecting to bond.example.org:7443",
+            vec![links]
+        )));
+    }
+
+    #[test]
+    fn what_a_peer_says_does_not_reach_the_terminal_raw() {
+        let mut hostile = session();
+        hostile.paths[0].link = "\x1b[2J".to_owned();
+        hostile.session = "\x1b[31m".to_owned();
+        let text = render(&report("\x07", vec![hostile]));
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+    }
+}

@@ -1,0 +1,327 @@
+//! `sumlink check`: each mistake in a configuration file is found, with its line.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::Bench;
+
+const CLIENT: &str = include_str!("../../../../packaging/client.toml");
+const SERVER: &str = include_str!("../../../../packaging/server.toml");
+
+/// A bench with a key, and the example with that key in place of its placeholders.
+fn bench(example: &str, file: &str) -> (Bench, String) {
+    let bench = Bench::new();
+    let public = bench.key("client.key");
+    std::fs::copy(bench.path("client.key"), bench.path("server.key")).unwrap();
+    let text = example
+        .replace("SERVER-HOST", "192.0.2.1")
+        .replace("SERVER-PUBLIC-KEY", &public)
+        .replace("CLIENT-PUBLIC-KEY", &public);
+    bench.write(file, &text);
+    (bench, text)
+}
+
+#[test]
+fn the_examples_are_right() {
+    for (example, role) in [(CLIENT, "client"), (SERVER, "server")] {
+        let (bench, text) = bench(example, "sumlink.toml");
+        let ran = bench.run(&["check", "sumlink.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(
+            ran.out.contains(&format!("ok, a {role}'s configuration")),
+            "{}",
+            ran.out
+        );
+        let json = bench.run(&["check", "--json", "sumlink.toml"]).out;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&json["ok"], &json["role"]), (&true.into(), &role.into()));
+        // What is commented out is right too; `links` and [[link]] exclude each other.
+        let all: String = text
+            .lines()
+            .filter(|line| !line.starts_with("links"))
+            .map(|line| match line.trim_start().strip_prefix('#') {
+                Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        bench.write("all.toml", &all);
+        let ran = bench.run(&["check", "all.toml"]);
+        assert_eq!(ran.code, 0, "{}\n{all}", ran.err);
+    }
+}
+
+#[test]
+fn a_placeholder_is_not_a_configuration() {
+    let bench = Bench::new();
+    bench.key("client.key");
+    bench.write("client.toml", CLIENT);
+    let ran = bench.run(&["check", "client.toml"]);
+    assert_eq!(ran.code, 3);
+    assert!(
+        ran.err.contains("client.toml:10: a public key is"),
+        "{}",
+        ran.err
+    );
+}
+
+/// Checks a file made of these lines on top of a right minimum, which ends before line 4.
+fn problems(role: &str, lines: &str) -> (i32, String) {
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    let minimum = match role {
+        "client" => format!("server = \"h:7443\"\nserver_key = \"{key}\"\nkey = \"a.key\"\n"),
+        _ => format!("listen = \"[::]:7443\"\nkey = \"a.key\"\nclient = [{{ key = \"{key}\" }}]\n"),
+    };
+    bench.write(
+        "x.toml",
+        &format!("{minimum}{}", lines.replace("KEY", &key)),
+    );
+    let ran = bench.run(&["check", "x.toml"]);
+    assert_eq!(ran.out, "", "{lines}");
+    (ran.code, ran.err)
+}
+
+#[test]
+fn every_mistake_has_its_line_and_reason() {
+    for (role, lines, expected) in [
+        (
+            "client",
+            "scoks = \"127.0.0.1:1080\"",
+            "x.toml:4: unknown key `scoks`: did you mean `socks`?",
+        ),
+        (
+            "client",
+            "\nbandwidth = 5",
+            "x.toml:5: unknown key `bandwidth`: known here are server,",
+        ),
+        (
+            "client",
+            "socks = \"1080\"",
+            "x.toml:4: `1080` is no address and port",
+        ),
+        (
+            "client",
+            "http = \"localhost:8080\"",
+            "x.toml:4: `localhost:8080` is no address and port",
+        ),
+        (
+            "client",
+            "forward = [\n\"8080=a:80\",\n\"8081\"]",
+            "x.toml:6: `8081` is not a forward",
+        ),
+        (
+            "client",
+            "forward = \"8080=a:80\"",
+            "x.toml:4: invalid type",
+        ),
+        (
+            "client",
+            "links = \"wlan0\"",
+            "x.toml:4: the only word here is \"auto\"",
+        ),
+        (
+            "client",
+            "links = \"auto\"\n[[link]]\nname = \"a\"",
+            "x.toml:4: `links = \"auto\"` and [[link]]",
+        ),
+        (
+            "client",
+            "[[link]]\nname = \"a/b\"",
+            "x.toml:5: `a/b` is no interface's name",
+        ),
+        (
+            "client",
+            "[[link]]\ncongestion = \"bbr\"",
+            "x.toml:4: missing field `name`",
+        ),
+        (
+            "client",
+            "[[link]]\nname = \"a\"\n[[link]]\nname = \"a\"",
+            "x.toml:7: link `a` is there twice",
+        ),
+        (
+            "client",
+            "[[link]]\nname = \"a\"\ncongestion = \"b b\"",
+            "x.toml:6: `b b` is no congestion",
+        ),
+        (
+            "client",
+            "[[link]]\nnmae = \"a\"",
+            "x.toml:5: unknown key `nmae`: did you mean `name`?",
+        ),
+        (
+            "client",
+            "[session]\nscheduler = \"fbtd\"",
+            "x.toml:5: no scheduler `fbtd`: did you mean `fbdt`?",
+        ),
+        (
+            "client",
+            "[session]\nmemory = \"64\"",
+            "x.toml:5: '64' has no unit",
+        ),
+        (
+            "client",
+            "[session]\nmemory = 64",
+            "x.toml:5: invalid type: integer `64`, expected a string",
+        ),
+        (
+            "client",
+            "[session]\nmemory = \"1B\"",
+            "x.toml:5: memory must be from",
+        ),
+        (
+            "client",
+            "[session]\n\nstream_memory = \"1GiB\"",
+            "x.toml:6: stream_memory must be from",
+        ),
+        (
+            "client",
+            "[session]\ntimeout = \"0s\"",
+            "x.toml:5: `0s` is out of range",
+        ),
+        (
+            "client",
+            "[session]\nmax_streams = 0",
+            "x.toml:5: write a number from 1",
+        ),
+        ("client", "control =", "x.toml:4: "),
+        (
+            "client",
+            "listen = \"[::]:1\"",
+            "x.toml:1: `server` belongs to a client and `listen` to a server",
+        ),
+        ("client", "server = \"h:1\"", "x.toml:4: duplicate key"),
+        (
+            "server",
+            "[egress]\nrules = [\n\"allow 10.0.0.0/8\",\n\"alow *\"]",
+            "x.toml:7: ",
+        ),
+        (
+            "server",
+            "[egress]\nrule = []",
+            "x.toml:5: unknown key `rule`: did you mean `rules`?",
+        ),
+        (
+            "server",
+            "[limits]\npaths = 0",
+            "x.toml:5: write a number from 1",
+        ),
+        (
+            "server",
+            "[limits]\npaths = -1",
+            "x.toml:5: write a number from 1",
+        ),
+        (
+            "server",
+            "[limits]\npaths = \"3\"",
+            "x.toml:5: invalid type",
+        ),
+        (
+            "server",
+            "congestion = \"\"",
+            "x.toml:4: `` is no congestion control",
+        ),
+        ("server", "[[client]]\nkey = \"KEY\"", "x.toml:4: "),
+    ] {
+        let (code, error) = problems(role, lines);
+        assert_eq!(code, 3, "{lines}: {error}");
+        assert!(
+            error.contains(expected),
+            "{lines}\n  expected {expected}\n  but told {error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{lines}: {error}");
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_the_order_of_lines() {
+    let bench = Bench::new();
+    bench.write(
+        "x.toml",
+        "server = \"h\"\nsocks = \"1\"\nkey = \"none.key\"\n",
+    );
+    let ran = bench.run(&["check", "x.toml"]);
+    assert_eq!(ran.code, 3);
+    let heads: Vec<String> = ran
+        .err
+        .lines()
+        .map(|line| line.split_inclusive(':').take(2).collect())
+        .collect();
+    assert_eq!(heads, ["x.toml:1:", "x.toml:1:", "x.toml:2:", "x.toml:3:"]);
+    let json = bench.run(&["check", "--json", "x.toml"]);
+    assert_eq!(json.code, 3);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["problems"].as_array().unwrap().len(), 4);
+    assert_eq!(json["problems"][2]["line"], 2);
+}
+
+#[test]
+fn duplicate_clients_are_told() {
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    let block = format!("[[client]]\nkey = \"{key}\"\n");
+    bench.write(
+        "x.toml",
+        &format!("listen = \"[::]:1\"\nkey = \"a.key\"\n{block}{block}"),
+    );
+    bench
+        .run(&["check", "x.toml"])
+        .fails(3, "x.toml:6: this client key is there twice");
+}
+
+#[test]
+fn a_file_for_neither_role_and_one_that_is_not_there() {
+    let bench = Bench::new();
+    bench.write("x.toml", "key = \"a.key\"\n");
+    bench.run(&["check", "x.toml"]).fails(3, "neither `server`");
+    bench
+        .run(&["check", "none.toml"])
+        .fails(3, "none.toml: cannot read");
+    bench.write("empty.toml", "");
+    bench
+        .run(&["check", "empty.toml"])
+        .fails(3, "empty.toml:1: neither");
+    std::fs::write(bench.path("binary.toml"), [0xff, 0xfe]).unwrap();
+    bench.run(&["check", "binary.toml"]).fails(3, "binary.toml");
+}
+
+#[test]
+fn paths_in_a_file_are_relative_to_the_file() {
+    let (bench, text) = bench(CLIENT, "unused.toml");
+    std::fs::create_dir(bench.path("etc")).unwrap();
+    bench.write("etc/client.toml", &text);
+    bench
+        .run(&["check", "etc/client.toml"])
+        .fails(4, "etc/client.toml:13:");
+    std::fs::rename(bench.path("client.key"), bench.path("etc/client.key")).unwrap();
+    assert_eq!(bench.run(&["check", "etc/client.toml"]).code, 0);
+    let open = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(bench.path("etc/client.key"), open).unwrap();
+    bench
+        .run(&["check", "etc/client.toml"])
+        .fails(4, "chmod 600");
+}
+
+#[test]
+fn a_file_of_the_other_role_is_refused_at_the_start() {
+    let (bench, _) = bench(SERVER, "server.toml");
+    bench
+        .run(&["client", "--config", "server.toml"])
+        .fails(3, "this is a server's configuration");
+    let (bench, _) = self::bench(CLIENT, "client.toml");
+    bench
+        .run(&["server", "--config", "client.toml"])
+        .fails(3, "this is a client's configuration");
+}
+
+#[test]
+fn a_daemon_tells_the_first_problem_and_where_to_find_the_others() {
+    let bench = Bench::new();
+    bench.write("x.toml", "listen = \"1\"\n[limits]\npaths = 0\n");
+    bench
+        .run(&["server", "--config", "x.toml"])
+        .fails(3, "(and 1 more: sumlink check x.toml)");
+    bench.write("y.toml", "listen = \"[::1]:0\"\n");
+    bench
+        .run(&["server", "--config", "y.toml"])
+        .fails(3, "y.toml: no key");
+}

@@ -1,0 +1,252 @@
+//! Client and server as processes: start, status, reload, end, and a stream through both.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use crate::common::{Bench, Daemon};
+
+/// A server and what a client needs to know of it.
+struct Host {
+    bench: Bench,
+    server: Daemon,
+    address: String,
+    server_key: String,
+    client_key: String,
+}
+
+impl Host {
+    /// A server on loopback that lets its client reach loopback.
+    fn new() -> Self {
+        let bench = Bench::new();
+        let (server_key, client_key) = (bench.key("server.key"), bench.key("client.key"));
+        bench.write("server.toml", &config(&[&client_key]));
+        let mut server = Daemon::start(bench.command([
+            "server",
+            "--json",
+            "--config",
+            "server.toml",
+            "--control",
+            "server.sock",
+        ]));
+        let address = server.event("listening")["address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        Self {
+            bench,
+            server,
+            address,
+            server_key,
+            client_key,
+        }
+    }
+
+    /// A client of this server; each change is a flag and the value that it has instead.
+    fn client(&self, changes: &[(&str, &str)]) -> std::process::Command {
+        let mut flags = vec![
+            ("--server", self.address.as_str()),
+            ("--server-key", &self.server_key),
+            ("--key", "client.key"),
+            ("--link", "lo"),
+            ("--socks", "127.0.0.1:0"),
+        ];
+        flags.retain(|(flag, _)| changes.iter().all(|(changed, _)| changed != flag));
+        let flags = flags
+            .iter()
+            .chain(changes)
+            .flat_map(|(flag, value)| [*flag, *value]);
+        self.bench
+            .command(["client", "--json"].into_iter().chain(flags))
+    }
+
+    /// Runs a client that is expected to fail; its exit code and what it said on one line.
+    fn refused(&self, flag: &str, value: &str) -> (i32, String) {
+        let output = self.client(&[(flag, value)]).output().unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        let error: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let message = error["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(message.lines().count(), 1, "{message}");
+        (output.status.code().unwrap(), message)
+    }
+}
+
+fn config(clients: &[&str]) -> String {
+    let blocks: String = clients
+        .iter()
+        .map(|key| format!("[[client]]\nkey = \"{key}\"\n"))
+        .collect();
+    format!(
+        "listen = \"127.0.0.1:0\"\nkey = \"server.key\"\n{blocks}\
+         [egress]\nrules = [\"allow 127.0.0.0/8\"]\n"
+    )
+}
+
+fn status(bench: &Bench, socket: &str) -> serde_json::Value {
+    let ran = bench.run(&["status", "--json", "--control", socket]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+/// A connection to `target` through the SOCKS5 port `socks` (RFC 1928).
+fn through(socks: &str, target: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(socks).unwrap();
+    let SocketAddr::V4(target) = target else {
+        panic!("{target} is not IPv4")
+    };
+    let mut request = vec![5, 1, 0, 5, 1, 0, 1];
+    request.extend(target.ip().octets());
+    request.extend(target.port().to_be_bytes());
+    stream.write_all(&request).unwrap();
+    let mut reply = [0; 12];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..4], [5, 0, 5, 0]);
+    stream
+}
+
+#[test]
+fn a_server_told_to_stop_ends_well_and_cleans_up() {
+    for signal in ["TERM", "INT"] {
+        let mut host = Host::new();
+        let report = status(&host.bench, "server.sock");
+        assert_eq!(
+            (&report["role"], &report["sessions"]),
+            (&"server".into(), &serde_json::json!([]))
+        );
+        assert!(host.bench.path("server.sock").exists());
+        host.server.signal(signal);
+        host.server.event("stopped");
+        assert_eq!(host.server.wait(), Some(0));
+        assert!(!host.bench.path("server.sock").exists());
+    }
+}
+
+#[test]
+fn a_control_socket_in_use_is_refused_and_stays() {
+    let host = Host::new();
+    host.bench
+        .run(&[
+            "server",
+            "--config",
+            "server.toml",
+            "--control",
+            "server.sock",
+        ])
+        .fails(8, "another sumlink already uses this control socket");
+    assert_eq!(status(&host.bench, "server.sock")["role"], "server");
+}
+
+#[test]
+fn a_reload_with_a_mistake_changes_nothing() {
+    let mut host = Host::new();
+    let extra = host.bench.key("extra.key");
+    host.bench
+        .write("server.toml", &config(&[&host.client_key, &extra]));
+    host.server.signal("HUP");
+    assert_eq!(host.server.event("reloaded")["clients"], 2);
+    host.bench.write("server.toml", "listen = 5\n");
+    host.server.signal("HUP");
+    let reason = host.server.event("reload_failed")["reason"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(reason.contains("server.toml:1:"), "{reason}");
+    assert_eq!(status(&host.bench, "server.sock")["role"], "server");
+}
+
+#[test]
+fn a_stream_goes_through_client_and_server() {
+    let mut host = Host::new();
+    let mut client = Daemon::start(host.client(&[("--control", "client.sock")]));
+    let socks = client.event("listening")["address"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+
+    let echo = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = through(&socks, echo.local_addr().unwrap());
+    let (mut far, _) = echo.accept().unwrap();
+    near.write_all(b"there").unwrap();
+    let mut word = [0; 5];
+    far.read_exact(&mut word).unwrap();
+    assert_eq!(&word, b"there");
+    far.write_all(b"again").unwrap();
+    near.read_exact(&mut word).unwrap();
+    assert_eq!(&word, b"again");
+
+    for (socket, role) in [("client.sock", "client"), ("server.sock", "server")] {
+        let report = status(&host.bench, socket);
+        assert_eq!(report["role"], role);
+        let session = &report["sessions"][0];
+        assert_eq!(session["streams_open"], 1, "{report}");
+        assert_eq!(session["paths"][0]["link"], "lo", "{report}");
+    }
+    let table = host.bench.run(&["status", "--control", "client.sock"]).out;
+    assert!(table.contains("WHY") && table.contains(" lo "), "{table}");
+
+    client.signal("TERM");
+    client.event("stopped");
+    assert_eq!(client.wait(), Some(0));
+    host.server.signal("TERM");
+    host.server.event("stopped");
+    assert_eq!(host.server.wait(), Some(0));
+}
+
+#[test]
+fn a_removed_key_ends_its_session_until_the_key_is_back() {
+    let mut host = Host::new();
+    let mut client = Daemon::start(host.client(&[]));
+    client.event("connected");
+    let other = host.bench.key("other.key");
+    host.bench.write("server.toml", &config(&[&other]));
+    host.server.signal("HUP");
+    host.server.event("reloaded");
+    client.event("closed");
+    host.bench
+        .write("server.toml", &config(&[&other, &host.client_key]));
+    host.server.signal("HUP");
+    host.server.event("reloaded");
+    client.event("up");
+}
+
+#[test]
+fn a_client_comes_back_after_the_server_was_restarted() {
+    let mut host = Host::new();
+    let mut client = Daemon::start(host.client(&[]));
+    client.event("connected");
+    host.server.signal("TERM");
+    assert_eq!(host.server.wait(), Some(0));
+    client.event("closed");
+    let again = [
+        "server",
+        "--json",
+        "--config",
+        "server.toml",
+        "--listen",
+        &host.address,
+    ];
+    let mut server = Daemon::start(host.bench.command(again));
+    server.event("listening");
+    client.event("up");
+    client.signal("INT");
+    client.event("stopped");
+    assert_eq!(client.wait(), Some(0));
+}
+
+#[test]
+fn a_refused_client_says_why() {
+    let host = Host::new();
+    let stranger = host.bench.key("stranger.key");
+    assert_eq!(host.refused("--server-key", &stranger).0, 6);
+    assert_eq!(host.refused("--key", "stranger.key").0, 6);
+    let (code, message) = host.refused("--link", "nosuch0");
+    assert_eq!(code, 5, "{message}");
+    assert!(message.contains("nosuch0"), "{message}");
+    // A port that nobody listens on.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    assert_eq!(host.refused("--server", &closed).0, 5);
+    assert_eq!(host.refused("--server", "no.such.host.invalid:1").0, 5);
+}

@@ -1,0 +1,262 @@
+//! The verbs that end by themselves: what they print, what they write, how they fail.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::Bench;
+
+#[test]
+fn keygen_writes_a_private_file_and_ends_with_the_public_key() {
+    let bench = Bench::new();
+    let public = bench.key("a.key");
+    assert_eq!(public.len(), 44);
+    let mode = bench.path("a.key").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(bench.run(&["pubkey", "a.key"]).out, format!("{public}\n"));
+    let json: serde_json::Value =
+        serde_json::from_str(&bench.run(&["pubkey", "--json", "a.key"]).out).unwrap();
+    assert_eq!(json["public_key"], public.as_str());
+}
+
+#[test]
+fn keygen_never_overwrites() {
+    let bench = Bench::new();
+    bench.write("precious", "mine");
+    bench
+        .run(&["keygen", "--out", "precious"])
+        .fails(4, "exists already");
+    assert_eq!(
+        std::fs::read_to_string(bench.path("precious")).unwrap(),
+        "mine"
+    );
+    bench
+        .run(&["keygen", "--out", "no/such/dir/key"])
+        .fails(4, "cannot write");
+}
+
+#[test]
+fn a_key_file_that_others_can_read_is_refused_everywhere() {
+    let bench = Bench::new();
+    let public = bench.key("a.key");
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(bench.path("a.key"), open).unwrap();
+    bench.run(&["pubkey", "a.key"]).fails(4, "chmod 600");
+    bench
+        .run(&[
+            "server",
+            "--listen",
+            "127.0.0.1:0",
+            "--key",
+            "a.key",
+            "--authorize",
+            &public,
+        ])
+        .fails(4, "chmod 600");
+    let client = [
+        "client",
+        "--server",
+        "127.0.0.1:9",
+        "--server-key",
+        &public,
+        "--key",
+        "a.key",
+    ];
+    bench.run(&client).fails(4, "chmod 600");
+}
+
+#[test]
+fn a_missing_or_wrong_key_file_is_one_line() {
+    let bench = Bench::new();
+    bench.run(&["pubkey", "none.key"]).fails(4, "none.key");
+    let path = bench.write("bad.key", "not a key\n");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    bench.run(&["pubkey", "bad.key"]).fails(4, "bad.key");
+}
+
+#[test]
+fn errors_are_json_where_json_was_asked_for() {
+    let bench = Bench::new();
+    for (args, code, kind) in [
+        (vec!["pubkey", "--json", "none.key"], 4, "key"),
+        (vec!["check", "--json", "none.toml"], 3, "configuration"),
+        (
+            vec!["status", "--json", "--control", "none.sock"],
+            8,
+            "control",
+        ),
+        (vec!["client", "--json", "--nonsense"], 2, "usage"),
+        (vec!["server", "--json"], 2, "usage"),
+    ] {
+        let ran = bench.run(&args);
+        assert_eq!(ran.code, code, "{args:?}");
+        let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(json["error"]["kind"], kind, "{args:?}");
+        assert_eq!(json["error"]["exit_code"], code, "{args:?}");
+        assert_eq!(ran.err, "", "{args:?}");
+    }
+}
+
+#[test]
+fn what_is_missing_on_the_command_line_is_named() {
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
+    fails(&["server"], "--key");
+    fails(&["server", "--key", "a.key"], "--listen");
+    fails(
+        &["server", "--key", "a.key", "--listen", "127.0.0.1:0"],
+        "--authorize",
+    );
+    fails(&["client"], "--key");
+    fails(&["client", "--key", "a.key"], "--server");
+    fails(
+        &["client", "--key", "a.key", "--server", "h:1"],
+        "--server-key",
+    );
+    fails(
+        &[
+            "client",
+            "--key",
+            "a.key",
+            "--server",
+            "h",
+            "--server-key",
+            &key,
+        ],
+        "HOST:PORT",
+    );
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let port = taken.local_addr().unwrap().port().to_string();
+    bench
+        .run(&[
+            "server",
+            "--listen",
+            &address,
+            "--key",
+            "a.key",
+            "--authorize",
+            &key,
+        ])
+        .fails(5, &port);
+    let client = [
+        "client",
+        "--key",
+        "a.key",
+        "--server",
+        "127.0.0.1:9",
+        "--server-key",
+        &key,
+    ];
+    for entry in ["--socks", "--http"] {
+        bench
+            .run(&[&client[..], &[entry, &address]].concat())
+            .fails(5, &port);
+    }
+    let forward = format!("{address}=example.org:80");
+    bench
+        .run(&[&client[..], &["--forward", &forward]].concat())
+        .fails(5, &port);
+}
+
+#[test]
+fn nobody_at_the_control_socket_is_one_line() {
+    let bench = Bench::new();
+    bench
+        .run(&["status", "--control", "none.sock"])
+        .fails(8, "none.sock");
+    // A dead process's socket.
+    drop(std::os::unix::net::UnixListener::bind(bench.path("dead.sock")).unwrap());
+    bench
+        .run(&["status", "--watch", "--control", "dead.sock"])
+        .fails(8, "dead.sock");
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    let bench = Bench::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = bench.run(&["completions", shell]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        assert!(ran.out.contains("keygen"), "{shell}");
+    }
+}
+
+#[test]
+fn manual_pages_are_made_for_every_verb() {
+    let bench = Bench::new();
+    assert_eq!(bench.run(&["man", "--out", "man"]).code, 0);
+    let verbs = [
+        "keygen", "pubkey", "server", "client", "check", "links", "status", "lab",
+    ];
+    for verb in verbs {
+        let page = std::fs::read_to_string(bench.path(&format!("man/sumlink-{verb}.1"))).unwrap();
+        assert!(page.contains("EXIT STATUS"), "{verb}");
+        assert_eq!(bench.run(&["man", verb]).out, page, "{verb}");
+    }
+    assert!(bench.run(&["man"]).out.starts_with(".ie"));
+    bench.run(&["man", "nonsense"]).fails(2, "nonsense");
+}
+
+#[test]
+fn help_names_every_exit_code() {
+    let help = Bench::new().run(&["--help"]).out;
+    for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 130] {
+        assert!(
+            help.contains(&format!("\n  {code:>3}  ")),
+            "{code} is not in: {help}"
+        );
+    }
+}
+
+#[test]
+fn help_texts() {
+    let bench = Bench::new();
+    for verb in ["", "server", "client", "status"] {
+        let args: Vec<&str> = [verb, "-h"]
+            .into_iter()
+            .filter(|arg| !arg.is_empty())
+            .collect();
+        let name = format!("help_{}", if verb.is_empty() { "sumlink" } else { verb });
+        insta::assert_snapshot!(name, bench.run(&args).out);
+    }
+}
+
+#[test]
+fn a_reader_who_goes_away_is_no_complaint() {
+    let bench = Bench::new();
+    let mut child = bench
+        .command(["man"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn links_lists_the_loopback_interface() {
+    let bench = Bench::new();
+    let ran = bench.run(&["links"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out.lines().any(|line| line.starts_with("lo ")),
+        "{}",
+        ran.out
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&bench.run(&["links", "--json"]).out).unwrap();
+    assert!(
+        json.as_array()
+            .unwrap()
+            .iter()
+            .any(|link| link["name"] == "lo")
+    );
+}
