@@ -1,0 +1,37 @@
+//! SOCKS5 messages as programs may send them: whatever decodes comes back the same from its own
+//! encoding, which is what arrived but for the reserved byte.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sumlink_proxy::socks5::message::{Credentials, Greeting, MAX_MESSAGE, Request};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut encoded = Vec::new();
+    if let Ok(Some((greeting, length))) = Greeting::decode(bytes) {
+        greeting.encode(&mut encoded);
+        assert_eq!(encoded, bytes[..length]);
+        let _ = greeting.method();
+    }
+    if let Ok(Some((credentials, length))) = Credentials::decode(bytes) {
+        encoded.clear();
+        credentials.encode(&mut encoded);
+        assert_eq!(encoded, bytes[..length]);
+    }
+    if let Ok(Some((request, length))) = Request::decode(bytes) {
+        encoded.clear();
+        request.encode(&mut encoded);
+        assert_eq!(encoded.len(), length);
+        assert_eq!(
+            Request::decode(&encoded),
+            Ok(Some((request.clone(), length)))
+        );
+        if let Ok(target) = request.target() {
+            assert!(target.port != 0);
+        }
+    }
+    if bytes.len() >= MAX_MESSAGE {
+        assert!(!matches!(Greeting::decode(bytes), Ok(None)));
+        assert!(!matches!(Credentials::decode(bytes), Ok(None)));
+        assert!(!matches!(Request::decode(bytes), Ok(None)));
+    }
+});
