@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant as Clock};
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use sumlink_engine::{Class, Config, Event, Instant, PathId, PathSample, Role, Session, StreamId};
 
 /// Stream bytes in one transfer.
@@ -32,7 +32,8 @@ impl Pair {
         let session = |role| {
             let mut config = Config::new(role);
             config.scheduler = scheduler.to_owned();
-            let mut session = Session::new(config, Instant::ZERO).expect("the configuration is valid");
+            let mut session =
+                Session::new(config, Instant::ZERO).expect("the configuration is valid");
             for id in (0..paths).map(PathId) {
                 session.path_up(id, Instant::ZERO);
                 let srtt = Duration::from_millis(10 + u64::from(id.0));
@@ -50,7 +51,15 @@ impl Pair {
         let (client, server) = (session(Role::Client), session(Role::Server));
         let (now, zero) = (Instant::from_millis(1), Duration::ZERO);
         let frames = Vec::with_capacity(2 * BUDGET);
-        let mut pair = Self { client, server, paths, now, client_time: zero, server_time: zero, frames };
+        let mut pair = Self {
+            client,
+            server,
+            paths,
+            now,
+            client_time: zero,
+            server_time: zero,
+            frames,
+        };
         pair.exchange();
         pair
     }
@@ -65,12 +74,16 @@ impl Pair {
             let start = Clock::now();
             self.client.poll_transmit(id, BUDGET, now, frames);
             let sent = Clock::now();
-            self.server.handle_frames(id, frames, now).expect("a well-behaved peer");
+            self.server
+                .handle_frames(id, frames, now)
+                .expect("a well-behaved peer");
             moved |= !frames.is_empty();
             frames.clear();
             self.server.poll_transmit(id, BUDGET, now, frames);
             let answered = Clock::now();
-            self.client.handle_frames(id, frames, now).expect("a well-behaved peer");
+            self.client
+                .handle_frames(id, frames, now)
+                .expect("a well-behaved peer");
             moved |= !frames.is_empty();
             self.client_time += (sent - start) + answered.elapsed();
             self.server_time += answered - sent;
@@ -79,8 +92,10 @@ impl Pair {
     }
 
     fn transfer(&mut self, bytes: u64) {
-        let stream: StreamId =
-            self.client.open_stream(b"t", Class::Background, self.now).expect("streams are available");
+        let stream: StreamId = self
+            .client
+            .open_stream(b"t", Class::Background, self.now)
+            .expect("streams are available");
         let data = vec![7; CHUNK];
         let mut text = Vec::with_capacity(CHUNK);
         let (mut written, mut read) = (0, 0);
@@ -106,7 +121,10 @@ impl Pair {
             }
             while readable {
                 text.clear();
-                let outcome = self.server.read(stream, CHUNK, &mut text, self.now).expect("the stream is there");
+                let outcome = self
+                    .server
+                    .read(stream, CHUNK, &mut text, self.now)
+                    .expect("the stream is there");
                 read += outcome.len as u64;
                 readable = outcome.len == CHUNK;
             }
@@ -121,7 +139,10 @@ impl Pair {
 fn transfers(criterion: &mut Criterion) {
     for side in ["sender", "receiver", "both"] {
         let mut group = criterion.benchmark_group(side);
-        group.throughput(Throughput::Bytes(BYTES)).sample_size(10).measurement_time(Duration::from_secs(3));
+        group
+            .throughput(Throughput::Bytes(BYTES))
+            .sample_size(10)
+            .measurement_time(Duration::from_secs(3));
         for (scheduler, paths) in [("fbdt", 1), ("fbdt", 2), ("fbdt", 4), ("roundrobin", 2)] {
             let name = BenchmarkId::new(scheduler, format!("{paths} paths"));
             group.bench_function(name, |bencher| {
@@ -141,5 +162,8 @@ fn transfers(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, transfers);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    transfers(&mut criterion);
+    criterion.final_summary();
+}

@@ -93,7 +93,10 @@ impl Config {
         }
         let least = Self::least_memory(self.max_streams);
         if self.memory < least || self.memory > 1 << 40 {
-            return Err(ConfigError::Memory { least, streams: self.max_streams });
+            return Err(ConfigError::Memory {
+                least,
+                streams: self.max_streams,
+            });
         }
         if self.stream_memory < 1 << 18 || self.stream_memory > self.memory {
             return Err(ConfigError::StreamMemory);

@@ -264,24 +264,39 @@ impl<'a> Frame<'a> {
     /// carrier can let go of its bytes at once.
     pub(crate) fn decode_one(bytes: &'a [u8]) -> Result<Option<(Option<Self>, usize)>, FrameError> {
         let mut rest = bytes;
-        let Some(kind) = varint::read(&mut rest) else { return Ok(None) };
+        let Some(kind) = varint::read(&mut rest) else {
+            return Ok(None);
+        };
         let known = (HELLO..=CLOSE).contains(&kind);
         let optional = kind >= FIRST_OPTIONAL && kind & 1 == 1;
         if !known && !optional {
             return Err(FrameError::UnknownType(kind));
         }
-        let Some(len) = varint::read(&mut rest) else { return Ok(None) };
+        let Some(len) = varint::read(&mut rest) else {
+            return Ok(None);
+        };
         if len > MAX_BODY as u64 {
             return Err(FrameError::TooLong(len));
         }
-        let Some((body, after)) = rest.split_at_checked(len as usize) else { return Ok(None) };
-        let frame = if known { Some(decode_body(kind, body)?) } else { None };
+        let Some((body, after)) = rest.split_at_checked(len as usize) else {
+            return Ok(None);
+        };
+        let frame = if known {
+            Some(decode_body(kind, body)?)
+        } else {
+            None
+        };
         Ok(Some((frame, bytes.len() - after.len())))
     }
 
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        if let Frame::Data { stream, offset, data } = *self {
+        if let Frame::Data {
+            stream,
+            offset,
+            data,
+        } = *self
+        {
             encode_data_head(stream, offset, data.len(), out);
             out.extend_from_slice(data);
             return;
@@ -296,7 +311,10 @@ impl<'a> Frame<'a> {
     /// Whether the receiver must report that it arrived. Reports themselves must not, or two idle peers would
     /// report to each other for ever.
     pub(crate) fn elicits_report(&self) -> bool {
-        !matches!(self, Frame::Ack(_) | Frame::Path { .. } | Frame::Pong { .. })
+        !matches!(
+            self,
+            Frame::Ack(_) | Frame::Path { .. } | Frame::Pong { .. }
+        )
     }
 }
 
@@ -304,7 +322,10 @@ impl<'a> Frame<'a> {
 pub(crate) fn encode_data_head(stream: u64, offset: u64, len: usize, out: &mut Vec<u8>) {
     debug_assert!((1..=MAX_DATA).contains(&len));
     out.push(DATA as u8);
-    varint::write((varint::len(stream) + varint::len(offset) + len) as u64, out);
+    varint::write(
+        (varint::len(stream) + varint::len(offset) + len) as u64,
+        out,
+    );
     varint::write(stream, out);
     varint::write(offset, out);
 }
@@ -328,7 +349,11 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             out.extend_from_slice(reason);
             REFUSE
         }
-        Frame::Open { stream, class, target } => {
+        Frame::Open {
+            stream,
+            class,
+            target,
+        } => {
             put(&[*stream, *class]);
             out.extend_from_slice(target);
             OPEN
@@ -337,7 +362,11 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             put(&[*stream]);
             ACCEPT
         }
-        Frame::Data { stream, offset, data } => {
+        Frame::Data {
+            stream,
+            offset,
+            data,
+        } => {
             put(&[*stream, *offset]);
             out.extend_from_slice(data);
             DATA
@@ -407,16 +436,29 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
             rest = after;
             let path = varint::read(&mut rest).ok_or_else(malformed)?;
             let link = text(&mut rest, name)?;
-            Frame::Hello(Hello { version, new, session: *session, path, link })
+            Frame::Hello(Hello {
+                version,
+                new,
+                session: *session,
+                path,
+                link,
+            })
         }
         WELCOME => Frame::Welcome { version: int()? },
-        REFUSE => Frame::Refuse { code: int()?, reason: text(&mut rest, name)? },
+        REFUSE => Frame::Refuse {
+            code: int()?,
+            reason: text(&mut rest, name)?,
+        },
         OPEN => {
             let (stream, class) = (int()?, int()?);
             if class > 3 {
                 return Err(malformed());
             }
-            Frame::Open { stream, class, target: text(&mut rest, name)? }
+            Frame::Open {
+                stream,
+                class,
+                target: text(&mut rest, name)?,
+            }
         }
         ACCEPT => Frame::Accept { stream: int()? },
         DATA => {
@@ -426,10 +468,21 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
             if data.is_empty() || data.len() > MAX_DATA || end.is_none_or(|end| end > varint::MAX) {
                 return Err(malformed());
             }
-            Frame::Data { stream, offset, data }
+            Frame::Data {
+                stream,
+                offset,
+                data,
+            }
         }
-        FIN => Frame::Fin { stream: int()?, size: int()? },
-        RESET => Frame::Reset { stream: int()?, code: int()?, size: int()? },
+        FIN => Frame::Fin {
+            stream: int()?,
+            size: int()?,
+        },
+        RESET => Frame::Reset {
+            stream: int()?,
+            code: int()?,
+            size: int()?,
+        },
         ACK => {
             let (stream, complete, cumulative) = (int()?, flag(int()?, name)?, int()?);
             let mut ranges = Vec::new();
@@ -444,19 +497,37 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
                 }
                 ranges.push(start..end);
             }
-            Frame::Ack(Ack { stream, complete, cumulative, ranges })
+            Frame::Ack(Ack {
+                stream,
+                complete,
+                cumulative,
+                ranges,
+            })
         }
         CREDIT_SESSION => Frame::CreditSession { limit: int()? },
-        CREDIT_STREAM => Frame::CreditStream { stream: int()?, limit: int()? },
+        CREDIT_STREAM => Frame::CreditStream {
+            stream: int()?,
+            limit: int()?,
+        },
         CREDIT_INITIAL => Frame::CreditInitial { limit: int()? },
         CREDIT_STREAMS => Frame::CreditStreams { limit: int()? },
         PING => Frame::Ping { token: int()? },
         PONG => Frame::Pong { token: int()? },
-        PATH => Frame::Path { path: int()?, received: int()? },
-        CLOSE => Frame::Close { code: int()?, reason: text(&mut rest, name)? },
+        PATH => Frame::Path {
+            path: int()?,
+            received: int()?,
+        },
+        CLOSE => Frame::Close {
+            code: int()?,
+            reason: text(&mut rest, name)?,
+        },
         _ => return Err(FrameError::UnknownType(kind)),
     };
-    if rest.is_empty() { Ok(frame) } else { Err(malformed()) }
+    if rest.is_empty() {
+        Ok(frame)
+    } else {
+        Err(malformed())
+    }
 }
 
 fn flag(value: u64, name: &'static str) -> Result<bool, FrameError> {
@@ -469,7 +540,11 @@ fn flag(value: u64, name: &'static str) -> Result<bool, FrameError> {
 
 fn text<'a>(rest: &mut &'a [u8], name: &'static str) -> Result<&'a [u8], FrameError> {
     let text = core::mem::take(rest);
-    if text.len() <= MAX_TEXT { Ok(text) } else { Err(FrameError::Malformed(name)) }
+    if text.len() <= MAX_TEXT {
+        Ok(text)
+    } else {
+        Err(FrameError::Malformed(name))
+    }
 }
 
 fn name(kind: u64) -> &'static str {
@@ -502,26 +577,76 @@ pub(crate) mod tests {
         let session = [7; 16];
         let ranges = vec![20..30, 31..varint::MAX];
         vec![
-            Frame::Hello(Hello { version: VERSION, new: true, session, path: 3, link: b"wlan0" }),
-            Frame::Hello(Hello { version: varint::MAX, new: false, session, path: 0, link: b"" }),
+            Frame::Hello(Hello {
+                version: VERSION,
+                new: true,
+                session,
+                path: 3,
+                link: b"wlan0",
+            }),
+            Frame::Hello(Hello {
+                version: varint::MAX,
+                new: false,
+                session,
+                path: 0,
+                link: b"",
+            }),
             Frame::Welcome { version: VERSION },
-            Frame::Refuse { code: 2, reason: b"no such session" },
-            Frame::Open { stream: 4, class: 3, target: b"\x01\xc0\x00\x02\x01\x00\x50" },
+            Frame::Refuse {
+                code: 2,
+                reason: b"no such session",
+            },
+            Frame::Open {
+                stream: 4,
+                class: 3,
+                target: b"\x01\xc0\x00\x02\x01\x00\x50",
+            },
             Frame::Accept { stream: 4 },
-            Frame::Data { stream: 4, offset: 0, data: b"hello" },
-            Frame::Data { stream: varint::MAX, offset: varint::MAX - 5, data: b"world" },
+            Frame::Data {
+                stream: 4,
+                offset: 0,
+                data: b"hello",
+            },
+            Frame::Data {
+                stream: varint::MAX,
+                offset: varint::MAX - 5,
+                data: b"world",
+            },
             Frame::Fin { stream: 4, size: 5 },
-            Frame::Reset { stream: 4, code: varint::MAX, size: 17 },
-            Frame::Ack(Ack { stream: 4, complete: true, cumulative: 5, ranges: vec![] }),
-            Frame::Ack(Ack { stream: 4, complete: false, cumulative: 10, ranges }),
+            Frame::Reset {
+                stream: 4,
+                code: varint::MAX,
+                size: 17,
+            },
+            Frame::Ack(Ack {
+                stream: 4,
+                complete: true,
+                cumulative: 5,
+                ranges: vec![],
+            }),
+            Frame::Ack(Ack {
+                stream: 4,
+                complete: false,
+                cumulative: 10,
+                ranges,
+            }),
             Frame::CreditSession { limit: 1 << 26 },
-            Frame::CreditStream { stream: 4, limit: 1 << 25 },
+            Frame::CreditStream {
+                stream: 4,
+                limit: 1 << 25,
+            },
             Frame::CreditInitial { limit: 1 << 25 },
             Frame::CreditStreams { limit: 1024 },
             Frame::Ping { token: 9 },
             Frame::Pong { token: 9 },
-            Frame::Path { path: 1, received: 123_456 },
-            Frame::Close { code: 0, reason: b"done" },
+            Frame::Path {
+                path: 1,
+                received: 123_456,
+            },
+            Frame::Close {
+                code: 0,
+                reason: b"done",
+            },
         ]
     }
 
@@ -533,7 +658,11 @@ pub(crate) mod tests {
             let whole = out.len();
             assert_eq!(Frame::decode(&out), Ok(Some((frame.clone(), whole))));
             for cut in 0..whole {
-                assert_eq!(Frame::decode(&out[..cut]), Ok(None), "{frame:?} cut at {cut}");
+                assert_eq!(
+                    Frame::decode(&out[..cut]),
+                    Ok(None),
+                    "{frame:?} cut at {cut}"
+                );
             }
             out.push(0xff);
             assert_eq!(Frame::decode(&out), Ok(Some((frame, whole))));
@@ -558,23 +687,40 @@ pub(crate) mod tests {
             }
             out.push(0x80);
             out[1] += 1;
-            assert!(matches!(Frame::decode(&out), Err(FrameError::Malformed(_))), "{frame:?}");
+            assert!(
+                matches!(Frame::decode(&out), Err(FrameError::Malformed(_))),
+                "{frame:?}"
+            );
         }
     }
 
     #[test]
     fn unknown_types_are_refused_unless_optional() {
-        assert_eq!(Frame::decode(&[0x12, 0x00]), Err(FrameError::UnknownType(0x12)));
-        assert_eq!(Frame::decode(&[0x40, 0x42, 0x00]), Err(FrameError::UnknownType(0x42)));
+        assert_eq!(
+            Frame::decode(&[0x12, 0x00]),
+            Err(FrameError::UnknownType(0x12))
+        );
+        assert_eq!(
+            Frame::decode(&[0x40, 0x42, 0x00]),
+            Err(FrameError::UnknownType(0x42))
+        );
         let passed_over = [0x40, 0x41, 0x02, 0xaa, 0xbb, 0x05, 0x01, 0x04];
-        assert_eq!(Frame::decode(&passed_over), Ok(Some((Frame::Accept { stream: 4 }, 8))));
+        assert_eq!(
+            Frame::decode(&passed_over),
+            Ok(Some((Frame::Accept { stream: 4 }, 8)))
+        );
         assert_eq!(Frame::decode(&passed_over[..5]), Ok(None));
     }
 
     #[test]
     fn offsets_beyond_the_largest_integer_are_malformed() {
         let mut out = Vec::new();
-        Frame::Data { stream: 0, offset: varint::MAX, data: b"x" }.encode(&mut out);
+        Frame::Data {
+            stream: 0,
+            offset: varint::MAX,
+            data: b"x",
+        }
+        .encode(&mut out);
         assert_eq!(Frame::decode(&out), Err(FrameError::Malformed("DATA")));
     }
 
@@ -582,7 +728,10 @@ pub(crate) mod tests {
     fn a_length_over_the_limit_is_refused_before_its_bytes_arrive() {
         let mut out = vec![0x06];
         varint::write(MAX_BODY as u64 + 1, &mut out);
-        assert_eq!(Frame::decode(&out), Err(FrameError::TooLong(MAX_BODY as u64 + 1)));
+        assert_eq!(
+            Frame::decode(&out),
+            Err(FrameError::TooLong(MAX_BODY as u64 + 1))
+        );
     }
 
     proptest! {

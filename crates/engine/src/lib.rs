@@ -63,9 +63,7 @@ pub use config::{Class, Config, ConfigError, Role};
 pub use pages::PAGE;
 pub use path::{Flight, Path, PathSample, PathState};
 pub use ranges::RangeSet;
-pub use session::{
-    Event, PathStats, ProtocolError, ReadOutcome, Session, Stats, StreamError,
-};
+pub use session::{Event, PathStats, ProtocolError, ReadOutcome, Session, Stats, StreamError};
 pub use stream::Stream;
 
 /// A moment: the time since an epoch that the caller chooses once for a session.

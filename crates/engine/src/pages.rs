@@ -73,7 +73,10 @@ impl Pages {
 
     /// Gives up everything.
     pub(crate) fn clear(&mut self, spare: &mut Spare) {
-        self.pages.drain(..).flatten().for_each(|page| spare.give(page));
+        self.pages
+            .drain(..)
+            .flatten()
+            .for_each(|page| spare.give(page));
         self.held = 0;
     }
 

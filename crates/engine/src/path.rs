@@ -119,16 +119,36 @@ pub(crate) struct Sent {
 /// repeated one is never out of date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    Open { stream: StreamId, class: u64, target: Arc<[u8]> },
-    Accept { stream: StreamId },
-    Fin { stream: StreamId, size: u64 },
-    Reset { stream: StreamId, code: u64, size: u64 },
+    Open {
+        stream: StreamId,
+        class: u64,
+        target: Arc<[u8]>,
+    },
+    Accept {
+        stream: StreamId,
+    },
+    Fin {
+        stream: StreamId,
+        size: u64,
+    },
+    Reset {
+        stream: StreamId,
+        code: u64,
+        size: u64,
+    },
     CreditSession,
-    CreditStream { stream: StreamId },
+    CreditStream {
+        stream: StreamId,
+    },
     CreditInitial,
     CreditStreams,
-    Ping { token: u64 },
-    Close { code: u64, reason: Arc<[u8]> },
+    Ping {
+        token: u64,
+    },
+    Close {
+        code: u64,
+        reason: Arc<[u8]>,
+    },
 }
 
 /// How fast past stalls are forgiven.
@@ -188,7 +208,11 @@ impl Path {
 
     /// Smoothed round-trip time; 100 ms while unknown.
     pub fn srtt(&self) -> Duration {
-        if self.sample.srtt.is_zero() { UNKNOWN_RTT } else { self.sample.srtt }
+        if self.sample.srtt.is_zero() {
+            UNKNOWN_RTT
+        } else {
+            self.sample.srtt
+        }
     }
 
     /// Bytes per second that the path delivers: as measured, else what its window allows.
@@ -222,7 +246,9 @@ impl Path {
     pub(crate) fn update(&mut self, sample: PathSample) {
         let segments = sample.segments.saturating_sub(self.sample.segments);
         if segments > 0 {
-            let lost = sample.retransmitted.saturating_sub(self.sample.retransmitted);
+            let lost = sample
+                .retransmitted
+                .saturating_sub(self.sample.retransmitted);
             let weight = (segments as f64 / 1000.0).min(0.5);
             let share = (lost as f64 / segments as f64).min(1.0);
             self.loss += weight * (share - self.loss);

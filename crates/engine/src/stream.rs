@@ -86,8 +86,14 @@ impl Stream {
         Self {
             id,
             class,
-            send: SendHalf { limit: send_limit, ..SendHalf::default() },
-            receive: ReceiveHalf { granted, ..ReceiveHalf::default() },
+            send: SendHalf {
+                limit: send_limit,
+                ..SendHalf::default()
+            },
+            receive: ReceiveHalf {
+                granted,
+                ..ReceiveHalf::default()
+            },
             opened: false,
             accepted: false,
             reset_sent: false,
@@ -229,7 +235,10 @@ impl ReceiveHalf {
 
     /// Everything below this offset has been received.
     pub(crate) fn contiguous(&self) -> u64 {
-        self.received.first().filter(|first| first.start == 0).map_or(0, |first| first.end)
+        self.received
+            .first()
+            .filter(|first| first.start == 0)
+            .map_or(0, |first| first.end)
     }
 
     /// Bytes received behind a gap.
@@ -260,7 +269,8 @@ impl ReceiveHalf {
         // Bytes below `read` are in the set, so a frame with anything new may still reach below it.
         let from = offset.max(self.read);
         if new > 0 && from < end {
-            self.pages.write(from, &data[(from - offset) as usize..], spare);
+            self.pages
+                .write(from, &data[(from - offset) as usize..], spare);
         }
         new
     }

@@ -19,7 +19,10 @@ pub const fn len(value: u64) -> usize {
 ///
 /// When `value` exceeds [`MAX`]: every integer of the engine is bounded below that before it gets here.
 pub fn write(value: u64, out: &mut Vec<u8>) {
-    assert!(value <= MAX, "{value} does not fit into a variable-length integer");
+    assert!(
+        value <= MAX,
+        "{value} does not fit into a variable-length integer"
+    );
     match len(value) {
         1 => out.push(value as u8),
         2 => out.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
@@ -48,7 +51,10 @@ mod tests {
     #[test]
     fn the_examples_of_rfc_9000_appendix_a1() {
         let examples: [(&[u8], u64); 5] = [
-            (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c], 151_288_809_941_952_652),
+            (
+                &[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c],
+                151_288_809_941_952_652,
+            ),
             (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
             (&[0x7b, 0xbd], 15_293),
             (&[0x25], 37),

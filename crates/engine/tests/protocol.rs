@@ -9,9 +9,13 @@ const TEXT: &str = include_str!("../../../docs/protocol.md");
 /// Label, bytes and meaning of every block that is fenced as `hex LABEL`.
 fn examples() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let block = |text: &'static str| {
-        let (label, rest) = text.split_once('\n').expect("a label stands on the fence's line");
+        let (label, rest) = text
+            .split_once('\n')
+            .expect("a label stands on the fence's line");
         let (body, _) = rest.split_once("\n```").expect("a fence is closed");
-        let (hex, meaning) = body.split_once("\n= ").expect("the meaning stands after \"= \"");
+        let (hex, meaning) = body
+            .split_once("\n= ")
+            .expect("the meaning stands after \"= \"");
         let byte = |digits| u8::from_str_radix(digits, 16).expect("two hex digits");
         (label, hex.split_whitespace().map(byte).collect(), meaning)
     };
@@ -21,7 +25,9 @@ fn examples() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 #[test]
 fn every_example_decodes_to_what_is_written_below_it() {
     for (label, bytes, meaning) in examples() {
-        let (frame, len) = Frame::decode(&bytes).expect(label).expect("the whole frame is there");
+        let (frame, len) = Frame::decode(&bytes)
+            .expect(label)
+            .expect("the whole frame is there");
         assert_eq!(len, bytes.len(), "{label}");
         assert_eq!(format!("{frame:?}"), meaning, "{label}");
         let mut again = Vec::new();
@@ -47,7 +53,10 @@ fn the_limits_are_the_ones_of_the_code() {
         ("| target, reason, link name", MAX_TEXT),
         ("| ranges in an ACK", MAX_ACK_RANGES),
     ] {
-        let line = TEXT.lines().find(|line| line.starts_with(what)).expect(what);
+        let line = TEXT
+            .lines()
+            .find(|line| line.starts_with(what))
+            .expect(what);
         assert!(line.contains(&format!("| {limit}")), "{line}");
     }
 }

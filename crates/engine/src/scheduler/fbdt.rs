@@ -66,11 +66,16 @@ impl Scheduler for Fbdt {
     }
 
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
-        let Some(asking) = view.path(path) else { return Pick::Idle };
+        let Some(asking) = view.path(path) else {
+            return Pick::Idle;
+        };
         self.choose_forward(view);
         for stream in view.ready_streams() {
             if let Some(range) = self.pick_in(stream, asking, budget, view) {
-                return Pick::Send { stream: stream.id(), range };
+                return Pick::Send {
+                    stream: stream.id(),
+                    range,
+                };
             }
         }
         self.repeat(asking, view).unwrap_or(Pick::Idle)
@@ -88,7 +93,13 @@ impl Scheduler for Fbdt {
 
 impl Fbdt {
     /// The bytes of `stream` that `path` should take, if any.
-    fn pick_in(&mut self, stream: &Stream, path: &Path, budget: u64, view: &View<'_>) -> Option<Range<u64>> {
+    fn pick_in(
+        &mut self,
+        stream: &Stream,
+        path: &Path,
+        budget: u64,
+        view: &View<'_>,
+    ) -> Option<Range<u64>> {
         let end = view.sendable_end(stream);
         // Whether a path is welcome must not depend on its momentary budget: a fast path with little room and a slow
         // one with much could each leave the last bytes to the other.
@@ -98,19 +109,28 @@ impl Fbdt {
         let generation = self.generation;
         let windows = self.windows.entry(stream.id()).or_default();
         // A window closes when the peer has all of it: a failed path may bring bytes back until then.
-        while windows.front().is_some_and(|window| window.range.end <= stream.acknowledged()) {
+        while windows
+            .front()
+            .is_some_and(|window| window.range.end <= stream.acknowledged())
+        {
             windows.pop_front();
         }
         let mut left_to_others = 0;
         let mut index = 0;
         loop {
             if index == windows.len() {
-                let from = windows.back().map_or(stream.acknowledged(), |window| window.range.end);
+                let from = windows
+                    .back()
+                    .map_or(stream.acknowledged(), |window| window.range.end);
                 if from >= end {
                     return None;
                 }
                 let to = end.min(from.saturating_add(window_size(stream.class(), view)));
-                windows.push_back(Window { range: from..to, segments: Vec::new(), generation });
+                windows.push_back(Window {
+                    range: from..to,
+                    segments: Vec::new(),
+                    generation,
+                });
             }
             let window = &mut windows[index];
             let inside = window.range.start..window.range.end.min(end);
@@ -128,10 +148,23 @@ impl Fbdt {
                     let part = window.part_of(path, stream, &inside);
                     let at_end = || stream.unsent().within(inside.clone()).next_back();
                     let part = part.or_else(at_end)?;
-                    let around = stream.unsent().within(inside.clone()).find(|range| range.end >= part.end)?;
-                    let start = part.start.min(part.end.saturating_sub(piece)).max(around.start);
-                    let end = part.end.max(part.start.saturating_add(piece)).min(around.end);
-                    Some(if forward == Some(path.id()) { part.start..end } else { start..part.end })
+                    let around = stream
+                        .unsent()
+                        .within(inside.clone())
+                        .find(|range| range.end >= part.end)?;
+                    let start = part
+                        .start
+                        .min(part.end.saturating_sub(piece))
+                        .max(around.start);
+                    let end = part
+                        .end
+                        .max(part.start.saturating_add(piece))
+                        .min(around.end);
+                    Some(if forward == Some(path.id()) {
+                        part.start..end
+                    } else {
+                        start..part.end
+                    })
                 })?;
                 return Some(if forward == Some(path.id()) {
                     part.start..part.end.min(part.start + piece)
@@ -146,7 +179,9 @@ impl Fbdt {
     /// The most reliable path is forward; among equals the one of least delay. A change needs a margin.
     fn choose_forward(&mut self, view: &View<'_>) {
         let now = view.now;
-        let present = self.forward.and_then(|(id, since)| Some((view.path(id)?, since)));
+        let present = self
+            .forward
+            .and_then(|(id, since)| Some((view.path(id)?, since)));
         let present = present.filter(|(path, _)| path.state() == crate::PathState::Active);
         if let Some((_, since)) = present
             && now.saturating_sub(since) < FORWARD_STAYS
@@ -155,7 +190,10 @@ impl Fbdt {
         }
         let doubt = |path: &Path| (path.unreliability(now) / DOUBT_MARGIN).floor();
         let best = view.active_paths().min_by(|a, b| {
-            doubt(a).total_cmp(&doubt(b)).then(a.srtt().cmp(&b.srtt())).then(a.id().cmp(&b.id()))
+            doubt(a)
+                .total_cmp(&doubt(b))
+                .then(a.srtt().cmp(&b.srtt()))
+                .then(a.id().cmp(&b.id()))
         });
         let Some(best) = best else { return };
         let stays = present.is_some_and(|(path, _)| {
@@ -188,13 +226,22 @@ impl Fbdt {
         }
         let (stream, range) = found?;
         let end = range.end.min(range.start + view.repeat_budget());
-        Some(Pick::Repeat { stream, range: range.start..end })
+        Some(Pick::Repeat {
+            stream,
+            range: range.start..end,
+        })
     }
 }
 
 impl Window {
     /// Divides what is unsent among the active paths, in proportion to their rates.
-    fn align(&mut self, stream: &Stream, forward: Option<PathId>, inside: &Range<u64>, view: &View<'_>) {
+    fn align(
+        &mut self,
+        stream: &Stream,
+        forward: Option<PathId>,
+        inside: &Range<u64>,
+        view: &View<'_>,
+    ) {
         let mut order: Vec<&Path> = view.active_paths().collect();
         order.sort_by_key(|path| (Some(path.id()) != forward, path.srtt(), path.id()));
         let all_rates: f64 = order.iter().map(|path| path.rate()).sum();
@@ -208,7 +255,11 @@ impl Window {
         self.segments.clear();
         for (index, path) in order.iter().enumerate() {
             share += path.rate() / all_rates;
-            let end = if index == last { inside.end } else { nth(&unsent, (share * total as f64) as u64) };
+            let end = if index == last {
+                inside.end
+            } else {
+                nth(&unsent, (share * total as f64) as u64)
+            };
             let end = end.max(offset);
             self.segments.push((path.id(), offset..end));
             offset = end;
@@ -218,11 +269,18 @@ impl Window {
     /// The piece of unsent bytes at which `path` works: the first of its segment for the forward path, the last
     /// for the others.
     fn part_of(&self, path: &Path, stream: &Stream, inside: &Range<u64>) -> Option<Range<u64>> {
-        let (index, (_, segment)) =
-            self.segments.iter().enumerate().find(|(_, (id, _))| *id == path.id())?;
+        let (index, (_, segment)) = self
+            .segments
+            .iter()
+            .enumerate()
+            .find(|(_, (id, _))| *id == path.id())?;
         let segment = segment.start..segment.end.min(inside.end);
         let mut parts = stream.unsent().within(segment);
-        if index == 0 { parts.next() } else { parts.next_back() }
+        if index == 0 {
+            parts.next()
+        } else {
+            parts.next_back()
+        }
     }
 }
 
@@ -248,7 +306,11 @@ fn piece(path: &Path) -> u64 {
 /// waits for answers.
 fn window_size(class: Class, view: &View<'_>) -> u64 {
     let rate: f64 = view.active_paths().map(Path::rate).sum();
-    let rtt = view.active_paths().map(Path::srtt).max().unwrap_or_default();
+    let rtt = view
+        .active_paths()
+        .map(Path::srtt)
+        .max()
+        .unwrap_or_default();
     let factor = if class >= Class::Background { 2.0 } else { 0.5 };
     let most = WINDOW.end.min(view.memory() / 4).max(WINDOW.start);
     ((rate * rtt.as_secs_f64() * factor) as u64).clamp(WINDOW.start, most)
@@ -277,11 +339,16 @@ fn arrival(path: &Path, piece: u64) -> f64 {
 /// other for ever.
 fn arrival_without(path: &Path, piece: u64, backlog: u64, view: &View<'_>) -> Option<f64> {
     let others = || view.active_paths().filter(|other| other.id() != path.id());
-    let soonest_piece = others().map(|other| arrival(other, piece)).min_by(f64::total_cmp)?;
+    let soonest_piece = others()
+        .map(|other| arrival(other, piece))
+        .min_by(f64::total_cmp)?;
     let (mut rate, mut weighted, mut together) = (0.0, 0.0, f64::INFINITY);
     let mut before = None;
     // In ascending order of delay, each path once; there are few, and this is asked for every piece.
-    while let Some(other) = others().filter(|o| before < Some((o.delay(), o.id()))).min_by_key(|o| (o.delay(), o.id())) {
+    while let Some(other) = others()
+        .filter(|o| before < Some((o.delay(), o.id())))
+        .min_by_key(|o| (o.delay(), o.id()))
+    {
         before = Some((other.delay(), other.id()));
         let delay = other.delay().as_secs_f64();
         if delay >= together {
@@ -306,11 +373,21 @@ fn late_bytes(path: &Path, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
         for flight in other.flights().filter(|flight| !flight.repeated) {
             let late = flight.expected_at > here + REPORT_SLACK
                 || view.now > flight.expected_at + overdue_by && path.srtt() < 2 * overdue_by;
-            if !late || best.as_ref().is_some_and(|(s, r)| (*s, r.start) <= (flight.stream, flight.range.start)) {
+            if !late
+                || best
+                    .as_ref()
+                    .is_some_and(|(s, r)| (*s, r.start) <= (flight.stream, flight.range.start))
+            {
                 continue;
             }
-            let Some(stream) = view.stream(flight.stream) else { continue };
-            if let Some(missing) = stream.unacknowledged(flight.range.clone()).into_iter().next() {
+            let Some(stream) = view.stream(flight.stream) else {
+                continue;
+            };
+            if let Some(missing) = stream
+                .unacknowledged(flight.range.clone())
+                .into_iter()
+                .next()
+            {
                 best = Some((flight.stream, missing));
             }
         }
@@ -357,7 +434,11 @@ mod tests {
         assert_eq!(fixture.send(&mut fbdt, 0, 1000), Some(0..1000));
         let window = &fbdt.windows[&0][0];
         assert_eq!(window.range, 0..100_000);
-        let segments = [(PathId(0), 0..10_000), (PathId(1), 10_000..40_000), (PathId(2), 40_000..100_000)];
+        let segments = [
+            (PathId(0), 0..10_000),
+            (PathId(1), 10_000..40_000),
+            (PathId(2), 40_000..100_000),
+        ];
         assert_eq!(window.segments, segments);
         assert_eq!(fixture.send(&mut fbdt, 1, 1000), Some(39_000..40_000));
         assert_eq!(fixture.send(&mut fbdt, 2, 1000), Some(99_000..100_000));
@@ -368,15 +449,21 @@ mod tests {
         let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 20), (80.0, 30)]);
         fixture.write(0, 90_000);
         let mut fbdt = Fbdt::default();
-        (fixture.queue_on(0, 1_000_000), fixture.queue_on(2, 1_000_000));
+        fixture.queue_on(0, 1_000_000);
+        fixture.queue_on(2, 1_000_000);
         for end in [60_000, 50_000, 40_000] {
             assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(end - 10_000..end));
         }
         // Path 1 is done with 30..60; unsent are 0..30 and 60..90, of which its third is now 20..30 and 60..70.
         assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(60_000..70_000));
-        let segments: Vec<_> = fbdt.windows[&0][0].segments.iter().map(|(_, range)| range.clone()).collect();
+        let segments: Vec<_> = fbdt.windows[&0][0]
+            .segments
+            .iter()
+            .map(|(_, range)| range.clone())
+            .collect();
         assert_eq!(segments, [0..20_000, 20_000..70_000, 70_000..90_000]);
-        (fixture.queue_on(1, 1_000_000), fixture.queue_on(2, 0));
+        fixture.queue_on(1, 1_000_000);
+        fixture.queue_on(2, 0);
         assert_eq!(fixture.send(&mut fbdt, 2, BUDGET), Some(80_000..90_000));
         fixture.queue_on(0, 0);
         assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000));
@@ -388,25 +475,43 @@ mod tests {
         fixture.write(0, 10_000_000);
         // Twice the bandwidth-delay product: 20 MB/s over 12 ms.
         let size = 480_000;
-        assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(size - BUDGET..size));
+        assert_eq!(
+            fixture.send(&mut fbdt, 1, BUDGET),
+            Some(size - BUDGET..size)
+        );
         let mut sent = BUDGET;
         while sent < size {
             let range = fixture.send(&mut fbdt, 0, BUDGET).unwrap();
             assert!(range.end <= size);
             sent += range.end - range.start;
         }
-        assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(size..size + BUDGET));
-        assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(2 * size - BUDGET..2 * size));
+        assert_eq!(
+            fixture.send(&mut fbdt, 0, BUDGET),
+            Some(size..size + BUDGET)
+        );
+        assert_eq!(
+            fixture.send(&mut fbdt, 1, BUDGET),
+            Some(2 * size - BUDGET..2 * size)
+        );
         assert_eq!(fbdt.windows[&0].len(), 2);
     }
 
     #[test]
     fn a_slow_path_is_left_idle_at_the_tail_of_an_object() {
         let links = [(80.0, 10), (8.0, 200)];
-        for (len, welcome) in [(1_000, false), (100_000, false), (900_000, false), (3_000_000, true)] {
+        for (len, welcome) in [
+            (1_000, false),
+            (100_000, false),
+            (900_000, false),
+            (3_000_000, true),
+        ] {
             let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
             fixture.write(0, len);
-            assert_eq!(fixture.send(&mut fbdt, 1, BUDGET).is_some(), welcome, "{len} bytes");
+            assert_eq!(
+                fixture.send(&mut fbdt, 1, BUDGET).is_some(),
+                welcome,
+                "{len} bytes"
+            );
             assert!(fixture.send(&mut fbdt, 0, BUDGET).is_some());
         }
         // The fast path is busy for longer than the slow one takes.
@@ -428,8 +533,15 @@ mod tests {
         assert!(fixture.unsent() < 30_000 - 100 * 100 / 2);
         let mut rounds = 0;
         while fixture.unsent() > 0 {
-            let moved = [fixture.send(&mut fbdt, 0, 100), fixture.send(&mut fbdt, 1, 20_000)];
-            assert!(moved.iter().any(Option::is_some), "{} bytes are left to the other", fixture.unsent());
+            let moved = [
+                fixture.send(&mut fbdt, 0, 100),
+                fixture.send(&mut fbdt, 1, 20_000),
+            ];
+            assert!(
+                moved.iter().any(Option::is_some),
+                "{} bytes are left to the other",
+                fixture.unsent()
+            );
             rounds += 1;
             assert!(rounds < 1000);
         }
@@ -446,21 +558,41 @@ mod tests {
         let expect = |fixture: &mut Fixture, ms: u64| {
             let at = fixture.now + Duration::from_millis(ms);
             let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().flights;
-            flights.iter_mut().for_each(|flight| flight.expected_at = at);
+            flights
+                .iter_mut()
+                .for_each(|flight| flight.expected_at = at);
         };
         let next_look = |fixture: &mut Fixture| fixture.now += 2 * LOOK_INTERVAL;
         fixture.repeat_budget = 4_000;
         expect(&mut fixture, 8);
-        assert_eq!(fixture.pick(&mut fbdt, path, BUDGET), Pick::Idle, "they arrive soon enough");
+        assert_eq!(
+            fixture.pick(&mut fbdt, path, BUDGET),
+            Pick::Idle,
+            "they arrive soon enough"
+        );
         next_look(&mut fixture);
         expect(&mut fixture, 500);
         fixture.repeat_budget = 0;
-        assert_eq!(fixture.pick(&mut fbdt, path, BUDGET), Pick::Idle, "no budget");
+        assert_eq!(
+            fixture.pick(&mut fbdt, path, BUDGET),
+            Pick::Idle,
+            "no budget"
+        );
         fixture.repeat_budget = 4_000;
-        assert_eq!(fixture.pick(&mut fbdt, path, BUDGET), Pick::Repeat { stream: 0, range: 0..4_000 });
+        assert_eq!(
+            fixture.pick(&mut fbdt, path, BUDGET),
+            Pick::Repeat {
+                stream: 0,
+                range: 0..4_000
+            }
+        );
         fixture.repeat_budget = 4_000;
         next_look(&mut fixture);
-        assert_eq!(fixture.pick(&mut fbdt, path, BUDGET), Pick::Idle, "once is enough");
+        assert_eq!(
+            fixture.pick(&mut fbdt, path, BUDGET),
+            Pick::Idle,
+            "once is enough"
+        );
     }
 
     #[test]
@@ -474,7 +606,12 @@ mod tests {
         assert_eq!(fixture.pick(&mut fbdt, PathId(0), BUDGET), Pick::Idle);
         fixture.now += Duration::from_millis(100);
         let spare = &mut crate::pages::Spare::default();
-        fixture.streams.get_mut(&0).unwrap().send.acknowledge(0..10_000, spare);
+        fixture
+            .streams
+            .get_mut(&0)
+            .unwrap()
+            .send
+            .acknowledge(0..10_000, spare);
         let repeat = fixture.pick(&mut fbdt, PathId(0), BUDGET);
         assert!(matches!(repeat, Pick::Repeat { stream: 0, range } if range.start >= 10_000));
     }
@@ -491,21 +628,44 @@ mod tests {
         assert_eq!(forward(&mut fixture, &mut fbdt), Some(0));
         let srtt = |fixture: &mut Fixture, ms: u64| {
             let path = fixture.paths.get_mut(&PathId(0)).unwrap();
-            let sample = crate::PathSample { srtt: Duration::from_millis(ms), ..*path.sample() };
+            let sample = crate::PathSample {
+                srtt: Duration::from_millis(ms),
+                ..*path.sample()
+            };
             path.update(sample);
         };
         srtt(&mut fixture, 17);
-        assert_eq!(forward(&mut fixture, &mut fbdt), Some(0), "slower, but not by half");
+        assert_eq!(
+            forward(&mut fixture, &mut fbdt),
+            Some(0),
+            "slower, but not by half"
+        );
         srtt(&mut fixture, 19);
-        assert_eq!(forward(&mut fixture, &mut fbdt), Some(1), "slower by more than half");
+        assert_eq!(
+            forward(&mut fixture, &mut fbdt),
+            Some(1),
+            "slower by more than half"
+        );
         srtt(&mut fixture, 10);
-        assert_eq!(forward(&mut fixture, &mut fbdt), Some(1), "better, but not by half");
+        assert_eq!(
+            forward(&mut fixture, &mut fbdt),
+            Some(1),
+            "better, but not by half"
+        );
         let now = fixture.now;
         fixture.paths.get_mut(&PathId(1)).unwrap().note_stall(now);
-        assert_eq!(forward(&mut fixture, &mut fbdt), Some(0), "a stall is reason enough");
+        assert_eq!(
+            forward(&mut fixture, &mut fbdt),
+            Some(0),
+            "a stall is reason enough"
+        );
         fixture.paths.get_mut(&PathId(0)).unwrap().state = PathState::Stalled;
         fbdt.paths_changed();
         fixture.send(&mut fbdt, 1, 1000);
-        assert_eq!(fbdt.forward.map(|(id, _)| id.0), Some(1), "a stalled path leads nobody");
+        assert_eq!(
+            fbdt.forward.map(|(id, _)| id.0),
+            Some(1),
+            "a stalled path leads nobody"
+        );
     }
 }

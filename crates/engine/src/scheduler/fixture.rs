@@ -53,14 +53,26 @@ impl Fixture {
 
     /// A program writes `len` bytes to a bulk stream.
     pub(crate) fn write(&mut self, id: StreamId, len: usize) {
-        let stream = self.streams.entry(id).or_insert_with(|| Stream::new(id, Class::Background, 1 << 40, 0));
+        let stream = self
+            .streams
+            .entry(id)
+            .or_insert_with(|| Stream::new(id, Class::Background, 1 << 40, 0));
         stream.send.write(&vec![0; len], &mut Spare::default());
     }
 
     /// Asks `scheduler` for `path`, and does what it says as far as bytes are concerned.
-    pub(crate) fn pick(&mut self, scheduler: &mut dyn Scheduler, path: PathId, budget: u64) -> Pick {
-        let ready: BTreeSet<StreamId> =
-            self.streams.values().filter(|stream| !stream.send.unsent.is_empty()).map(Stream::id).collect();
+    pub(crate) fn pick(
+        &mut self,
+        scheduler: &mut dyn Scheduler,
+        path: PathId,
+        budget: u64,
+    ) -> Pick {
+        let ready: BTreeSet<StreamId> = self
+            .streams
+            .values()
+            .filter(|stream| !stream.send.unsent.is_empty())
+            .map(Stream::id)
+            .collect();
         let view = View {
             now: self.now,
             paths: &self.paths,
@@ -74,8 +86,13 @@ impl Fixture {
         let pick = scheduler.pick(path, budget, &view);
         match pick.clone() {
             Pick::Send { stream: id, range } => {
-                let Some(stream) = self.streams.get_mut(&id) else { panic!("no stream {id}") };
-                assert!(stream.unsent().covers(range.clone()) && !range.is_empty(), "{range:?} is not unsent");
+                let Some(stream) = self.streams.get_mut(&id) else {
+                    panic!("no stream {id}")
+                };
+                assert!(
+                    stream.unsent().covers(range.clone()) && !range.is_empty(),
+                    "{range:?} is not unsent"
+                );
                 stream.send.unsent.remove(range.clone());
                 self.credit -= range.end.saturating_sub(stream.send.highest);
                 stream.send.highest = stream.send.highest.max(range.end);
@@ -83,10 +100,17 @@ impl Fixture {
                 self.fly(path, id, range, Duration::ZERO);
             }
             Pick::Repeat { stream: id, range } => {
-                assert!(range.end - range.start <= self.repeat_budget, "beyond the budget");
+                assert!(
+                    range.end - range.start <= self.repeat_budget,
+                    "beyond the budget"
+                );
                 self.repeat_budget -= range.end - range.start;
                 for other in self.paths.values_mut() {
-                    other.flights.iter_mut().filter(|f| f.stream == id).for_each(|f| f.repeated = true);
+                    other
+                        .flights
+                        .iter_mut()
+                        .filter(|f| f.stream == id)
+                        .for_each(|f| f.repeated = true);
                 }
             }
             Pick::Idle => {}
@@ -95,7 +119,12 @@ impl Fixture {
     }
 
     /// What a Send of `scheduler` for `path` covers; nothing for an idle path.
-    pub(crate) fn send(&mut self, scheduler: &mut dyn Scheduler, path: u32, budget: u64) -> Option<Range<u64>> {
+    pub(crate) fn send(
+        &mut self,
+        scheduler: &mut dyn Scheduler,
+        path: u32,
+        budget: u64,
+    ) -> Option<Range<u64>> {
         match self.pick(scheduler, PathId(path), budget) {
             Pick::Send { range, .. } => Some(range),
             Pick::Repeat { .. } | Pick::Idle => None,
@@ -103,22 +132,43 @@ impl Fixture {
     }
 
     /// Bytes under way on a path, expected after `time`.
-    pub(crate) fn fly(&mut self, path: PathId, stream: StreamId, range: Range<u64>, time: Duration) {
-        let (now, Some(path)) = (self.now, self.paths.get_mut(&path)) else { return };
-        let flight = Flight { stream, range, sent_at: now, expected_at: now + time, repeated: false, path_end: path.sent };
+    pub(crate) fn fly(
+        &mut self,
+        path: PathId,
+        stream: StreamId,
+        range: Range<u64>,
+        time: Duration,
+    ) {
+        let (now, Some(path)) = (self.now, self.paths.get_mut(&path)) else {
+            return;
+        };
+        let flight = Flight {
+            stream,
+            range,
+            sent_at: now,
+            expected_at: now + time,
+            repeated: false,
+            path_end: path.sent,
+        };
         path.flights.push_back(flight);
     }
 
     /// Bytes that wait before a path's next one.
     pub(crate) fn queue_on(&mut self, path: u32, unsent: u64) {
         if let Some(path) = self.paths.get_mut(&PathId(path)) {
-            let sample = PathSample { unsent, ..*path.sample() };
+            let sample = PathSample {
+                unsent,
+                ..*path.sample()
+            };
             path.update(sample);
         }
     }
 
     /// Unsent bytes of all streams.
     pub(crate) fn unsent(&self) -> u64 {
-        self.streams.values().map(|stream| stream.unsent().total()).sum()
+        self.streams
+            .values()
+            .map(|stream| stream.unsent().total())
+            .sum()
     }
 }

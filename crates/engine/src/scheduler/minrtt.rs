@@ -4,9 +4,9 @@
 //! window, the one of least srtt. Here a path asks when its carrier has room, so the rule turns into: a path
 //! stays idle while a faster one still has room.
 
+use crate::PathId;
 use crate::path::Path;
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
-use crate::PathId;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -18,10 +18,17 @@ impl Scheduler for MinRtt {
     }
 
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
-        let Some(asking) = view.path(path) else { return Pick::Idle };
-        let faster_has_room =
-            view.active_paths().any(|other| other.srtt() < asking.srtt() && has_room(other));
-        if faster_has_room { Pick::Idle } else { lowest_unsent(view, budget) }
+        let Some(asking) = view.path(path) else {
+            return Pick::Idle;
+        };
+        let faster_has_room = view
+            .active_paths()
+            .any(|other| other.srtt() < asking.srtt() && has_room(other));
+        if faster_has_room {
+            Pick::Idle
+        } else {
+            lowest_unsent(view, budget)
+        }
     }
 }
 

@@ -81,7 +81,9 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// The paths that deliver.
     pub fn active_paths(&self) -> impl Iterator<Item = &'a Path> + use<'a> {
-        self.paths.values().filter(|path| path.state == PathState::Active)
+        self.paths
+            .values()
+            .filter(|path| path.state == PathState::Active)
     }
 
     /// A path by number; it may be stalled.
@@ -146,7 +148,10 @@ pub(crate) fn lowest_unsent(view: &View<'_>, budget: u64) -> Pick {
             && first.start < end
         {
             let range = first.start..first.end.min(end).min(first.start + budget);
-            return Pick::Send { stream: stream.id(), range };
+            return Pick::Send {
+                stream: stream.id(),
+                range,
+            };
         }
     }
     Pick::Idle
@@ -160,7 +165,10 @@ mod tests {
     #[test]
     fn every_name_has_its_scheduler() {
         for name in NAMES {
-            assert_eq!(by_name(name).expect("listed schedulers exist").name(), *name);
+            assert_eq!(
+                by_name(name).expect("listed schedulers exist").name(),
+                *name
+            );
         }
         assert!(by_name("fastest").is_none());
         assert!(NAMES.contains(&DEFAULT));
@@ -188,21 +196,38 @@ mod tests {
     #[test]
     fn every_scheduler_sends_everything_once_and_the_same_way_again() {
         for name in NAMES {
-            for links in [&[(80.0, 10)][..], &[(80.0, 10), (80.0, 10)], &[(8.0, 200), (800.0, 1), (80.0, 20)]] {
+            for links in [
+                &[(80.0, 10)][..],
+                &[(80.0, 10), (80.0, 10)],
+                &[(8.0, 200), (800.0, 1), (80.0, 20)],
+            ] {
                 let fixture = || {
                     let mut fixture = Fixture::new(links);
-                    (fixture.write(0, 700_000), fixture.write(2, 1), fixture.write(4, 50_000));
+                    fixture.write(0, 700_000);
+                    fixture.write(2, 1);
+                    fixture.write(4, 50_000);
                     fixture
                 };
                 let mut first = fixture();
                 let picks = run(name, &mut first);
-                assert_eq!(first.unsent(), 0, "{name} leaves bytes unsent over {links:?}");
-                let sent: u64 = picks.iter().map(|(_, pick)| match pick {
-                    Pick::Send { range, .. } => range.end - range.start,
-                    _ => 0,
-                }).sum();
+                assert_eq!(
+                    first.unsent(),
+                    0,
+                    "{name} leaves bytes unsent over {links:?}"
+                );
+                let sent: u64 = picks
+                    .iter()
+                    .map(|(_, pick)| match pick {
+                        Pick::Send { range, .. } => range.end - range.start,
+                        _ => 0,
+                    })
+                    .sum();
                 assert_eq!(sent, 750_001);
-                assert_eq!(picks, run(name, &mut fixture()), "{name} is not deterministic");
+                assert_eq!(
+                    picks,
+                    run(name, &mut fixture()),
+                    "{name} is not deterministic"
+                );
             }
         }
     }
@@ -217,7 +242,10 @@ mod tests {
             fixture.credit = 300_000;
             run(name, &mut fixture);
             let highest = |id: StreamId| fixture.streams[&id].highest_sent();
-            assert!(highest(0) <= 100_000 && highest(0) + highest(2) <= 300_000, "{name}");
+            assert!(
+                highest(0) <= 100_000 && highest(0) + highest(2) <= 300_000,
+                "{name}"
+            );
             assert_eq!(fixture.credit, 0, "{name} leaves credit unused");
         }
     }

@@ -32,7 +32,13 @@ mod tests {
         let (mut fixture, mut scheduler) = (Fixture::new(&[(80.0, 10), (8.0, 100)]), RoundRobin);
         fixture.write(0, 60_000);
         assert_eq!(fixture.send(&mut scheduler, 1, 100_000), Some(0..PIECE));
-        assert_eq!(fixture.send(&mut scheduler, 0, 100_000), Some(PIECE..2 * PIECE));
-        assert_eq!(fixture.send(&mut scheduler, 0, 1_000), Some(2 * PIECE..2 * PIECE + 1_000));
+        assert_eq!(
+            fixture.send(&mut scheduler, 0, 100_000),
+            Some(PIECE..2 * PIECE)
+        );
+        assert_eq!(
+            fixture.send(&mut scheduler, 0, 1_000),
+            Some(2 * PIECE..2 * PIECE + 1_000)
+        );
     }
 }

@@ -41,7 +41,11 @@ impl Session {
             }
         };
         let several = self.delivering() > 1;
-        for path in self.paths.values().filter(|path| path.state == PathState::Active) {
+        for path in self
+            .paths
+            .values()
+            .filter(|path| path.state == PathState::Active)
+        {
             consider(self.reports.due(path, best == Some(path.id)));
             match path.oldest_unconfirmed() {
                 Some(_) if several => consider(path.stalls_at()),
@@ -50,11 +54,21 @@ impl Session {
             }
             if several && let Some(flight) = path.flights.front() {
                 let at = flight.sent_at.max(path.last_received) + REPEAT_CHECK;
-                consider(Some(if at > self.handled { at } else { self.handled + REPEAT_CHECK }));
+                consider(Some(if at > self.handled {
+                    at
+                } else {
+                    self.handled + REPEAT_CHECK
+                }));
             }
         }
         // What is overdue waits for a carrier that takes it; that is looked for again soon, not at once for ever.
-        earliest.map(|at| if at > self.handled { at } else { self.handled + OVERDUE_CHECK })
+        earliest.map(|at| {
+            if at > self.handled {
+                at
+            } else {
+                self.handled + OVERDUE_CHECK
+            }
+        })
     }
 
     /// Does what is due by now. Not every timeout of `poll_timeout` changes something here: some are for
@@ -87,15 +101,26 @@ impl Session {
         if self.delivering() < 2 {
             return;
         }
-        let Some(path) = self.paths.get_mut(&id) else { return };
-        let silent_for = path.oldest_unconfirmed().map_or(Duration::ZERO, |sent| now.saturating_sub(sent));
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
+        let silent_for = path
+            .oldest_unconfirmed()
+            .map_or(Duration::ZERO, |sent| now.saturating_sub(sent));
         path.state = PathState::Stalled;
         path.note_stall(now);
         let flights = std::mem::take(&mut path.flights);
-        let control: Vec<_> = path.control.iter_mut().filter_map(|sent| sent.frame.take()).collect();
+        let control: Vec<_> = path
+            .control
+            .iter_mut()
+            .filter_map(|sent| sent.frame.take())
+            .collect();
         self.requeue(flights, control.into_iter(), now);
         self.reports.tell_again(&mut self.streams, &mut self.paths);
-        self.events.push_back(Event::PathStalled { path: id, silent_for });
+        self.events.push_back(Event::PathStalled {
+            path: id,
+            silent_for,
+        });
         self.scheduler.paths_changed();
     }
 
@@ -104,13 +129,17 @@ impl Session {
         for path in self.paths.values_mut() {
             path.state = PathState::Active;
             path.last_progress = now;
-            self.events.push_back(Event::PathRecovered { path: path.id });
+            self.events
+                .push_back(Event::PathRecovered { path: path.id });
         }
     }
 
     /// How many paths deliver.
     fn delivering(&self) -> usize {
-        self.paths.values().filter(|path| path.state == PathState::Active).count()
+        self.paths
+            .values()
+            .filter(|path| path.state == PathState::Active)
+            .count()
     }
 }
 
@@ -119,7 +148,9 @@ impl Path {
     pub(super) fn stuck_since(&self) -> Option<Instant> {
         match self.state {
             PathState::Stalled => Some(self.last_progress),
-            PathState::Active => self.oldest_unconfirmed().map(|sent| sent.max(self.last_progress)),
+            PathState::Active => self
+                .oldest_unconfirmed()
+                .map(|sent| sent.max(self.last_progress)),
         }
     }
 

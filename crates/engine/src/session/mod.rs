@@ -163,7 +163,7 @@ pub enum Event {
         /// How long its oldest byte has been without an answer.
         silent_for: core::time::Duration,
     },
-    /// A stalled path delivers again.
+    /// A stalled path delivers again, or is tried again because no other is left.
     PathRecovered {
         /// The path.
         path: PathId,
@@ -255,7 +255,11 @@ impl Session {
             streams_queued: true,
             ..ReceiveCredit::default()
         };
-        let first = [Control::CreditSession, Control::CreditInitial, Control::CreditStreams];
+        let first = [
+            Control::CreditSession,
+            Control::CreditInitial,
+            Control::CreditStreams,
+        ];
         Ok(Self {
             config,
             scheduler,
@@ -294,11 +298,17 @@ impl Session {
 
     /// A carrier has ended: what was on it goes over the others.
     pub fn path_down(&mut self, id: PathId, now: Instant) {
-        let Some(path) = self.paths.remove(&id) else { return };
+        let Some(path) = self.paths.remove(&id) else {
+            return;
+        };
         self.take_back(path, now);
         if self.paths.is_empty() {
             self.pathless_since = Some(now);
-        } else if self.paths.values().all(|path| path.state == PathState::Stalled) {
+        } else if self
+            .paths
+            .values()
+            .all(|path| path.state == PathState::Stalled)
+        {
             self.reactivate_all(now);
         }
         self.scheduler.paths_changed();
@@ -320,7 +330,8 @@ impl Session {
         self.end(code, reason);
         let reason = reason.as_bytes();
         let reason: Arc<[u8]> = reason[..reason.len().min(crate::frame::MAX_TEXT)].into();
-        self.control.push_back((now, Control::Close { code, reason }));
+        self.control
+            .push_back((now, Control::Close { code, reason }));
     }
 
     /// Whether the session has ended.
@@ -360,12 +371,19 @@ impl Session {
             path.partial = Vec::new();
         });
         self.events.clear();
-        self.events.push_back(Event::Closed { code, reason: reason.to_owned() });
+        self.events.push_back(Event::Closed {
+            code,
+            reason: reason.to_owned(),
+        });
     }
 
     /// Everything unconfirmed on `path`, which has ended, has to go over others.
     fn take_back(&mut self, path: Path, now: Instant) {
-        self.requeue(path.flights, path.control.into_iter().filter_map(|sent| sent.frame), now);
+        self.requeue(
+            path.flights,
+            path.control.into_iter().filter_map(|sent| sent.frame),
+            now,
+        );
         self.reports.path_lost(path.id);
         self.reports.tell_again(&mut self.streams, &mut self.paths);
     }
@@ -405,8 +423,12 @@ impl Session {
     /// Credit waits at most once, however often it is raised meanwhile: the frame tells the newest.
     fn is_to_be_queued(&mut self, frame: &Control) -> bool {
         match frame {
-            Control::CreditSession => !std::mem::replace(&mut self.receive_credit.session_queued, true),
-            Control::CreditStreams => !std::mem::replace(&mut self.receive_credit.streams_queued, true),
+            Control::CreditSession => {
+                !std::mem::replace(&mut self.receive_credit.session_queued, true)
+            }
+            Control::CreditStreams => {
+                !std::mem::replace(&mut self.receive_credit.streams_queued, true)
+            }
             Control::CreditStream { stream } => self
                 .streams
                 .get_mut(stream)

@@ -32,7 +32,9 @@ impl Session {
         if self.closed {
             return Ok(());
         }
-        let Some(path) = self.paths.get_mut(&id) else { return Ok(()) };
+        let Some(path) = self.paths.get_mut(&id) else {
+            return Ok(());
+        };
         path.last_received = now;
         path.receive_meter.add(bytes.len() as u64, now);
         let partial = std::mem::take(&mut path.partial);
@@ -99,10 +101,18 @@ impl Session {
         }
         let Some(frame) = frame else { return Ok(()) };
         match frame {
-            Frame::Data { stream, offset, data } => self.on_data(stream, offset, data, now),
+            Frame::Data {
+                stream,
+                offset,
+                data,
+            } => self.on_data(stream, offset, data, now),
             Frame::Ack(ack) => self.on_ack(ack, now),
             Frame::Path { path, received } => self.on_path_report(path, received, now),
-            Frame::Open { stream, class, target } => self.on_open(stream, class, target, now),
+            Frame::Open {
+                stream,
+                class,
+                target,
+            } => self.on_open(stream, class, target, now),
             Frame::Accept { stream } => self.on_accept(stream),
             Frame::Fin { stream, size } => self.on_fin(stream, size, now),
             Frame::Reset { stream, code, size } => self.on_reset(stream, code, size, now),
@@ -210,7 +220,9 @@ impl Session {
 
     fn on_ack(&mut self, ack: Ack, now: Instant) -> Result<(), ProtocolError> {
         self.check_known(ack.stream)?;
-        let Some(stream) = self.streams.get_mut(&ack.stream) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(&ack.stream) else {
+            return Ok(());
+        };
         let send = &mut stream.send;
         if send.complete {
             return Ok(());
@@ -226,7 +238,9 @@ impl Session {
             self.complete(ack.stream, now);
         } else {
             self.acknowledge(ack.stream, 0..ack.cumulative, now);
-            ack.ranges.into_iter().for_each(|range| self.acknowledge(ack.stream, range, now));
+            ack.ranges
+                .into_iter()
+                .for_each(|range| self.acknowledge(ack.stream, range, now));
         }
         self.announce_room();
         if self.send_credit.pieces > MAX_ACKED_PIECES {
@@ -237,7 +251,9 @@ impl Session {
 
     /// The peer has `range` of what this side sent, as far as there is such.
     fn acknowledge(&mut self, id: StreamId, range: Range<u64>, now: Instant) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
         let send = &mut stream.send;
         if send.complete {
             return;
@@ -256,7 +272,9 @@ impl Session {
 
     /// The peer has all of a stream and its end.
     fn complete(&mut self, id: StreamId, now: Instant) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
         if stream.send.complete {
             return;
         }
@@ -266,10 +284,19 @@ impl Session {
         self.reset_if_abandoned(id, now);
     }
 
-    fn on_path_report(&mut self, path: u64, received: u64, now: Instant) -> Result<(), ProtocolError> {
-        let id = u32::try_from(path).map(PathId).map_err(|_| ProtocolError::Acknowledged)?;
+    fn on_path_report(
+        &mut self,
+        path: u64,
+        received: u64,
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
+        let id = u32::try_from(path)
+            .map(PathId)
+            .map_err(|_| ProtocolError::Acknowledged)?;
         // The path may have ended here while the report was on its way.
-        let Some(path) = self.paths.get_mut(&id) else { return Ok(()) };
+        let Some(path) = self.paths.get_mut(&id) else {
+            return Ok(());
+        };
         if received > path.sent {
             return Err(ProtocolError::Acknowledged);
         }
@@ -279,8 +306,16 @@ impl Session {
         path.confirmed = received;
         path.last_progress = now;
         let mut ended = Vec::new();
-        while path.control.front().is_some_and(|sent| sent.path_end <= received) {
-            if let Some(Sent { frame: Some(Control::Fin { stream, .. }), .. }) = path.control.pop_front() {
+        while path
+            .control
+            .front()
+            .is_some_and(|sent| sent.path_end <= received)
+        {
+            if let Some(Sent {
+                frame: Some(Control::Fin { stream, .. }),
+                ..
+            }) = path.control.pop_front()
+            {
                 ended.push(stream);
             }
         }
@@ -290,7 +325,10 @@ impl Session {
             self.scheduler.paths_changed();
         }
         while let Some(path) = self.paths.get_mut(&id)
-            && path.flights.front().is_some_and(|flight| flight.path_end <= received)
+            && path
+                .flights
+                .front()
+                .is_some_and(|flight| flight.path_end <= received)
             && let Some(flight) = path.flights.pop_front()
         {
             self.acknowledge(flight.stream, flight.range, now);
@@ -319,7 +357,9 @@ impl Session {
         let class = Class::from_code(class);
         let target = target.to_vec();
         self.ensure(id)?;
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
         if !stream.opened {
             stream.opened = true;
             stream.class = class;
@@ -328,7 +368,11 @@ impl Session {
                 // Data and even the end may have overtaken the OPEN.
                 let announce = stream.receive.is_news();
                 stream.receive.announced |= announce;
-                self.events.push_back(Event::Opened { stream: id, class, target });
+                self.events.push_back(Event::Opened {
+                    stream: id,
+                    class,
+                    target,
+                });
                 if announce {
                     self.events.push_back(Event::Readable { stream: id });
                 }
@@ -382,7 +426,9 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let spare_limit = self.receive_credit.granted - self.receive_credit.used;
         self.ensure(id)?;
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
         let receive = &mut stream.receive;
         if receive.reset {
             return Ok(());
@@ -423,7 +469,8 @@ impl Session {
         let (index, ours) = self.split_id(id);
         if !ours && !self.streams.contains_key(&id) && !self.retired.covers(index..index + 1) {
             let (limit, granted) = (self.send_credit.initial, self.receive_credit.initial);
-            self.streams.insert(id, Stream::new(id, Class::default(), limit, granted));
+            self.streams
+                .insert(id, Stream::new(id, Class::default(), limit, granted));
         }
         Ok(())
     }

@@ -63,7 +63,11 @@ impl Reports {
     }
 
     /// Something of a stream arrived.
-    pub(super) fn stream_changed(&mut self, streams: &mut BTreeMap<StreamId, Stream>, id: StreamId) {
+    pub(super) fn stream_changed(
+        &mut self,
+        streams: &mut BTreeMap<StreamId, Stream>,
+        id: StreamId,
+    ) {
         if let Some(stream) = streams.get_mut(&id) {
             self.bump(&mut stream.receive.version, Change::Stream(id));
         }
@@ -72,7 +76,11 @@ impl Reports {
     /// Something arrived for a stream that is over.
     pub(super) fn stream_gone(&mut self, id: StreamId) {
         // A peer that keeps sending for one such stream gets one line, not a list.
-        if self.changes.last_key_value().is_none_or(|(_, last)| *last != Change::Gone(id)) {
+        if self
+            .changes
+            .last_key_value()
+            .is_none_or(|(_, last)| *last != Change::Gone(id))
+        {
             self.list_gone(id);
         }
     }
@@ -85,7 +93,8 @@ impl Reports {
 
     /// A path has ended: nobody asks what arrived on it.
     pub(super) fn path_lost(&mut self, lost: PathId) {
-        self.changes.retain(|_, change| *change != Change::Path(lost));
+        self.changes
+            .retain(|_, change| *change != Change::Path(lost));
     }
 
     /// Reports on a path that ended or stalled may not arrive: everything is new again.
@@ -95,7 +104,10 @@ impl Reports {
         paths: &mut BTreeMap<PathId, Path>,
     ) {
         self.told = self.version;
-        for stream in streams.values_mut().filter(|stream| stream.receive.version > 0) {
+        for stream in streams
+            .values_mut()
+            .filter(|stream| stream.receive.version > 0)
+        {
             self.bump(&mut stream.receive.version, Change::Stream(stream.id));
         }
         for path in paths.values_mut().filter(|path| path.receive_version > 0) {
@@ -115,7 +127,9 @@ impl Reports {
             return None;
         }
         let copy = path.last_report + REPORT_COPY;
-        let Some(since) = self.since else { return Some(copy) };
+        let Some(since) = self.since else {
+            return Some(copy);
+        };
         let own = match prompt {
             true if self.unreported >= REPORT_BYTES => since,
             true => since + REPORT_DELAY,
@@ -158,7 +172,11 @@ impl Reports {
                 Change::Path(id) => {
                     if let Some(path) = paths.get(id) {
                         let received = path.received;
-                        Frame::Path { path: u64::from(id.0), received }.encode(out);
+                        Frame::Path {
+                            path: u64::from(id.0),
+                            received,
+                        }
+                        .encode(out);
                     }
                 }
             }
@@ -204,9 +222,15 @@ impl Reports {
 
     /// Drops what every path that delivers has told.
     fn forget_told(&mut self, paths: &BTreeMap<PathId, Path>) {
-        let active = paths.values().filter(|path| path.state == PathState::Active);
+        let active = paths
+            .values()
+            .filter(|path| path.state == PathState::Active);
         if let Some(told) = active.map(|path| path.reported_version).min() {
-            while self.changes.first_key_value().is_some_and(|(&version, _)| version <= told) {
+            while self
+                .changes
+                .first_key_value()
+                .is_some_and(|(&version, _)| version <= told)
+            {
                 self.changes.pop_first();
             }
             while self.gone.front().is_some_and(|&version| version <= told) {
@@ -219,7 +243,10 @@ impl Reports {
 fn acknowledgement(stream: &Stream) -> Ack {
     let receive = &stream.receive;
     let cumulative = receive.contiguous();
-    let above = receive.received.iter().skip_while(|range| range.start < cumulative || range.start == 0);
+    let above = receive
+        .received
+        .iter()
+        .skip_while(|range| range.start < cumulative || range.start == 0);
     Ack {
         stream: stream.id,
         complete: receive.is_whole(),

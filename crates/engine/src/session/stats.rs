@@ -92,7 +92,11 @@ impl Session {
             reorder_peak: self.counters.reorder_peak,
             receive_buffered: receive.clone().map(|r| r.received.total() - r.read).sum(),
             receive_peak: self.counters.received_peak,
-            send_buffered: self.streams.values().map(|stream: &Stream| stream.send.buffered()).sum(),
+            send_buffered: self
+                .streams
+                .values()
+                .map(|stream: &Stream| stream.send.buffered())
+                .sum(),
             receive_memory: receive.map(|r| r.held_bytes() as u64).sum(),
             duplicates_sent: self.counters.duplicates_sent,
             duplicates_received: self.counters.duplicates_received,

@@ -35,19 +35,32 @@ impl Session {
         if target.len() > MAX_TEXT {
             return Err(StreamError::TargetTooLong);
         }
-        if self.next_stream >= self.send_credit.streams || self.own_streams >= self.config.max_streams {
+        if self.next_stream >= self.send_credit.streams
+            || self.own_streams >= self.config.max_streams
+        {
             return Err(StreamError::NoMoreStreams);
         }
         let id = self.next_stream * 2 + u64::from(self.config.role == Role::Server);
         self.next_stream += 1;
         self.own_streams += 1;
         self.counters.opened += 1;
-        let mut stream =
-            Stream::new(id, class, self.send_credit.initial, self.receive_credit.initial);
+        let mut stream = Stream::new(
+            id,
+            class,
+            self.send_credit.initial,
+            self.receive_credit.initial,
+        );
         stream.opened = true;
         self.streams.insert(id, stream);
         let target: Arc<[u8]> = target.into();
-        self.queue(Control::Open { stream: id, class: class.code(), target }, now);
+        self.queue(
+            Control::Open {
+                stream: id,
+                class: class.code(),
+                target,
+            },
+            now,
+        );
         Ok(id)
     }
 
@@ -59,11 +72,18 @@ impl Session {
     }
 
     /// Takes as much of `data` as there is room for; [`Event::Writable`] follows a short count.
-    pub fn write(&mut self, stream: StreamId, data: &[u8], _now: Instant) -> Result<usize, StreamError> {
+    pub fn write(
+        &mut self,
+        stream: StreamId,
+        data: &[u8],
+        _now: Instant,
+    ) -> Result<usize, StreamError> {
         let room = self.room(stream)?;
         let len = data.len().min(room as usize);
         let spare = &mut self.spare;
-        let Some(state) = self.streams.get_mut(&stream) else { return Err(StreamError::Unknown) };
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return Err(StreamError::Unknown);
+        };
         if state.send.finished {
             return Err(StreamError::Finished);
         }
@@ -99,7 +119,10 @@ impl Session {
         let own = state.send.buffered();
         let others = self.send_credit.buffered - own;
         let free = self.config.receive_window().saturating_sub(others);
-        let most = by_rate.min(self.config.stream_memory).min(free / 2).max(SEND_FLOOR);
+        let most = by_rate
+            .min(self.config.stream_memory)
+            .min(free / 2)
+            .max(SEND_FLOOR);
         // The floor must not lift the sum over the session's memory either.
         most.saturating_sub(own).min(free.saturating_sub(own))
     }
@@ -154,7 +177,9 @@ impl Session {
     pub fn abandon(&mut self, stream: StreamId, now: Instant) {
         // A stream that is reset already, or over, has nothing to finish.
         let _ = self.finish(stream, now);
-        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
         state.abandoned = true;
         self.discard_received(stream, now);
         self.retire_if_over(stream, now);
@@ -164,13 +189,24 @@ impl Session {
     /// Bandwidth-delay product in bytes: the sum of the rates times the largest round-trip time.
     pub(super) fn bandwidth_delay(&self) -> f64 {
         let rate: f64 = self.paths.values().map(Path::rate).sum();
-        let rtt = self.paths.values().map(Path::srtt).max().unwrap_or(Duration::ZERO);
+        let rtt = self
+            .paths
+            .values()
+            .map(Path::srtt)
+            .max()
+            .unwrap_or(Duration::ZERO);
         rate * rtt.as_secs_f64()
     }
 
     /// Resets the direction that this side sends, unless it has done so.
     pub(super) fn end_sending(&mut self, stream: StreamId, code: u64, now: Instant) {
-        let Some(state) = self.streams.get_mut(&stream).filter(|state| !state.reset_sent) else { return };
+        let Some(state) = self
+            .streams
+            .get_mut(&stream)
+            .filter(|state| !state.reset_sent)
+        else {
+            return;
+        };
         state.reset_sent = true;
         let (code, size) = (code.min(varint::MAX), state.send.highest);
         let freed = state.send.buffered();
@@ -188,7 +224,9 @@ impl Session {
 
     /// Treats everything received, now and later, as read.
     pub(super) fn discard_received(&mut self, stream: StreamId, now: Instant) {
-        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
         state.discard = true;
         let unread = state.receive.highest - state.receive.read;
         self.counters.reorder -= state.receive.reordered();
@@ -209,7 +247,9 @@ impl Session {
         }
         let credit = &self.receive_credit;
         let held = credit.used - credit.released;
-        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
         let receive = &mut state.receive;
         if receive.size.is_some_and(|size| size <= receive.granted) || state.reset_sent {
             return;
@@ -229,7 +269,9 @@ impl Session {
         if !self.streams.get(&stream).is_some_and(Stream::is_over) {
             return;
         }
-        let Some(state) = self.streams.remove(&stream) else { return };
+        let Some(state) = self.streams.remove(&stream) else {
+            return;
+        };
         self.send_credit.buffered -= state.send.buffered();
         self.send_credit.pieces -= state.send.acked.count();
         self.counters.pieces -= state.receive.received.count();
@@ -269,7 +311,9 @@ impl Session {
         let by_rate = self.buffer_by_rate();
         let mut blocked = std::mem::take(&mut self.blocked);
         blocked.retain(|&stream| {
-            let Some(state) = self.streams.get(&stream) else { return false };
+            let Some(state) = self.streams.get(&stream) else {
+                return false;
+            };
             let enough = self.room_of(state, by_rate) >= SEND_FLOOR / 2;
             if enough {
                 self.events.push_back(Event::Writable { stream });
@@ -291,8 +335,10 @@ impl Session {
         if self.closed {
             return Err(StreamError::Closed);
         }
-        let state = self.streams.get_mut(&stream).filter(|state| !state.reset_sent);
+        let state = self
+            .streams
+            .get_mut(&stream)
+            .filter(|state| !state.reset_sent);
         state.ok_or(StreamError::Unknown)
     }
 }
-

@@ -36,7 +36,9 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> usize {
         let start = out.len();
-        let Some(path) = self.paths.get(&id) else { return 0 };
+        let Some(path) = self.paths.get(&id) else {
+            return 0;
+        };
         if path.state == PathState::Stalled && !self.closed {
             return 0;
         }
@@ -54,16 +56,24 @@ impl Session {
             Frame::Pong { token }.encode(out);
         }
         self.write_control(id, best == Some(id), budget, before, start, now, out);
-        let due = self.paths.get(&id).and_then(|path| self.reports.due(path, best == Some(id)));
+        let due = self
+            .paths
+            .get(&id)
+            .and_then(|path| self.reports.due(path, best == Some(id)));
         if due.is_some_and(|due| due <= now) {
-            self.reports.write(id, &mut self.paths, &self.streams, budget, now, out);
+            self.reports
+                .write(id, &mut self.paths, &self.streams, budget, now, out);
         }
         self.write_ping(id, before, start, now, out);
         while out.len() - start < budget {
             let left = (budget - (out.len() - start)) as u64;
             match self.pick(id, left, now) {
-                Pick::Send { stream, range } => self.write_data(id, stream, range, false, before, start, now, out),
-                Pick::Repeat { stream, range } => self.write_data(id, stream, range, true, before, start, now, out),
+                Pick::Send { stream, range } => {
+                    self.write_data(id, stream, range, false, before, start, now, out)
+                }
+                Pick::Repeat { stream, range } => {
+                    self.write_data(id, stream, range, true, before, start, now, out)
+                }
                 Pick::Idle => break,
             }
         }
@@ -73,8 +83,13 @@ impl Session {
 
     /// The delivering path on which a byte handed over now arrives first.
     pub(super) fn best_path(&self) -> Option<PathId> {
-        let active = self.paths.values().filter(|path| path.state == PathState::Active);
-        active.min_by_key(|path| (path.delay(), path.id)).map(|path| path.id)
+        let active = self
+            .paths
+            .values()
+            .filter(|path| path.state == PathState::Active);
+        active
+            .min_by_key(|path| (path.delay(), path.id))
+            .map(|path| path.id)
     }
 
     /// When a control frame that waits for the best path goes over any.
@@ -94,11 +109,16 @@ impl Session {
         out: &mut Vec<u8>,
     ) {
         while let Some((since, _)) = self.control.front() {
-            let full = self.paths.get(&id).is_none_or(|path| path.control.len() >= MAX_CONTROL);
+            let full = self
+                .paths
+                .get(&id)
+                .is_none_or(|path| path.control.len() >= MAX_CONTROL);
             if out.len() - start >= budget || full || !best && now < *since + CONTROL_WAIT {
                 break;
             }
-            let Some((_, frame)) = self.control.pop_front() else { break };
+            let Some((_, frame)) = self.control.pop_front() else {
+                break;
+            };
             let frame_start = out.len();
             self.encode_control(&frame, out);
             // Credit for a stream that is over meanwhile is no frame, and nothing would ever confirm it.
@@ -107,14 +127,27 @@ impl Session {
             {
                 let path_end = before + (out.len() - start) as u64;
                 path.note_outstanding(now);
-                path.control.push_back(Sent { path_end, sent_at: now, frame: Some(frame) });
+                path.control.push_back(Sent {
+                    path_end,
+                    sent_at: now,
+                    frame: Some(frame),
+                });
             }
         }
     }
 
-    fn write_ping(&mut self, id: PathId, before: u64, start: usize, now: Instant, out: &mut Vec<u8>) {
+    fn write_ping(
+        &mut self,
+        id: PathId,
+        before: u64,
+        start: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) {
         let token = self.next_token;
-        let Some(path) = self.paths.get_mut(&id) else { return };
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
         if now < path.next_ping || path.oldest_unconfirmed().is_some() {
             return;
         }
@@ -122,45 +155,87 @@ impl Session {
         Frame::Ping { token }.encode(out);
         let path_end = before + (out.len() - start) as u64;
         path.note_outstanding(now);
-        path.control.push_back(Sent { path_end, sent_at: now, frame: Some(Control::Ping { token }) });
+        path.control.push_back(Sent {
+            path_end,
+            sent_at: now,
+            frame: Some(Control::Ping { token }),
+        });
     }
 
     fn encode_control(&mut self, frame: &Control, out: &mut Vec<u8>) {
         match frame {
-            Control::Open { stream, class, target } => {
-                Frame::Open { stream: *stream, class: *class, target }.encode(out);
+            Control::Open {
+                stream,
+                class,
+                target,
+            } => {
+                Frame::Open {
+                    stream: *stream,
+                    class: *class,
+                    target,
+                }
+                .encode(out);
             }
             Control::Accept { stream } => Frame::Accept { stream: *stream }.encode(out),
-            Control::Fin { stream, size } => Frame::Fin { stream: *stream, size: *size }.encode(out),
+            Control::Fin { stream, size } => Frame::Fin {
+                stream: *stream,
+                size: *size,
+            }
+            .encode(out),
             Control::Reset { stream, code, size } => {
-                Frame::Reset { stream: *stream, code: *code, size: *size }.encode(out);
+                Frame::Reset {
+                    stream: *stream,
+                    code: *code,
+                    size: *size,
+                }
+                .encode(out);
             }
             Control::CreditSession => {
                 self.receive_credit.session_queued = false;
-                Frame::CreditSession { limit: self.receive_credit.granted }.encode(out);
+                Frame::CreditSession {
+                    limit: self.receive_credit.granted,
+                }
+                .encode(out);
             }
             Control::CreditStream { stream } => {
                 if let Some(state) = self.streams.get_mut(stream) {
                     state.receive.credit_queued = false;
-                    Frame::CreditStream { stream: *stream, limit: state.receive.granted }.encode(out);
+                    Frame::CreditStream {
+                        stream: *stream,
+                        limit: state.receive.granted,
+                    }
+                    .encode(out);
                 }
             }
             Control::CreditInitial => {
-                Frame::CreditInitial { limit: self.receive_credit.initial }.encode(out);
+                Frame::CreditInitial {
+                    limit: self.receive_credit.initial,
+                }
+                .encode(out);
             }
             Control::CreditStreams => {
-                let ReceiveCredit { streams, streams_queued, .. } = &mut self.receive_credit;
+                let ReceiveCredit {
+                    streams,
+                    streams_queued,
+                    ..
+                } = &mut self.receive_credit;
                 *streams_queued = false;
                 *streams = (*streams).max(self.retired.total() + self.config.max_streams);
                 Frame::CreditStreams { limit: *streams }.encode(out);
             }
             Control::Ping { token } => Frame::Ping { token: *token }.encode(out),
-            Control::Close { code, reason } => Frame::Close { code: *code, reason }.encode(out),
+            Control::Close { code, reason } => Frame::Close {
+                code: *code,
+                reason,
+            }
+            .encode(out),
         }
     }
 
     fn pick(&mut self, id: PathId, budget: u64, now: Instant) -> Pick {
-        let Some(path) = self.paths.get(&id) else { return Pick::Idle };
+        let Some(path) = self.paths.get(&id) else {
+            return Pick::Idle;
+        };
         if path.flights.len() >= MAX_FLIGHTS {
             return Pick::Idle;
         }
@@ -171,14 +246,20 @@ impl Session {
             streams: &self.streams,
             ready: &self.ready,
             last_served: self.last_served,
-            credit: self.send_credit.session.saturating_sub(self.send_credit.used),
+            credit: self
+                .send_credit
+                .session
+                .saturating_sub(self.send_credit.used),
             repeat_budget: repeatable.saturating_sub(self.counters.repeated),
             memory: self.config.memory,
         };
         self.scheduler.pick(id, budget, &view)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one call site, and the alternative is a struct for it")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call site, and the alternative is a struct for it"
+    )]
     fn write_data(
         &mut self,
         id: PathId,
@@ -190,7 +271,9 @@ impl Session {
         now: Instant,
         out: &mut Vec<u8>,
     ) {
-        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
+        let Some(stream) = self.streams.get_mut(&stream_id) else {
+            return;
+        };
         debug_assert!(!range.is_empty() && range.end <= stream.send.written);
         let mut at = range.start;
         while at < range.end {
@@ -207,7 +290,11 @@ impl Session {
         self.send_credit.used += growth;
         self.counters.data_sent += len;
         // What comes again because its path failed is a duplicate as well, unless it never arrived: nobody knows.
-        let twice = if repeat { len } else { stream.send.again.remove(range.clone()) };
+        let twice = if repeat {
+            len
+        } else {
+            stream.send.again.remove(range.clone())
+        };
         self.counters.duplicates_sent += twice;
         if stream.send.unsent.is_empty() {
             self.ready.remove(&stream_id);
@@ -217,19 +304,32 @@ impl Session {
             self.counters.repeated += len;
             self.mark_repeated(id, stream_id, &range);
         }
-        let Some(path) = self.paths.get_mut(&id) else { return };
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
         path.data_sent += len;
         path.duplicates_sent += twice;
         let path_end = before + (out.len() - start) as u64;
         path.note_outstanding(now);
         let expected_at = now + path.delay() + Duration::from_secs_f64(len as f64 / path.rate());
-        let flight = Flight { stream: stream_id, range, sent_at: now, expected_at, repeated: repeat, path_end };
+        let flight = Flight {
+            stream: stream_id,
+            range,
+            sent_at: now,
+            expected_at,
+            repeated: repeat,
+            path_end,
+        };
         path.flights.push_back(flight);
     }
 
     fn mark_repeated(&mut self, by: PathId, stream: StreamId, range: &Range<u64>) {
         for path in self.paths.values_mut().filter(|path| path.id != by) {
-            for flight in path.flights.iter_mut().filter(|flight| flight.stream == stream) {
+            for flight in path
+                .flights
+                .iter_mut()
+                .filter(|flight| flight.stream == stream)
+            {
                 let overlap = flight.range.start < range.end && range.start < flight.range.end;
                 flight.repeated |= overlap;
             }

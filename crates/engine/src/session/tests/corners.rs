@@ -13,11 +13,16 @@ fn session(role: Role) -> (Session, Instant) {
     let now = Instant::from_secs(1);
     let mut session = Session::new(Config::new(role), now).unwrap();
     session.path_up(PATH, now);
-    feed(&mut session, PATH, &[
-        Frame::CreditSession { limit: 1 << 30 },
-        Frame::CreditInitial { limit: 1 << 20 },
-        Frame::CreditStreams { limit: 1000 },
-    ], now);
+    feed(
+        &mut session,
+        PATH,
+        &[
+            Frame::CreditSession { limit: 1 << 30 },
+            Frame::CreditInitial { limit: 1 << 20 },
+            Frame::CreditStreams { limit: 1000 },
+        ],
+        now,
+    );
     drain(&mut session, PATH, now);
     while session.poll_event().is_some() {}
     (session, now)
@@ -26,7 +31,9 @@ fn session(role: Role) -> (Session, Instant) {
 fn feed(session: &mut Session, path: PathId, frames: &[Frame<'_>], now: Instant) {
     let mut bytes = Vec::new();
     frames.iter().for_each(|frame| frame.encode(&mut bytes));
-    session.handle_frames(path, &bytes, now).expect("the frames are proper");
+    session
+        .handle_frames(path, &bytes, now)
+        .expect("the frames are proper");
 }
 
 /// Everything that a path sends now, as text.
@@ -48,21 +55,46 @@ fn events(session: &mut Session) -> Vec<Event> {
 /// Tells a session that all it has sent on a path has arrived.
 fn confirm(session: &mut Session, path: PathId, now: Instant) {
     let received = session.paths[&path].sent;
-    feed(session, path, &[Frame::Path { path: u64::from(path.0), received }], now);
+    feed(
+        session,
+        path,
+        &[Frame::Path {
+            path: u64::from(path.0),
+            received,
+        }],
+        now,
+    );
 }
 
 #[test]
 fn data_and_the_end_may_overtake_the_open() {
     let (mut server, now) = session(Role::Server);
-    feed(&mut server, PATH, &[
-        Frame::Data { stream: 0, offset: 0, data: b"early" },
-        Frame::Fin { stream: 0, size: 5 },
-    ], now);
+    feed(
+        &mut server,
+        PATH,
+        &[
+            Frame::Data {
+                stream: 0,
+                offset: 0,
+                data: b"early",
+            },
+            Frame::Fin { stream: 0, size: 5 },
+        ],
+        now,
+    );
     assert_eq!(events(&mut server), []);
-    let open = Frame::Open { stream: 0, class: 2, target: b"t" };
+    let open = Frame::Open {
+        stream: 0,
+        class: 2,
+        target: b"t",
+    };
     feed(&mut server, PATH, &[open.clone(), open], now);
     let target = b"t".to_vec();
-    let opened = Event::Opened { stream: 0, class: Class::Interactive, target };
+    let opened = Event::Opened {
+        stream: 0,
+        class: Class::Interactive,
+        target,
+    };
     assert_eq!(events(&mut server), [opened, Event::Readable { stream: 0 }]);
     let mut text = Vec::new();
     assert!(server.read(0, 10, &mut text, now).unwrap().finished);
@@ -72,29 +104,81 @@ fn data_and_the_end_may_overtake_the_open() {
 #[test]
 fn a_reset_that_overtakes_the_open_leaves_nothing_behind() {
     let (mut server, now) = session(Role::Server);
-    feed(&mut server, PATH, &[Frame::Reset { stream: 0, code: 1, size: 700 }], now);
-    feed(&mut server, PATH, &[
-        Frame::Open { stream: 0, class: 0, target: b"t" },
-        Frame::Data { stream: 0, offset: 0, data: b"late" },
-        Frame::Fin { stream: 0, size: 900 },
-        Frame::Reset { stream: 0, code: 1, size: 700 },
-    ], now);
+    feed(
+        &mut server,
+        PATH,
+        &[Frame::Reset {
+            stream: 0,
+            code: 1,
+            size: 700,
+        }],
+        now,
+    );
+    feed(
+        &mut server,
+        PATH,
+        &[
+            Frame::Open {
+                stream: 0,
+                class: 0,
+                target: b"t",
+            },
+            Frame::Data {
+                stream: 0,
+                offset: 0,
+                data: b"late",
+            },
+            Frame::Fin {
+                stream: 0,
+                size: 900,
+            },
+            Frame::Reset {
+                stream: 0,
+                code: 1,
+                size: 700,
+            },
+        ],
+        now,
+    );
     assert_eq!(events(&mut server), []);
     assert_eq!(server.stats().streams_open, 0);
-    assert_eq!((server.receive_credit.used, server.receive_credit.released), (700, 700));
+    assert_eq!(
+        (server.receive_credit.used, server.receive_credit.released),
+        (700, 700)
+    );
 }
 
 #[test]
 fn a_program_that_writes_and_leaves_before_the_open_arrives_is_heard() {
     let (mut server, now) = session(Role::Server);
-    feed(&mut server, PATH, &[
-        Frame::Data { stream: 0, offset: 0, data: b"bye" },
-        Frame::Fin { stream: 0, size: 3 },
-        Frame::Reset { stream: 0, code: 0, size: 3 },
-        Frame::Open { stream: 0, class: 3, target: b"t" },
-    ], now);
+    feed(
+        &mut server,
+        PATH,
+        &[
+            Frame::Data {
+                stream: 0,
+                offset: 0,
+                data: b"bye",
+            },
+            Frame::Fin { stream: 0, size: 3 },
+            Frame::Reset {
+                stream: 0,
+                code: 0,
+                size: 3,
+            },
+            Frame::Open {
+                stream: 0,
+                class: 3,
+                target: b"t",
+            },
+        ],
+        now,
+    );
     let mut text = Vec::new();
-    assert!(matches!(events(&mut server)[..], [Event::Opened { .. }, Event::Readable { .. }]));
+    assert!(matches!(
+        events(&mut server)[..],
+        [Event::Opened { .. }, Event::Readable { .. }]
+    ));
     assert!(server.read(0, 10, &mut text, now).unwrap().finished);
     assert_eq!((&text[..], server.stats().streams_open), (&b"bye"[..], 0));
 }
@@ -103,18 +187,40 @@ fn a_program_that_writes_and_leaves_before_the_open_arrives_is_heard() {
 fn a_reset_after_the_end_lets_the_reader_finish() {
     let (mut client, now) = session(Role::Client);
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
-    feed(&mut client, PATH, &[
-        Frame::Data { stream: id, offset: 0, data: b"answer" },
-        Frame::Fin { stream: id, size: 6 },
-        Frame::Reset { stream: id, code: 0, size: 6 },
-    ], now);
+    feed(
+        &mut client,
+        PATH,
+        &[
+            Frame::Data {
+                stream: id,
+                offset: 0,
+                data: b"answer",
+            },
+            Frame::Fin {
+                stream: id,
+                size: 6,
+            },
+            Frame::Reset {
+                stream: id,
+                code: 0,
+                size: 6,
+            },
+        ],
+        now,
+    );
     assert_eq!(client.write(id, b"more", now), Err(StreamError::Finished));
     assert_eq!(events(&mut client), [Event::Readable { stream: id }]);
     let mut text = Vec::new();
     assert!(!client.read(id, 3, &mut text, now).unwrap().finished);
     assert!(client.read(id, 10, &mut text, now).unwrap().finished);
     assert_eq!(text, b"answer");
-    assert_eq!(events(&mut client), [Event::Reset { stream: id, code: 0 }]);
+    assert_eq!(
+        events(&mut client),
+        [Event::Reset {
+            stream: id,
+            code: 0
+        }]
+    );
     assert_eq!(client.stats().streams_open, 0);
 }
 
@@ -123,12 +229,32 @@ fn leaving_a_stream_that_was_reset_late_frees_it() {
     for abandon in [true, false] {
         let (mut client, now) = session(Role::Client);
         let id = client.open_stream(b"t", Class::Background, now).unwrap();
-        feed(&mut client, PATH, &[
-            Frame::Data { stream: id, offset: 0, data: b"answer" },
-            Frame::Fin { stream: id, size: 6 },
-            Frame::Reset { stream: id, code: 0, size: 6 },
-        ], now);
-        if abandon { client.abandon(id, now) } else { client.reset(id, 1, now) }
+        feed(
+            &mut client,
+            PATH,
+            &[
+                Frame::Data {
+                    stream: id,
+                    offset: 0,
+                    data: b"answer",
+                },
+                Frame::Fin {
+                    stream: id,
+                    size: 6,
+                },
+                Frame::Reset {
+                    stream: id,
+                    code: 0,
+                    size: 6,
+                },
+            ],
+            now,
+        );
+        if abandon {
+            client.abandon(id, now)
+        } else {
+            client.reset(id, 1, now)
+        }
         let stats = client.stats();
         assert_eq!((stats.streams_open, stats.receive_memory), (0, 0));
         assert_eq!(client.receive_credit.used, client.receive_credit.released);
@@ -140,15 +266,43 @@ fn both_sides_agree_on_the_credit_of_a_stream_that_was_reset_under_way() {
     // This side resets while the peer's end is announced and only a part of its bytes has arrived.
     let (mut client, now) = session(Role::Client);
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
-    feed(&mut client, PATH, &[
-        Frame::Data { stream: id, offset: 0, data: &[7; 300] },
-        Frame::Fin { stream: id, size: 1000 },
-    ], now);
+    feed(
+        &mut client,
+        PATH,
+        &[
+            Frame::Data {
+                stream: id,
+                offset: 0,
+                data: &[7; 300],
+            },
+            Frame::Fin {
+                stream: id,
+                size: 1000,
+            },
+        ],
+        now,
+    );
     client.reset(id, 1, now);
-    assert_eq!(client.stats().streams_open, 1, "700 bytes may still be counted");
-    feed(&mut client, PATH, &[Frame::Reset { stream: id, code: 1, size: 900 }], now);
+    assert_eq!(
+        client.stats().streams_open,
+        1,
+        "700 bytes may still be counted"
+    );
+    feed(
+        &mut client,
+        PATH,
+        &[Frame::Reset {
+            stream: id,
+            code: 1,
+            size: 900,
+        }],
+        now,
+    );
     assert_eq!(client.stats().streams_open, 0);
-    assert_eq!((client.receive_credit.used, client.receive_credit.released), (900, 900));
+    assert_eq!(
+        (client.receive_credit.used, client.receive_credit.released),
+        (900, 900)
+    );
 }
 
 #[test]
@@ -157,14 +311,39 @@ fn a_stream_left_by_its_program_is_counted_to_its_end() {
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
     client.abandon(id, now);
     drain(&mut client, PATH, now);
-    feed(&mut client, PATH, &[
-        Frame::Ack(Ack { stream: id, complete: true, cumulative: 0, ranges: vec![] }),
-        Frame::Fin { stream: id, size: 100 },
-    ], now);
+    feed(
+        &mut client,
+        PATH,
+        &[
+            Frame::Ack(Ack {
+                stream: id,
+                complete: true,
+                cumulative: 0,
+                ranges: vec![],
+            }),
+            Frame::Fin {
+                stream: id,
+                size: 100,
+            },
+        ],
+        now,
+    );
     assert_eq!(client.stats().streams_open, 1);
-    feed(&mut client, PATH, &[Frame::Data { stream: id, offset: 0, data: &[1; 100] }], now);
+    feed(
+        &mut client,
+        PATH,
+        &[Frame::Data {
+            stream: id,
+            offset: 0,
+            data: &[1; 100],
+        }],
+        now,
+    );
     assert_eq!(client.stats().streams_open, 0);
-    assert_eq!((client.receive_credit.used, client.receive_credit.released), (100, 100));
+    assert_eq!(
+        (client.receive_credit.used, client.receive_credit.released),
+        (100, 100)
+    );
 }
 
 #[test]
@@ -176,20 +355,48 @@ fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
     drain(&mut client, PATH, now);
     let data = [5; 40_000];
     for (i, part) in data.chunks(10_000).enumerate() {
-        feed(&mut client, PATH, &[Frame::Data { stream: id, offset: 10_000 * i as u64, data: part }], now);
+        feed(
+            &mut client,
+            PATH,
+            &[Frame::Data {
+                stream: id,
+                offset: 10_000 * i as u64,
+                data: part,
+            }],
+            now,
+        );
     }
     let mut text = Vec::new();
     client.read(id, 40_000, &mut text, now).unwrap();
-    assert!(client.streams[&id].receive.credit_queued, "the premise of this test");
-    feed(&mut client, PATH, &[
-        Frame::Fin { stream: id, size: 40_000 },
-        Frame::Ack(Ack { stream: id, complete: true, cumulative: 0, ranges: vec![] }),
-    ], now);
+    assert!(
+        client.streams[&id].receive.credit_queued,
+        "the premise of this test"
+    );
+    feed(
+        &mut client,
+        PATH,
+        &[
+            Frame::Fin {
+                stream: id,
+                size: 40_000,
+            },
+            Frame::Ack(Ack {
+                stream: id,
+                complete: true,
+                cumulative: 0,
+                ranges: vec![],
+            }),
+        ],
+        now,
+    );
     client.read(id, 1, &mut text, now).unwrap();
     assert_eq!(client.stats().streams_open, 0);
     confirm(&mut client, PATH, now);
     let sent = drain(&mut client, PATH, now);
-    assert!(!sent.iter().any(|frame| frame.starts_with("Credit")), "{sent:?}");
+    assert!(
+        !sent.iter().any(|frame| frame.starts_with("Credit")),
+        "{sent:?}"
+    );
     confirm(&mut client, PATH, now);
     assert!(client.paths[&PATH].oldest_unconfirmed().is_none());
 }
@@ -214,12 +421,41 @@ fn acknowledgements_of_a_stream_that_is_done_or_gone_are_harmless() {
     client.write(id, b"request", now).unwrap();
     client.finish(id, now).unwrap();
     drain(&mut client, PATH, now);
-    let done = Frame::Ack(Ack { stream: id, complete: true, cumulative: 7, ranges: vec![] });
-    let beyond = Frame::Ack(Ack { stream: id, complete: false, cumulative: 1 << 40, ranges: vec![] });
-    feed(&mut client, PATH, &[done.clone(), beyond.clone(), done.clone()], now);
+    let done = Frame::Ack(Ack {
+        stream: id,
+        complete: true,
+        cumulative: 7,
+        ranges: vec![],
+    });
+    let beyond = Frame::Ack(Ack {
+        stream: id,
+        complete: false,
+        cumulative: 1 << 40,
+        ranges: vec![],
+    });
+    feed(
+        &mut client,
+        PATH,
+        &[done.clone(), beyond.clone(), done.clone()],
+        now,
+    );
     assert_eq!(events(&mut client), [Event::Delivered { stream: id }]);
     client.reset(id, 0, now);
-    feed(&mut client, PATH, &[beyond.clone(), Frame::Reset { stream: id, code: 0, size: 0 }, done, beyond], now);
+    feed(
+        &mut client,
+        PATH,
+        &[
+            beyond.clone(),
+            Frame::Reset {
+                stream: id,
+                code: 0,
+                size: 0,
+            },
+            done,
+            beyond,
+        ],
+        now,
+    );
     assert_eq!(client.stats().streams_open, 0);
 }
 
@@ -228,8 +464,24 @@ fn a_report_for_a_path_that_is_gone_is_ignored() {
     let (mut client, now) = session(Role::Client);
     client.path_up(PathId(1), now);
     client.path_down(PathId(1), now);
-    feed(&mut client, PATH, &[Frame::Path { path: 1, received: 1 << 50 }], now);
-    feed(&mut client, PATH, &[Frame::Path { path: 1 << 40 >> 9, received: 5 }], now);
+    feed(
+        &mut client,
+        PATH,
+        &[Frame::Path {
+            path: 1,
+            received: 1 << 50,
+        }],
+        now,
+    );
+    feed(
+        &mut client,
+        PATH,
+        &[Frame::Path {
+            path: 1 << 40 >> 9,
+            received: 5,
+        }],
+        now,
+    );
 }
 
 #[test]
@@ -241,9 +493,15 @@ fn the_last_path_is_used_even_if_it_was_stalled() {
     pair.run_for(Duration::from_millis(100));
     pair.carriers.get_mut(&PathId(1)).unwrap().blackhole = true;
     pair.run_for(Duration::from_millis(500));
-    assert_eq!(pair.server.path_stats_all(pair.now)[1].state, PathState::Stalled);
+    assert_eq!(
+        pair.server.path_stats_all(pair.now)[1].state,
+        PathState::Stalled
+    );
     pair.kill_path(PathId(0));
-    assert_eq!(pair.server.path_stats_all(pair.now)[0].state, PathState::Active);
+    assert_eq!(
+        pair.server.path_stats_all(pair.now)[0].state,
+        PathState::Active
+    );
     pair.run_for(Duration::from_millis(500));
     pair.carriers.get_mut(&PathId(1)).unwrap().blackhole = false;
     pair.run_to_end(Duration::from_secs(20));
@@ -255,7 +513,9 @@ fn two_silent_paths_do_not_ask_for_a_timeout_without_end() {
     let id = pair.open();
     pair.write(Side::Server, id, &[9; 5_000_000], true);
     pair.run_for(Duration::from_millis(100));
-    pair.carriers.values_mut().for_each(|carrier| carrier.blackhole = true);
+    pair.carriers
+        .values_mut()
+        .for_each(|carrier| carrier.blackhole = true);
     let mut now = pair.now;
     let mut rounds = 0;
     while now < pair.now + Duration::from_secs(5) {
@@ -282,7 +542,12 @@ fn a_closed_session_says_so_even_over_a_stalled_path() {
 fn a_repeated_accept_is_told_once() {
     let (mut client, now) = session(Role::Client);
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
-    feed(&mut client, PATH, &[Frame::Accept { stream: id }, Frame::Accept { stream: id }], now);
+    feed(
+        &mut client,
+        PATH,
+        &[Frame::Accept { stream: id }, Frame::Accept { stream: id }],
+        now,
+    );
     assert_eq!(events(&mut client), [Event::Accepted { stream: id }]);
 }
 
@@ -296,14 +561,20 @@ fn a_reset_of_one_stream_wakes_writers_of_others() {
     let mut client = Session::new(config, now).unwrap();
     client.path_up(PATH, now);
     feed(&mut client, PATH, &[Frame::CreditStreams { limit: 2 }], now);
-    let (hog, other) = (client.open_stream(b"t", Class::Background, now), client.open_stream(b"t", Class::Background, now));
+    let (hog, other) = (
+        client.open_stream(b"t", Class::Background, now),
+        client.open_stream(b"t", Class::Background, now),
+    );
     let (hog, other) = (hog.unwrap(), other.unwrap());
     while client.write(hog, &[1; 100_000], now).unwrap() > 0 {}
     while client.write(other, &[2; 100_000], now).unwrap() > 0 {}
     events(&mut client);
     client.reset(hog, 0, now);
     assert!(events(&mut client).contains(&Event::Writable { stream: other }));
-    assert_eq!(client.open_stream(b"t", Class::Background, now), Err(StreamError::NoMoreStreams));
+    assert_eq!(
+        client.open_stream(b"t", Class::Background, now),
+        Err(StreamError::NoMoreStreams)
+    );
 }
 
 #[test]
@@ -313,14 +584,34 @@ fn this_side_opens_no_more_streams_than_its_memory_is_made_for() {
     config.max_streams = 2;
     let mut client = Session::new(config, now).unwrap();
     client.path_up(PATH, now);
-    feed(&mut client, PATH, &[Frame::CreditStreams { limit: 1 << 40 }], now);
+    feed(
+        &mut client,
+        PATH,
+        &[Frame::CreditStreams { limit: 1 << 40 }],
+        now,
+    );
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
     client.open_stream(b"t", Class::Background, now).unwrap();
-    assert_eq!(client.open_stream(b"t", Class::Background, now), Err(StreamError::NoMoreStreams));
-    assert_eq!(client.open_stream(&[0; 513], Class::Background, now), Err(StreamError::TargetTooLong));
+    assert_eq!(
+        client.open_stream(b"t", Class::Background, now),
+        Err(StreamError::NoMoreStreams)
+    );
+    assert_eq!(
+        client.open_stream(&[0; 513], Class::Background, now),
+        Err(StreamError::TargetTooLong)
+    );
     events(&mut client);
     client.reset(id, 0, now);
-    feed(&mut client, PATH, &[Frame::Reset { stream: id, code: 0, size: 0 }], now);
+    feed(
+        &mut client,
+        PATH,
+        &[Frame::Reset {
+            stream: id,
+            code: 0,
+            size: 0,
+        }],
+        now,
+    );
     assert_eq!(events(&mut client), [Event::StreamsAvailable]);
     client.open_stream(b"t", Class::Background, now).unwrap();
 }
@@ -329,12 +620,29 @@ fn this_side_opens_no_more_streams_than_its_memory_is_made_for() {
 fn reports_lost_with_their_path_are_told_again() {
     let (mut client, now) = session(Role::Client);
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
-    feed(&mut client, PATH, &[Frame::Data { stream: id, offset: 0, data: b"x" }], now);
+    feed(
+        &mut client,
+        PATH,
+        &[Frame::Data {
+            stream: id,
+            offset: 0,
+            data: b"x",
+        }],
+        now,
+    );
     let later = now + Duration::from_millis(100);
     let told = |frames: &[String]| frames.iter().any(|frame| frame.starts_with("Ack"));
     assert!(told(&drain(&mut client, PATH, later)));
-    assert!(!told(&drain(&mut client, PATH, later + Duration::from_secs(1))));
+    assert!(!told(&drain(
+        &mut client,
+        PATH,
+        later + Duration::from_secs(1)
+    )));
     client.path_up(PathId(1), later);
     client.path_down(PATH, later);
-    assert!(told(&drain(&mut client, PathId(1), later + Duration::from_secs(1))));
+    assert!(told(&drain(
+        &mut client,
+        PathId(1),
+        later + Duration::from_secs(1)
+    )));
 }

@@ -22,7 +22,9 @@ fn session() -> Session {
         Frame::CreditInitial { limit: 1 << 20 },
         Frame::CreditStreams { limit: 8 },
     ];
-    frames.iter().for_each(|frame| session.handle_frames(PATH, &encoded(frame), NOW).unwrap());
+    frames
+        .iter()
+        .for_each(|frame| session.handle_frames(PATH, &encoded(frame), NOW).unwrap());
     session.open_stream(b"t", Class::Background, NOW).unwrap();
     session.write(0, b"request", NOW).unwrap();
     drain(&mut session);
@@ -44,13 +46,22 @@ fn drain(session: &mut Session) -> Vec<u8> {
 
 /// The error for `frame`, after which the session must be closed and say so.
 fn refused(session: &mut Session, frame: &Frame<'_>) -> ProtocolError {
-    let error = session.handle_frames(PATH, &encoded(frame), NOW).expect_err("must be refused");
+    let error = session
+        .handle_frames(PATH, &encoded(frame), NOW)
+        .expect_err("must be refused");
     assert!(session.is_closed() && session.has_farewell());
-    assert!(matches!(session.poll_event(), Some(Event::Closed { code: 1, reason }) if reason == error.to_string()));
+    assert!(
+        matches!(session.poll_event(), Some(Event::Closed { code: 1, reason }) if reason == error.to_string())
+    );
     let farewell = drain(session);
-    assert!(matches!(Frame::decode(&farewell), Ok(Some((Frame::Close { code: 1, .. }, _)))));
+    assert!(matches!(
+        Frame::decode(&farewell),
+        Ok(Some((Frame::Close { code: 1, .. }, _)))
+    ));
     assert!(!session.has_farewell());
-    session.handle_frames(PATH, &encoded(frame), NOW).expect("a closed session hears nothing");
+    session
+        .handle_frames(PATH, &encoded(frame), NOW)
+        .expect("a closed session hears nothing");
     error
 }
 
@@ -60,19 +71,34 @@ fn a_frame_of_every_kind_cut_at_every_byte_is_waited_for() {
         let whole = encoded(&frame);
         for cut in 0..whole.len() {
             let mut session = session();
-            session.handle_frames(PATH, &whole[..cut], NOW).expect("the rest may follow");
+            session
+                .handle_frames(PATH, &whole[..cut], NOW)
+                .expect("the rest may follow");
             assert!(!session.is_closed());
             // Whatever it means here, it is understood like the whole one.
             let pieces = session.handle_frames(PATH, &whole[cut..], NOW);
-            assert_eq!(pieces, self::session().handle_frames(PATH, &whole, NOW), "{frame:?} cut at {cut}");
+            assert_eq!(
+                pieces,
+                self::session().handle_frames(PATH, &whole, NOW),
+                "{frame:?} cut at {cut}"
+            );
         }
     }
 }
 
 #[test]
 fn handshake_frames_do_not_belong_into_a_session() {
-    let hello = Hello { version: 1, new: true, session: [0; 16], path: 0, link: b"" };
-    let refuse = Frame::Refuse { code: 1, reason: b"" };
+    let hello = Hello {
+        version: 1,
+        new: true,
+        session: [0; 16],
+        path: 0,
+        link: b"",
+    };
+    let refuse = Frame::Refuse {
+        code: 1,
+        reason: b"",
+    };
     for frame in [Frame::Hello(hello), Frame::Welcome { version: 1 }, refuse] {
         assert_eq!(refused(&mut session(), &frame), ProtocolError::Handshake);
     }
@@ -81,11 +107,27 @@ fn handshake_frames_do_not_belong_into_a_session() {
 #[test]
 fn one_byte_over_the_credit_of_a_stream() {
     let limit = session().receive_credit.initial;
-    let data = |offset| Frame::Data { stream: 0, offset, data: b"x" };
-    session().handle_frames(PATH, &encoded(&data(limit - 1)), NOW).unwrap();
-    assert_eq!(refused(&mut session(), &data(limit)), ProtocolError::Credit(0));
-    assert_eq!(refused(&mut session(), &data(MAX - 1)), ProtocolError::Credit(0));
-    let reset = Frame::Reset { stream: 0, code: 0, size: limit + 1 };
+    let data = |offset| Frame::Data {
+        stream: 0,
+        offset,
+        data: b"x",
+    };
+    session()
+        .handle_frames(PATH, &encoded(&data(limit - 1)), NOW)
+        .unwrap();
+    assert_eq!(
+        refused(&mut session(), &data(limit)),
+        ProtocolError::Credit(0)
+    );
+    assert_eq!(
+        refused(&mut session(), &data(MAX - 1)),
+        ProtocolError::Credit(0)
+    );
+    let reset = Frame::Reset {
+        stream: 0,
+        code: 0,
+        size: limit + 1,
+    };
     assert_eq!(refused(&mut session(), &reset), ProtocolError::Credit(0));
 }
 
@@ -93,39 +135,89 @@ fn one_byte_over_the_credit_of_a_stream() {
 fn one_byte_over_the_credit_of_the_session() {
     let mut session = session();
     session.receive_credit.used = session.receive_credit.granted - 10;
-    let data = |len: usize| Frame::Data { stream: 0, offset: 0, data: &[1; 20][..len] };
-    session.handle_frames(PATH, &encoded(&data(10)), NOW).unwrap();
+    let data = |len: usize| Frame::Data {
+        stream: 0,
+        offset: 0,
+        data: &[1; 20][..len],
+    };
+    session
+        .handle_frames(PATH, &encoded(&data(10)), NOW)
+        .unwrap();
     assert_eq!(refused(&mut session, &data(11)), ProtocolError::Credit(0));
 }
 
 #[test]
 fn streams_that_the_peer_may_not_name() {
-    let open = |stream| Frame::Open { stream, class: 0, target: b"" };
-    assert_eq!(refused(&mut session(), &open(17)), ProtocolError::Streams(17));
-    assert_eq!(refused(&mut session(), &open(0)), ProtocolError::UnknownStream(0));
-    assert_eq!(refused(&mut session(), &open(2)), ProtocolError::UnknownStream(2));
+    let open = |stream| Frame::Open {
+        stream,
+        class: 0,
+        target: b"",
+    };
+    assert_eq!(
+        refused(&mut session(), &open(17)),
+        ProtocolError::Streams(17)
+    );
+    assert_eq!(
+        refused(&mut session(), &open(0)),
+        ProtocolError::UnknownStream(0)
+    );
+    assert_eq!(
+        refused(&mut session(), &open(2)),
+        ProtocolError::UnknownStream(2)
+    );
     for stream in [2, MAX - 1] {
         for frame in [
             Frame::Accept { stream },
-            Frame::Data { stream, offset: 0, data: b"x" },
+            Frame::Data {
+                stream,
+                offset: 0,
+                data: b"x",
+            },
             Frame::Fin { stream, size: 0 },
-            Frame::Reset { stream, code: 0, size: 0 },
+            Frame::Reset {
+                stream,
+                code: 0,
+                size: 0,
+            },
             Frame::CreditStream { stream, limit: 1 },
-            Frame::Ack(Ack { stream, complete: false, cumulative: 0, ranges: vec![] }),
+            Frame::Ack(Ack {
+                stream,
+                complete: false,
+                cumulative: 0,
+                ranges: vec![],
+            }),
         ] {
-            assert_eq!(refused(&mut session(), &frame), ProtocolError::UnknownStream(stream));
+            assert_eq!(
+                refused(&mut session(), &frame),
+                ProtocolError::UnknownStream(stream)
+            );
         }
     }
-    let frame = Frame::Data { stream: MAX, offset: 0, data: b"x" };
+    let frame = Frame::Data {
+        stream: MAX,
+        offset: 0,
+        data: b"x",
+    };
     assert_eq!(refused(&mut session(), &frame), ProtocolError::Streams(MAX));
-    assert_eq!(refused(&mut session(), &Frame::Accept { stream: 1 }), ProtocolError::UnknownStream(1));
+    assert_eq!(
+        refused(&mut session(), &Frame::Accept { stream: 1 }),
+        ProtocolError::UnknownStream(1)
+    );
 }
 
 #[test]
 fn contradictions_about_the_length_of_a_stream() {
     let fin = |size| Frame::Fin { stream: 0, size };
-    let data = |offset| Frame::Data { stream: 0, offset, data: b"x" };
-    let reset = |size| Frame::Reset { stream: 0, code: 0, size };
+    let data = |offset| Frame::Data {
+        stream: 0,
+        offset,
+        data: b"x",
+    };
+    let reset = |size| Frame::Reset {
+        stream: 0,
+        code: 0,
+        size,
+    };
     for (first, second) in [
         (fin(5), fin(6)),
         (fin(5), data(5)),
@@ -135,26 +227,50 @@ fn contradictions_about_the_length_of_a_stream() {
     ] {
         let mut session = session();
         session.handle_frames(PATH, &encoded(&first), NOW).unwrap();
-        assert_eq!(refused(&mut session, &second), ProtocolError::Size(0), "{first:?}, {second:?}");
+        assert_eq!(
+            refused(&mut session, &second),
+            ProtocolError::Size(0),
+            "{first:?}, {second:?}"
+        );
     }
-    session().handle_frames(PATH, &encoded(&fin(MAX)), NOW).expect("a long stream is no fault");
+    session()
+        .handle_frames(PATH, &encoded(&fin(MAX)), NOW)
+        .expect("a long stream is no fault");
 }
 
 #[test]
 fn acknowledgements_and_reports_of_what_was_never_sent() {
     let ack = |complete, cumulative, ranges: Vec<std::ops::Range<u64>>| {
-        Frame::Ack(Ack { stream: 0, complete, cumulative, ranges })
+        Frame::Ack(Ack {
+            stream: 0,
+            complete,
+            cumulative,
+            ranges,
+        })
     };
     for frame in [
         ack(false, 8, vec![]),
         ack(false, 0, std::iter::once(3..8).collect()),
         ack(false, MAX, vec![]),
         ack(true, 7, vec![]),
-        Frame::Path { path: 0, received: 1 << 20 },
-        Frame::Path { path: 0, received: MAX },
-        Frame::Path { path: MAX, received: 1 },
+        Frame::Path {
+            path: 0,
+            received: 1 << 20,
+        },
+        Frame::Path {
+            path: 0,
+            received: MAX,
+        },
+        Frame::Path {
+            path: MAX,
+            received: 1,
+        },
     ] {
-        assert_eq!(refused(&mut session(), &frame), ProtocolError::Acknowledged, "{frame:?}");
+        assert_eq!(
+            refused(&mut session(), &frame),
+            ProtocolError::Acknowledged,
+            "{frame:?}"
+        );
     }
 }
 
@@ -164,7 +280,10 @@ fn limits_at_the_largest_integer_are_kept() {
     for frame in [
         Frame::CreditSession { limit: MAX },
         Frame::CreditInitial { limit: MAX },
-        Frame::CreditStream { stream: 0, limit: MAX },
+        Frame::CreditStream {
+            stream: 0,
+            limit: MAX,
+        },
         Frame::CreditStreams { limit: MAX },
         Frame::Ping { token: MAX },
         Frame::Pong { token: MAX },
@@ -179,7 +298,9 @@ fn limits_at_the_largest_integer_are_kept() {
 #[test]
 fn bytes_that_are_no_frame() {
     let mut session = session();
-    let error = session.handle_frames(PATH, &[0x3f, 0xff, 0xff], NOW).unwrap_err();
+    let error = session
+        .handle_frames(PATH, &[0x3f, 0xff, 0xff], NOW)
+        .unwrap_err();
     assert_eq!(error, ProtocolError::Frame(FrameError::UnknownType(0x3f)));
     assert!(session.is_closed() && session.has_farewell());
 }
@@ -198,7 +319,10 @@ fn optional_frames_are_not_gathered() {
         assert!(session.paths[&PATH].partial.capacity() < 4 * MAX_BODY);
     }
     // They count like any other, or the peer's reports would never fit.
-    assert_eq!(session.paths[&PATH].received - before, 100 * frame.len() as u64);
+    assert_eq!(
+        session.paths[&PATH].received - before,
+        100 * frame.len() as u64
+    );
 }
 
 #[test]
@@ -208,11 +332,26 @@ fn too_many_pieces() {
     let mut session = Session::new(config, NOW).unwrap();
     session.path_up(PATH, NOW);
     let mut sent = 0;
-    let error = (0..8).flat_map(|i| (0..32_000).map(move |k| (2 * i, 2 * k + 1))).find_map(|(stream, offset)| {
-        sent += 1;
-        session.handle_frames(PATH, &encoded(&Frame::Data { stream, offset, data: b"x" }), NOW).err()
-    });
-    assert!(matches!(error, Some(ProtocolError::Pieces(_))), "{error:?} after {sent}");
+    let error = (0..8)
+        .flat_map(|i| (0..32_000).map(move |k| (2 * i, 2 * k + 1)))
+        .find_map(|(stream, offset)| {
+            sent += 1;
+            session
+                .handle_frames(
+                    PATH,
+                    &encoded(&Frame::Data {
+                        stream,
+                        offset,
+                        data: b"x",
+                    }),
+                    NOW,
+                )
+                .err()
+        });
+    assert!(
+        matches!(error, Some(ProtocolError::Pieces(_))),
+        "{error:?} after {sent}"
+    );
     assert_eq!(sent, super::super::receive::MAX_PIECES + 1);
 }
 
@@ -224,14 +363,33 @@ fn what_waits_for_a_peer_that_hears_nothing_is_bounded() {
         let mut next = 1;
         for _ in 0..100_000 {
             if next / 2 < session.receive_credit.streams {
-                let mut bytes = encoded(&Frame::Open { stream: next, class: 0, target: b"t" });
-                bytes.extend(encoded(&Frame::Reset { stream: next, code: 0, size: 0 }));
+                let mut bytes = encoded(&Frame::Open {
+                    stream: next,
+                    class: 0,
+                    target: b"t",
+                });
+                bytes.extend(encoded(&Frame::Reset {
+                    stream: next,
+                    code: 0,
+                    size: 0,
+                }));
                 session.handle_frames(PATH, &bytes, NOW).unwrap();
                 next += 2;
             }
-            session.handle_frames(PATH, &encoded(&Frame::Ping { token: 1 }), NOW).unwrap();
+            session
+                .handle_frames(PATH, &encoded(&Frame::Ping { token: 1 }), NOW)
+                .unwrap();
             let gone = next.saturating_sub(2 + 2 * (next / 2 % 2)).max(1);
-            session.handle_frames(PATH, &encoded(&Frame::Fin { stream: gone, size: 0 }), NOW).unwrap();
+            session
+                .handle_frames(
+                    PATH,
+                    &encoded(&Frame::Fin {
+                        stream: gone,
+                        size: 0,
+                    }),
+                    NOW,
+                )
+                .unwrap();
             while session.poll_event().is_some() {}
             if reads {
                 drain(&mut session);
@@ -239,8 +397,15 @@ fn what_waits_for_a_peer_that_hears_nothing_is_bounded() {
         }
         let path = &session.paths[&PATH];
         let (waiting, under_way) = (session.control.len(), path.control.len());
-        assert!(waiting < 100 && under_way <= 8192, "{waiting} frames wait, {under_way} are under way");
-        assert!(session.reports.pending() < 1100, "{} reports wait", session.reports.pending());
+        assert!(
+            waiting < 100 && under_way <= 8192,
+            "{waiting} frames wait, {under_way} are under way"
+        );
+        assert!(
+            session.reports.pending() < 1100,
+            "{} reports wait",
+            session.reports.pending()
+        );
         assert!(session.streams.len() < 20 && session.retired.count() < 20);
     }
 }

@@ -109,7 +109,10 @@ impl Pair {
         for &(mbit, ms) in links {
             self.add_path(mbit, ms);
         }
-        self.run_until(|pair| pair.client.send_credit.streams > 0, Duration::from_secs(10));
+        self.run_until(
+            |pair| pair.client.send_credit.streams > 0,
+            Duration::from_secs(10),
+        );
     }
 
     pub(crate) fn add_path(&mut self, mbit: f64, ms: u64) -> PathId {
@@ -118,7 +121,15 @@ impl Pair {
         let rate = mbit * 1e6 / 8.0;
         let delay = Duration::from_millis(ms);
         let lanes = [Lane::default(), Lane::default()];
-        self.carriers.insert(id, Carrier { rate, delay, blackhole: false, lanes });
+        self.carriers.insert(
+            id,
+            Carrier {
+                rate,
+                delay,
+                blackhole: false,
+                lanes,
+            },
+        );
         self.client.path_up(id, self.now);
         self.server.path_up(id, self.now);
         id
@@ -145,7 +156,10 @@ impl Pair {
 
     /// Opens a stream from the client, if the server allows one more.
     pub(crate) fn try_open(&mut self) -> Option<StreamId> {
-        let id = self.client.open_stream(b"target", Class::Background, self.now).ok()?;
+        let id = self
+            .client
+            .open_stream(b"target", Class::Background, self.now)
+            .ok()?;
         self.programs.insert((Side::Client, id), Program::default());
         Some(id)
     }
@@ -172,7 +186,9 @@ impl Pair {
 
     /// What the program at one end wants to be received at the other, so far.
     pub(crate) fn written(&self, side: Side, id: StreamId) -> &[u8] {
-        self.programs.get(&(side, id)).map_or(&[], |program| &program.to_write[..program.written])
+        self.programs
+            .get(&(side, id))
+            .map_or(&[], |program| &program.to_write[..program.written])
     }
 
     /// A program resets its stream.
@@ -199,7 +215,11 @@ impl Pair {
             let stats = session.stats();
             assert!(stats.receive_memory <= session.config.memory, "{stats:?}");
             assert!(stats.send_buffered <= session.config.memory, "{stats:?}");
-            assert!(session.control.len() < 4096, "{} control frames wait", session.control.len());
+            assert!(
+                session.control.len() < 4096,
+                "{} control frames wait",
+                session.control.len()
+            );
         }
     }
 
@@ -208,8 +228,18 @@ impl Pair {
         for (here, there) in [(&self.client, &self.server), (&self.server, &self.client)] {
             let stats = here.stats();
             assert_eq!((stats.streams_open, here.own_streams), (0, 0), "{self:?}");
-            assert_eq!((stats.send_buffered, stats.receive_memory, stats.reorder), (0, 0, 0));
-            assert_eq!((here.counters.pieces, here.send_credit.pieces, here.send_credit.buffered), (0, 0, 0));
+            assert_eq!(
+                (stats.send_buffered, stats.receive_memory, stats.reorder),
+                (0, 0, 0)
+            );
+            assert_eq!(
+                (
+                    here.counters.pieces,
+                    here.send_credit.pieces,
+                    here.send_credit.buffered
+                ),
+                (0, 0, 0)
+            );
             assert_eq!(here.send_credit.used, there.receive_credit.used, "{self:?}");
             assert_eq!(there.receive_credit.released, there.receive_credit.used);
             assert!(here.ready.is_empty() && here.blocked.is_empty());
@@ -256,7 +286,11 @@ impl Pair {
     /// Runs until everything written has been read with its end, on all streams.
     pub(crate) fn run_to_end(&mut self, time: Duration) {
         let over = self.run_until(
-            |pair| pair.programs.values().all(|p| p.reset.is_some() || (p.finished && p.written == p.to_write.len() && !p.finish)),
+            |pair| {
+                pair.programs.values().all(|p| {
+                    p.reset.is_some() || (p.finished && p.written == p.to_write.len() && !p.finish)
+                })
+            },
             time,
         );
         assert!(over, "not over after {time:?}: {self:?}");
@@ -329,7 +363,9 @@ impl Pair {
             return;
         }
         // A server's program may be told to write before the stream has reached it: it does when it is opened.
-        let Ok(taken) = session.write(id, &program.to_write[program.written..], now) else { return };
+        let Ok(taken) = session.write(id, &program.to_write[program.written..], now) else {
+            return;
+        };
         program.written += taken;
         if program.finish && program.written == program.to_write.len() {
             // It may have been reset.
@@ -341,7 +377,9 @@ impl Pair {
     /// Gives one piece to a carrier that has room for it.
     fn transmit(&mut self, side: Side, id: PathId) -> bool {
         let now = self.now;
-        let Some(carrier) = self.carriers.get(&id) else { return false };
+        let Some(carrier) = self.carriers.get(&id) else {
+            return false;
+        };
         let lane = &carrier.lanes[side as usize];
         let sample = carrier.sample(lane, now);
         let room = sample.in_flight + sample.unsent < sample.cwnd;
@@ -350,14 +388,19 @@ impl Pair {
             return false;
         }
         let mut out = Vec::new();
-        if self.session(side).poll_transmit(id, 16 * 1024, now, &mut out) == 0 {
+        if self
+            .session(side)
+            .poll_transmit(id, 16 * 1024, now, &mut out)
+            == 0
+        {
             return false;
         }
         if let Some(carrier) = self.carriers.get_mut(&id) {
             let time = Duration::from_secs_f64(out.len() as f64 / carrier.rate);
             let lane = &mut carrier.lanes[side as usize];
             lane.busy_until = lane.busy_until.max(now) + time;
-            lane.pieces.push_back((lane.busy_until + carrier.delay, out));
+            lane.pieces
+                .push_back((lane.busy_until + carrier.delay, out));
         }
         true
     }
@@ -370,14 +413,20 @@ impl Pair {
                     moments.extend(lane.pieces.front().map(|(at, _)| (*at).max(self.now)));
                 }
                 if lane.busy_until > self.now {
-                    moments.push(self.now + (lane.busy_until - self.now).min(Duration::from_millis(1)));
+                    moments.push(
+                        self.now + (lane.busy_until - self.now).min(Duration::from_millis(1)),
+                    );
                 }
             }
         }
         for session in [&self.client, &self.server] {
             if let Some(at) = session.poll_timeout() {
                 // A carrier without room may hold up what is due: look again soon.
-                moments.push(if at > self.now { at } else { self.now + Duration::from_millis(1) });
+                moments.push(if at > self.now {
+                    at
+                } else {
+                    self.now + Duration::from_millis(1)
+                });
             }
         }
         moments.into_iter().min()
@@ -390,7 +439,10 @@ impl Pair {
             for side in Side::BOTH {
                 while let Some(carrier) = self.carriers.get_mut(&id)
                     && !carrier.blackhole
-                    && carrier.lanes[side as usize].pieces.front().is_some_and(|(at, _)| *at <= now)
+                    && carrier.lanes[side as usize]
+                        .pieces
+                        .front()
+                        .is_some_and(|(at, _)| *at <= now)
                     && let Some((_, piece)) = carrier.lanes[side as usize].pieces.pop_front()
                 {
                     carrier.lanes[side as usize].delivered += piece.len() as u64;
@@ -414,7 +466,11 @@ impl Carrier {
         let full = (2.0 * self.rate * srtt.as_secs_f64()) as u64 + 64 * 1024;
         let cwnd = full.min(14_600 + lane.delivered);
         let measured = lane.delivered > 64 * 1024;
-        let under_way: u64 = lane.pieces.iter().map(|(_, piece)| piece.len() as u64).sum();
+        let under_way: u64 = lane
+            .pieces
+            .iter()
+            .map(|(_, piece)| piece.len() as u64)
+            .sum();
         PathSample {
             srtt,
             rttvar: srtt / 8,
@@ -432,14 +488,26 @@ impl std::fmt::Debug for Pair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "at {:?}", self.now)?;
         for (name, session) in [("client", &self.client), ("server", &self.server)] {
-            writeln!(f, "{name}: {:?}, due {:?}", session.stats(), session.poll_timeout())?;
+            writeln!(
+                f,
+                "{name}: {:?}, due {:?}",
+                session.stats(),
+                session.poll_timeout()
+            )?;
             for path in session.path_stats_all(self.now) {
                 writeln!(f, "  {path:?}")?;
             }
         }
         for (key, program) in &self.programs {
-            let (received, left) = (program.received.len(), program.to_write.len() - program.written);
-            writeln!(f, "{key:?}: received {received}, to write {left}, finished {}", program.finished)?;
+            let (received, left) = (
+                program.received.len(),
+                program.to_write.len() - program.written,
+            );
+            writeln!(
+                f,
+                "{key:?}: received {received}, to write {left}, finished {}",
+                program.finished
+            )?;
         }
         Ok(())
     }

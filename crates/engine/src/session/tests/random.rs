@@ -14,18 +14,54 @@ use crate::{Config, Event, PathId, Role, StreamId, scheduler};
 #[derive(Clone, Debug)]
 enum Op {
     Open,
-    Write { side: Side, stream: usize, len: usize, finish: bool },
-    Stall { side: Side, stream: usize },
-    Resume { side: Side, stream: usize },
-    Reset { side: Side, stream: usize },
-    Abandon { side: Side, stream: usize },
-    KillPath { path: usize },
-    KillPathOnOneSide { side: Side, path: usize },
-    AddPath { mbit: f64, ms: u64 },
-    Blackhole { path: usize, on: bool },
-    Change { path: usize, mbit: f64, ms: u64 },
-    Cut { at: usize },
-    Wait { us: u64 },
+    Write {
+        side: Side,
+        stream: usize,
+        len: usize,
+        finish: bool,
+    },
+    Stall {
+        side: Side,
+        stream: usize,
+    },
+    Resume {
+        side: Side,
+        stream: usize,
+    },
+    Reset {
+        side: Side,
+        stream: usize,
+    },
+    Abandon {
+        side: Side,
+        stream: usize,
+    },
+    KillPath {
+        path: usize,
+    },
+    KillPathOnOneSide {
+        side: Side,
+        path: usize,
+    },
+    AddPath {
+        mbit: f64,
+        ms: u64,
+    },
+    Blackhole {
+        path: usize,
+        on: bool,
+    },
+    Change {
+        path: usize,
+        mbit: f64,
+        ms: u64,
+    },
+    Cut {
+        at: usize,
+    },
+    Wait {
+        us: u64,
+    },
 }
 
 fn side() -> impl Strategy<Value = Side> {
@@ -72,8 +108,18 @@ struct Setup {
 
 fn setup() -> impl Strategy<Value = Setup> {
     let paths = proptest::collection::vec((mbit(), ms()), 1..=5);
-    (proptest::sample::select(scheduler::NAMES), paths, any::<bool>(), proptest::collection::vec(op(), 1..50))
-        .prop_map(|(scheduler, paths, tight, ops)| Setup { scheduler, paths, tight, ops })
+    (
+        proptest::sample::select(scheduler::NAMES),
+        paths,
+        any::<bool>(),
+        proptest::collection::vec(op(), 1..50),
+    )
+        .prop_map(|(scheduler, paths, tight, ops)| Setup {
+            scheduler,
+            paths,
+            tight,
+            ops,
+        })
 }
 
 fn config(role: Role, setup: &Setup) -> Config {
@@ -91,7 +137,9 @@ fn config(role: Role, setup: &Setup) -> Config {
 /// Bytes that tell streams, sides and offsets apart.
 fn bytes(side: Side, stream: StreamId, from: usize, len: usize) -> Vec<u8> {
     let salt = stream * 2 + side as u64 + 1;
-    (from..from + len).map(|i| ((i as u64 + salt * 977).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    (from..from + len)
+        .map(|i| ((i as u64 + salt * 977).wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect()
 }
 
 fn run(setup: &Setup) {
@@ -103,10 +151,16 @@ fn run(setup: &Setup) {
     for op in &setup.ops {
         let paths: Vec<PathId> = pair.carriers.keys().copied().collect();
         let path_at = |index: usize| (!paths.is_empty()).then(|| paths[index % paths.len()]);
-        let stream_at = |index: usize| (!streams.is_empty()).then(|| streams[index % streams.len()]);
+        let stream_at =
+            |index: usize| (!streams.is_empty()).then(|| streams[index % streams.len()]);
         match *op {
             Op::Open => streams.extend(pair.try_open()),
-            Op::Write { side, stream, len, finish } => {
+            Op::Write {
+                side,
+                stream,
+                len,
+                finish,
+            } => {
                 if let Some(id) = stream_at(stream)
                     && !finished.contains(&(side, id))
                     && !pair.program(side, id).left
@@ -172,7 +226,9 @@ fn run(setup: &Setup) {
         }
     }
     // Links return, programs read and finish: everything must come to its end.
-    pair.carriers.values_mut().for_each(|carrier| carrier.blackhole = false);
+    pair.carriers
+        .values_mut()
+        .for_each(|carrier| carrier.blackhole = false);
     pair.add_path(50.0, 10);
     for &id in &streams {
         for side in Side::BOTH {
@@ -182,19 +238,31 @@ fn run(setup: &Setup) {
             }
         }
     }
-    let over = |pair: &Pair| pair.client.stats().streams_open + pair.server.stats().streams_open == 0;
-    assert!(pair.run_until(over, Duration::from_secs(1000)), "not over: {pair:?}");
+    let over =
+        |pair: &Pair| pair.client.stats().streams_open + pair.server.stats().streams_open == 0;
+    assert!(
+        pair.run_until(over, Duration::from_secs(1000)),
+        "not over: {pair:?}"
+    );
     for &id in &streams {
         for side in Side::BOTH {
             let written = pair.written(side.peer(), id).to_vec();
             let sender_left = pair.program(side.peer(), id).left;
-            let broken = Side::BOTH.iter().any(|&side| pair.program(side, id).reset == Some(3));
+            let broken = Side::BOTH
+                .iter()
+                .any(|&side| pair.program(side, id).reset == Some(3));
             let program = pair.program(side, id);
-            assert!(written.starts_with(&program.received), "stream {id} at {side:?} differs");
+            assert!(
+                written.starts_with(&program.received),
+                "stream {id} at {side:?} differs"
+            );
             let whole = program.finished && program.received == written;
             // A program that left in peace has its bytes delivered; a peer that left does not read them.
             let peers_left = program.left || sender_left;
-            assert!(whole || broken || program.left || program.reset == Some(0) && peers_left, "stream {id} at {side:?}: {pair:?}");
+            assert!(
+                whole || broken || program.left || program.reset == Some(0) && peers_left,
+                "stream {id} at {side:?}: {pair:?}"
+            );
         }
     }
     pair.run_for(Duration::from_secs(1));
@@ -202,14 +270,19 @@ fn run(setup: &Setup) {
     let now = pair.now;
     pair.client.close(0, "done", now);
     let closed = |pair: &Pair| {
-        pair.events.iter().any(|(side, event)| *side == Side::Server && matches!(event, Event::Closed { code: 0, .. }))
+        pair.events.iter().any(|(side, event)| {
+            *side == Side::Server && matches!(event, Event::Closed { code: 0, .. })
+        })
     };
-    assert!(pair.run_until(closed, Duration::from_secs(10)), "the peer was not told");
+    assert!(
+        pair.run_until(closed, Duration::from_secs(10)),
+        "the peer was not told"
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(256),
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000),
         ..ProptestConfig::default()
     })]
 

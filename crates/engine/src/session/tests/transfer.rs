@@ -7,7 +7,9 @@ use crate::PathId;
 
 /// Bytes in which every misplaced piece shows.
 fn bytes(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+    (0..len as u64)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8)
+        .collect()
 }
 
 /// Sends `len` bytes from the server; seconds until the last one is read.
@@ -55,7 +57,10 @@ fn a_slow_path_never_makes_a_small_object_late() {
         let alone = download(&mut Pair::connected(&[(100.0, 5)]), len);
         for slow in [(5.0, 200), (10.0, 50), (1.0, 400)] {
             let both = download(&mut Pair::connected(&[(100.0, 5), slow]), len);
-            assert!(both <= alone * 1.02 + 0.001, "{len} bytes: {both} s with {slow:?}, {alone} s without");
+            assert!(
+                both <= alone * 1.02 + 0.001,
+                "{len} bytes: {both} s with {slow:?}, {alone} s without"
+            );
         }
     }
 }
@@ -71,7 +76,13 @@ fn uploads_and_downloads_at_once() {
     assert!(pair.program(Side::Server, id).received == up);
     assert!(pair.program(Side::Client, id).received == down);
     pair.run_for(Duration::from_secs(1));
-    assert_eq!((pair.client.stats().streams_open, pair.server.stats().streams_open), (0, 0));
+    assert_eq!(
+        (
+            pair.client.stats().streams_open,
+            pair.server.stats().streams_open
+        ),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -113,7 +124,10 @@ fn a_blackhole_is_noticed_and_a_return_used() {
     let before = pair.program(Side::Client, id).received.len();
     pair.run_for(Duration::from_millis(400));
     let during = pair.program(Side::Client, id).received.len() - before;
-    assert!(during > 2_000_000, "only {during} bytes in 400 ms over the path that is left");
+    assert!(
+        during > 2_000_000,
+        "only {during} bytes in 400 ms over the path that is left"
+    );
     pair.carriers.get_mut(&PathId(1)).unwrap().blackhole = false;
     pair.run_to_end(Duration::from_secs(30));
     assert!(pair.program(Side::Client, id).received == data);
@@ -154,7 +168,10 @@ fn a_stalled_reader_holds_no_more_than_the_limit_and_blocks_nobody() {
     let small = bytes(1_000_000);
     pair.write(Side::Server, quick, &small, true);
     pair.run_for(Duration::from_secs(2));
-    assert!(pair.program(Side::Client, quick).received == small, "{pair:?}");
+    assert!(
+        pair.program(Side::Client, quick).received == small,
+        "{pair:?}"
+    );
     pair.resume(Side::Client, stalled);
     pair.run_to_end(Duration::from_secs(60));
     assert!(pair.program(Side::Client, stalled).received == data);
@@ -168,7 +185,11 @@ fn a_reset_ends_both_directions_and_returns_all_credit() {
         pair.write(Side::Client, id, &bytes(500_000), false);
         pair.write(Side::Server, id, &bytes(3_000_000), false);
         pair.run_for(Duration::from_millis(50 + round * 7));
-        let side = if round % 2 == 0 { Side::Client } else { Side::Server };
+        let side = if round % 2 == 0 {
+            Side::Client
+        } else {
+            Side::Server
+        };
         let now = pair.now;
         pair.session(side).reset(id, 7, now);
         pair.program(side, id).reset = Some(7);
@@ -177,7 +198,14 @@ fn a_reset_ends_both_directions_and_returns_all_credit() {
     }
     for session in [&pair.client, &pair.server] {
         let stats = session.stats();
-        assert_eq!((stats.streams_open, stats.send_buffered, stats.receive_memory), (0, 0, 0));
+        assert_eq!(
+            (
+                stats.streams_open,
+                stats.send_buffered,
+                stats.receive_memory
+            ),
+            (0, 0, 0)
+        );
     }
     download(&mut pair, 5_000_000);
 }
@@ -197,7 +225,13 @@ fn thousands_of_short_streams_come_and_go() {
         }
     }
     pair.run_for(Duration::from_secs(1));
-    assert_eq!((pair.client.stats().streams_open, pair.server.stats().streams_open), (0, 0));
+    assert_eq!(
+        (
+            pair.client.stats().streams_open,
+            pair.server.stats().streams_open
+        ),
+        (0, 0)
+    );
 }
 
 #[test]
