@@ -34,6 +34,8 @@ struct Ends {
     up: Vec<u8>,
     /// The program has written its last byte.
     up_finished: bool,
+    /// Nothing more can be written, though there may be something to read.
+    up_failed: Option<OpenError>,
     writer: Option<Waker>,
     /// Given by the session, not yet taken by the program.
     down: Vec<u8>,
@@ -75,7 +77,7 @@ impl Pipe {
         data: &[u8],
     ) -> Poll<Result<usize, OpenError>> {
         let mut ends = self.lock();
-        if let Some(error) = ends.failed {
+        if let Some(error) = ends.failed.or(ends.up_failed) {
             return Poll::Ready(Err(error));
         }
         let room = CHUNK.saturating_sub(ends.up.len());
@@ -94,7 +96,7 @@ impl Pipe {
     pub(crate) fn finish(&self) -> Result<(), OpenError> {
         let mut ends = self.lock();
         ends.up_finished = true;
-        let failed = ends.failed;
+        let failed = ends.failed.or(ends.up_failed);
         drop(ends);
         self.tell();
         failed.map_or(Ok(()), Err)
@@ -177,6 +179,15 @@ impl Pipe {
         let wakers = [ends.reader.take(), ends.writer.take()];
         drop(ends);
         wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// The session takes no more: the peer has reset the stream after its last byte.
+    pub(crate) fn fail_up(&self, error: OpenError) {
+        let mut ends = self.lock();
+        ends.up_failed.get_or_insert(error);
+        let writer = ends.writer.take();
+        drop(ends);
+        writer.into_iter().for_each(Waker::wake);
     }
 
     /// The session looks now; from here on it wants to be told again.

@@ -64,6 +64,9 @@ impl Driver {
             Err(StreamError::NoMoreStreams) => {
                 let _ = reply.send(Err(OpenError::LimitReached));
             }
+            Err(StreamError::TargetTooLong) => {
+                let _ = reply.send(Err(OpenError::BadTarget));
+            }
             Err(_) => {
                 let _ = reply.send(Err(OpenError::SessionClosed));
             }
@@ -119,11 +122,14 @@ impl Driver {
             }
             let taken = local.pipe.take_up(&mut local.up);
             if local.sent < local.up.len() {
-                let len = self
-                    .engine
-                    .write(id, &local.up[local.sent..], now)
-                    .unwrap_or(0);
-                local.sent += len;
+                match self.engine.write(id, &local.up[local.sent..], now) {
+                    Ok(len) => local.sent += len,
+                    // The peer wants no more of it; there may still be something to read.
+                    Err(_) => {
+                        local.sent = local.up.len();
+                        local.pipe.fail_up(OpenError::Reset);
+                    }
+                }
                 if local.sent == local.up.len() {
                     continue;
                 }
