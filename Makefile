@@ -19,7 +19,7 @@ CARGO_DENY_VERSION := 0.20.2
 # Seconds for each fuzz target in `make test`.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo test test-cargo test-fuzz lint lint-rust lint-deny lint-wasm clean help
+.PHONY: all build install dist demo bench test test-cargo test-fuzz lint lint-rust lint-deny lint-wasm clean help
 
 all: build ## The same as build
 
@@ -67,6 +67,12 @@ demo: ## Two emulated links, one after the other and together: a table and a cha
 	scripts/setup.sh demo
 	$(MAKE) build
 	$(BINARY) lab demo
+
+# The library's own figure needs quiet cores; the engine's says what is left for everything else.
+bench: ## Throughput of one stream over unshaped links (at least 3 Gbit/s), and of the engine alone
+	scripts/setup.sh demo
+	$(CARGO) bench --locked -p sumlink-engine --bench session
+	$(CARGO) bench --locked -p sumlink-transport --bench throughput -- 2 5 3
 
 test: ## Every test there is
 	scripts/setup.sh test

@@ -70,8 +70,8 @@ pub struct Path {
     pub(crate) last_progress: Instant,
     /// When anything last arrived on it.
     pub(crate) last_received: Instant,
-    /// When the next PING is due.
-    pub(crate) next_ping: Instant,
+    /// When something that asks for a report last left on it.
+    pub(crate) last_asked: Option<Instant>,
     /// Token of a PING to answer.
     pub(crate) pong_due: Option<u64>,
     /// Times that the path stalled, fading with a half-life of [`STALL_HALF_LIFE`].
@@ -177,7 +177,7 @@ impl Path {
             last_report: now,
             last_progress: now,
             last_received: now,
-            next_ping: now,
+            last_asked: None,
             pong_due: None,
             stalls: 0.0,
             stalls_at: now,

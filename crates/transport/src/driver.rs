@@ -132,6 +132,9 @@ const ROUNDS: usize = 16;
 /// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
 const SILENCE: Duration = Duration::from_secs(3);
 
+/// What is due and cannot be sent is tried again after this time.
+const OVERDUE_PAUSE: Duration = Duration::from_millis(5);
+
 /// How long a CLOSE may take to leave.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -406,11 +409,14 @@ impl Driver {
         if clock < self.silence_check {
             return;
         }
-        self.silence_check = clock + SILENCE / 6;
+        self.silence_check = clock + SILENCE;
         let Some(listener) = &self.listeners.carriers else {
             return;
         };
         for path in self.engine.path_stats_all(self.now()) {
+            if path.stuck_for.is_some() {
+                self.silence_check = clock + SILENCE / 6;
+            }
             if path.stuck_for.is_some_and(|time| time >= SILENCE) {
                 let link = self.link_of(path.id);
                 let _ = listener.send(CarrierNews::Silent { id: path.id, link });
@@ -429,10 +435,11 @@ impl Driver {
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.now();
         // What is due and could not be sent waits for a carrier, which wakes this task by itself.
-        let engine = self
-            .engine
-            .poll_timeout()
-            .map(|at| at.max(now + Duration::from_millis(1)));
+        // This is only in case that the carrier of a path that is best no more stays full.
+        let engine = self.engine.poll_timeout().map(|at| match at > now {
+            true => at,
+            false => now + OVERDUE_PAUSE,
+        });
         let mut at = self.epoch + engine.unwrap_or(now + Duration::from_secs(3600));
         if !self.carriers.is_empty() && self.listeners.carriers.is_some() {
             at = at.min(self.silence_check);

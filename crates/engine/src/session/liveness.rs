@@ -7,7 +7,11 @@ use crate::path::{Path, PathState};
 use crate::{Instant, PathId};
 
 /// A path on which nothing asks for a report gets a PING this often.
-pub(super) const PING_INTERVAL: Duration = Duration::from_secs(1);
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The same while no stream is open: often enough to keep the state of NATs and to notice a dead path before it is
+/// needed, seldom enough for batteries and metered links.
+const IDLE_PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A path stalls when nothing is confirmed for two round trips, four variations, and this.
 const STALL_SLACK: Duration = Duration::from_millis(150);
@@ -50,7 +54,7 @@ impl Session {
             match path.oldest_unconfirmed() {
                 Some(_) if several => consider(path.stalls_at()),
                 Some(_) => {}
-                None => consider(Some(path.next_ping)),
+                None => consider(Some(path.next_ping(self.streams.is_empty()))),
             }
             if several && let Some(flight) = path.flights.front() {
                 let at = flight.sent_at.max(path.last_received) + REPEAT_CHECK;
@@ -144,6 +148,17 @@ impl Session {
 }
 
 impl Path {
+    /// When a PING is due if nothing else asks for a report before; `idle` while no stream is open.
+    pub(super) fn next_ping(&self, idle: bool) -> Instant {
+        let interval = if idle {
+            IDLE_PING_INTERVAL
+        } else {
+            PING_INTERVAL
+        };
+        self.last_asked
+            .map_or(self.joined, |asked| asked + interval)
+    }
+
     /// Since when something waits for a confirmation and none has come.
     pub(super) fn stuck_since(&self) -> Option<Instant> {
         match self.state {

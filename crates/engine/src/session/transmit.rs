@@ -145,10 +145,11 @@ impl Session {
         out: &mut Vec<u8>,
     ) {
         let token = self.next_token;
+        let idle = self.streams.is_empty();
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        if now < path.next_ping || path.oldest_unconfirmed().is_some() {
+        if now < path.next_ping(idle) || path.oldest_unconfirmed().is_some() {
             return;
         }
         self.next_token += 1;
@@ -352,6 +353,6 @@ impl Path {
         if self.flights.is_empty() && self.control.is_empty() {
             self.last_progress = now;
         }
-        self.next_ping = now + super::liveness::PING_INTERVAL;
+        self.last_asked = Some(now);
     }
 }
