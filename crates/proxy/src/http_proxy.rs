@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::Opener;
-use sumlink_transport::relay::{Upload, part, relay};
 use request::{MAX_HEAD, Request, RequestError};
+use sumlink_transport::relay::{Upload, part, relay};
 
 pub mod request;
 

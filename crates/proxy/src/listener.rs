@@ -12,8 +12,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
-use sumlink_transport::relay::{Upload, relay};
 use crate::{Forward, Opener, http_proxy, socks5};
+use sumlink_transport::relay::{Upload, relay};
 
 /// Connections that a [`Listener`] serves at once unless told otherwise. Each takes two file
 /// descriptors at most and, where it is busy, 256 KiB of buffers.

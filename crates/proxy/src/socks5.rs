@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::Opener;
-use sumlink_transport::relay::{Upload, part, relay};
 use message::{Command, Credentials, Greeting, MAX_MESSAGE, MessageError, Method, Reply, Request};
+use sumlink_transport::relay::{Upload, part, relay};
 
 pub mod message;
 
