@@ -31,6 +31,9 @@ pub(crate) use status::LinkStates;
 use status::RateWindow;
 use streams::Local;
 
+/// Where the outcome of opening a stream goes.
+pub(crate) type OpenReply = oneshot::Sender<Result<Stream, OpenError>>;
+
 /// What a session's task is asked to do.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -40,7 +43,7 @@ pub(crate) enum Command {
     Open {
         target: Vec<u8>,
         class: Class,
-        reply: oneshot::Sender<Result<Stream, OpenError>>,
+        reply: OpenReply,
     },
     /// The target of a stream that the peer opened is connected.
     Accept(StreamId),
@@ -102,7 +105,7 @@ pub(crate) struct Driver {
     turn: usize,
     locals: HashMap<StreamId, Local>,
     /// Streams that wait for the peer to allow more.
-    waiting: VecDeque<(Vec<u8>, Class, oneshot::Sender<Result<Stream, OpenError>>)>,
+    waiting: VecDeque<(Vec<u8>, Class, OpenReply)>,
     commands: UnboundedReceiver<Command>,
     sender: UnboundedSender<Command>,
     listeners: Listeners,

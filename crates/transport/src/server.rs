@@ -1,6 +1,7 @@
 //! The server: one port for all clients, a session for each that proves an authorized key.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -80,7 +81,9 @@ struct Shared {
 
 /// A program's own taker of streams; nothing when they are connected to their targets.
 #[derive(Clone, Default)]
-struct Handler(Option<Arc<dyn Fn(PublicKey, Target, Stream) + Send + Sync>>);
+struct Handler(Option<Arc<HandlerFn>>);
+
+type HandlerFn = dyn Fn(PublicKey, Target, Stream) + Send + Sync;
 
 impl std::fmt::Debug for Handler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -325,18 +328,16 @@ impl Shared {
                 .keys()
                 .filter(|(client, _)| *client == key.0)
                 .count();
-            if sessions.contains_key(&key) {
-                Some((RefuseCode::SessionExists, ""))
-            } else if of_client >= self.config.limits.sessions {
-                Some((RefuseCode::Limit, "too many sessions"))
-            } else {
-                sessions.insert(
-                    key,
-                    Entry {
-                        commands: commands.clone(),
-                    },
-                );
-                None
+            match sessions.entry(key) {
+                Occupied(_) => Some((RefuseCode::SessionExists, "")),
+                Vacant(_) if of_client >= self.config.limits.sessions => {
+                    Some((RefuseCode::Limit, "too many sessions"))
+                }
+                Vacant(vacant) => {
+                    let commands = commands.clone();
+                    vacant.insert(Entry { commands });
+                    None
+                }
             }
         };
         if let Some((code, reason)) = refusal {
@@ -399,10 +400,11 @@ impl Shared {
         }
         let policy = Arc::clone(&self.egress.read().unwrap_or_else(PoisonError::into_inner));
         let connected = match Target::decode(&target) {
-            Ok(target) => dial(&target, &policy, DIAL_TIMEOUT).await.map_err(|error| {
-                tracing::debug!(%target, %error, "cannot connect a stream");
-                error
-            }),
+            Ok(target) => dial(&target, &policy, DIAL_TIMEOUT)
+                .await
+                .inspect_err(|error| {
+                    tracing::debug!(%target, %error, "cannot connect a stream");
+                }),
             Err(_) => Err(OpenError::BadTarget),
         };
         match connected {

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use sumlink_engine::{Class, StreamError, StreamId};
-use tokio::sync::oneshot;
 
-use super::{Driver, Incoming, MAX_WAITING, stream_pair};
+use super::{Driver, Incoming, MAX_WAITING, OpenReply, stream_pair};
 use crate::pipe::{CHUNK, Pipe};
 use crate::stream::Stream;
 use crate::target::OpenError;
@@ -19,7 +18,7 @@ pub(crate) struct Local {
     sent: usize,
     finished: bool,
     /// Who waits for the stream to be connected.
-    opening: Option<(oneshot::Sender<Result<Stream, OpenError>>, Stream)>,
+    opening: Option<(OpenReply, Stream)>,
 }
 
 impl Local {
@@ -42,12 +41,7 @@ impl Local {
 }
 
 impl Driver {
-    pub(super) fn open(
-        &mut self,
-        target: Vec<u8>,
-        class: Class,
-        reply: oneshot::Sender<Result<Stream, OpenError>>,
-    ) {
+    pub(super) fn open(&mut self, target: Vec<u8>, class: Class, reply: OpenReply) {
         if reply.is_closed() {
             return;
         }
