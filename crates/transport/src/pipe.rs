@@ -53,8 +53,10 @@ struct Ends {
 /// What the session found in a pipe.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// Whether bytes were added to the buffer.
+    /// The program has written its last byte; some may still wait in the pipe.
     pub(crate) finished: bool,
+    /// Nothing waits in the pipe any more.
+    pub(crate) drained: bool,
     /// The program has let go.
     pub(crate) dropped: bool,
 }
@@ -141,9 +143,9 @@ impl Pipe {
         if buffer.is_empty() {
             mem::swap(buffer, &mut ends.up);
         }
-        let finished = ends.up_finished && ends.up.is_empty();
         let taken = Taken {
-            finished,
+            finished: ends.up_finished,
+            drained: ends.up.is_empty(),
             dropped: ends.dropped,
         };
         let writer = ends.writer.take();

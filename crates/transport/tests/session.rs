@@ -253,6 +253,65 @@ async fn a_dropped_stream_is_reset_at_the_target() {
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
+/// A target's end of a stream, and the program's.
+async fn both_ends(client: &Client) -> (TcpStream, sumlink_transport::Stream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target: Target = listener.local_addr().unwrap().into();
+    let (opened, accepted) = tokio::join!(client.open_stream(target), listener.accept());
+    (accepted.unwrap().0, opened.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finishes_second_is_heard_to_the_end() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let data = bytes(20_000_000);
+
+    // The program says all it has to say, then the target answers and leaves.
+    let (mut tcp, mut stream) = both_ends(&client).await;
+    stream.shutdown().await.unwrap();
+    assert_eq!(tcp.read(&mut [0; 1]).await.unwrap(), 0);
+    let answer = data.clone();
+    let target = tokio::spawn(async move {
+        tcp.write_all(&answer).await.unwrap();
+        tcp.shutdown().await.unwrap();
+    });
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    assert!(
+        received == data,
+        "{} of {} bytes",
+        received.len(),
+        data.len()
+    );
+    target.await.unwrap();
+
+    // The target ends first and is slow to read; the program fills everything on the way, finishes and leaves.
+    let (mut tcp, mut stream) = both_ends(&client).await;
+    tcp.shutdown().await.unwrap();
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+    let mut sent = 0;
+    let full = Duration::from_millis(300);
+    loop {
+        let from = sent % data.len();
+        let to = data.len().min(from + 64 * 1024);
+        match tokio::time::timeout(full, stream.write(&data[from..to])).await {
+            Ok(len) => sent += len.unwrap(),
+            Err(_) => break,
+        }
+    }
+    stream.shutdown().await.unwrap();
+    drop(stream);
+    let mut received = Vec::new();
+    tcp.read_to_end(&mut received).await.unwrap();
+    assert_eq!(received.len(), sent);
+    let whole = received
+        .chunks(data.len())
+        .all(|part| *part == data[..part.len()]);
+    assert!(whole, "the copy differs");
+}
+
 #[tokio::test]
 async fn a_reset_of_the_target_reaches_the_program() {
     let key = SecretKey::generate().unwrap();

@@ -128,7 +128,7 @@ impl Driver {
                     continue;
                 }
                 // The engine says when there is room again. A program that let go without having finished wants no
-                // more of it to arrive.
+                // more of it to arrive; one that had finished wants all of it to.
                 if taken.dropped && !taken.finished {
                     self.engine.reset(id, 0, now);
                     self.locals.remove(&id);
@@ -136,7 +136,7 @@ impl Driver {
                 }
                 break;
             }
-            if taken.finished && !local.finished {
+            if taken.finished && taken.drained && !local.finished {
                 local.finished = true;
                 let _ = self.engine.finish(id, now);
             }
