@@ -215,6 +215,7 @@ impl Session {
             self.events.push_back(Event::Readable { stream: id });
         }
         self.reports.stream_changed(&mut self.streams, id);
+        self.offer_session_credit(now);
         Ok(())
     }
 

@@ -239,12 +239,8 @@ impl Session {
     /// `len` bytes of a stream are read or dropped: the peer gets new credit when it is worth a frame.
     pub(super) fn release(&mut self, stream: StreamId, len: u64, now: Instant) {
         let window = self.config.receive_window();
-        let credit = &mut self.receive_credit;
-        credit.released += len;
-        if credit.released + window - credit.granted >= window / 4 {
-            credit.granted = credit.released + window;
-            self.queue(Control::CreditSession, now);
-        }
+        self.receive_credit.released += len;
+        self.offer_session_credit(now);
         let credit = &self.receive_credit;
         let held = credit.used - credit.released;
         let Some(state) = self.streams.get_mut(&stream) else {
@@ -261,6 +257,20 @@ impl Session {
         if limit > receive.granted && limit - receive.granted >= most / 4 {
             receive.granted = limit;
             self.queue(Control::CreditStream { stream }, now);
+        }
+    }
+
+    /// Grants the peer what was released when that is worth a frame: when it is much, and also when the peer has
+    /// less than that left. Stalled streams may hold the rest, so that nothing more is released and it would wait
+    /// for ever.
+    pub(super) fn offer_session_credit(&mut self, now: Instant) {
+        let window = self.config.receive_window();
+        let credit = &mut self.receive_credit;
+        let gain = credit.released + window - credit.granted;
+        let left = credit.granted - credit.used;
+        if gain > 0 && (gain >= window / 4 || gain > left) {
+            credit.granted += gain;
+            self.queue(Control::CreditSession, now);
         }
     }
 
