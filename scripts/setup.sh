@@ -42,6 +42,9 @@ have_compiler() { command -v cc && echo 'int main(void){return 0;}' | cc -x c - 
 have_mptcpize() {
     command -v mptcpize && ls /usr/lib/*/mptcpize/libmptcpwrap.so* /usr/lib/mptcpize/libmptcpwrap.so* 2>/dev/null | grep -q .
 }
+have_cxx() { command -v c++ && echo 'int main(){return 0;}' | c++ -x c++ - -o /dev/null; }
+have_proxy_netcat() { nc -h 2>&1 | grep -q -e -X; }
+have_venv() { python3 -c 'import ensurepip, venv'; }
 have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
 
 need gcc "C compiler that the Rust crates' build scripts call" have_compiler
@@ -57,6 +60,9 @@ if [ "$purpose" = test ]; then
     need git "clones through the proxy in the end-to-end tests" have git
     need openssh-client "logs in through the proxy in the end-to-end tests" have ssh
     need openssh-server "is what the end-to-end tests log in to" have sshd
+    need netcat-openbsd "is ssh's ProxyCommand in the end-to-end tests" have_proxy_netcat
+    need g++ "C++ compiler for libFuzzer" have_cxx
+    need python3-venv "installs the licence checker of 'make lint' where it is missing" have_venv
 fi
 
 if [ -z "$missing" ]; then

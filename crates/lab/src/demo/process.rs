@@ -154,9 +154,9 @@ fn nginx_config(directory: &Path, port: u16) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path \"{directory}/nginx-temp\";\n"))
         .concat();
-    // One process, so that ending it ends the server.
+    // One process, so that ending it ends the server; and no other user, which a user namespace may not have.
     format!(
-        "daemon off;\nmaster_process off;\npid \"{directory}/nginx-{port}.pid\";\nerror_log stderr;\n\
+        "user root root;\ndaemon off;\nmaster_process off;\npid \"{directory}/nginx-{port}.pid\";\nerror_log stderr;\n\
          events {{ }}\n\
          http {{\n    access_log off;\n    sendfile on;\n{temporary}    \
          server {{\n        listen {SERVER_V4}:{port};\n        root \"{directory}\";\n    }}\n}}\n"

@@ -1,0 +1,235 @@
+//! A laboratory with keys, and programs in it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sumlink_lab::{Lab, LabConfig, LinkChange, Side};
+
+use crate::daemon::Daemon;
+
+/// How long a test waits for anything before it gives up; far more than it takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How often a condition is looked at.
+const TICK: Duration = Duration::from_millis(30);
+
+/// A laboratory with a directory of its own and keys for both sides.
+pub(crate) struct Bench {
+    pub(crate) lab: Lab,
+    dir: tempfile::TempDir,
+    /// The server's public key.
+    pub(crate) server_key: String,
+    /// The client's public key.
+    pub(crate) client_key: String,
+}
+
+impl Bench {
+    pub(crate) fn new(links: &[String]) -> Option<Self> {
+        if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
+            eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
+            return None;
+        }
+        if !is_root() {
+            again_as_root();
+            return None;
+        }
+        let links = links.iter().map(|link| link.parse().unwrap()).collect();
+        let lab = Lab::start(LabConfig::new(links)).unwrap_or_else(|error| {
+            panic!("{error}; set SUMLINK_SKIP_NETNS=1 to leave these tests out")
+        });
+        let mut bench = Self {
+            lab,
+            dir: tempfile::tempdir().unwrap(),
+            server_key: String::new(),
+            client_key: String::new(),
+        };
+        bench.server_key = bench.key("server.key");
+        bench.client_key = bench.key("client.key");
+        Some(bench)
+    }
+
+    /// The test's directory.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    /// Makes a key file; its public key.
+    pub(crate) fn key(&self, name: &str) -> String {
+        let output = self.program(&["keygen", "--out", name]).output().unwrap();
+        text(output)
+            .split_whitespace()
+            .next_back()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// The program, not yet in a namespace.
+    pub(crate) fn program(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sumlink"));
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_remove("SUMLINK_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a client or a server; its log is `NAME.log`.
+    pub(crate) fn sumlink(&self, name: &str, args: &[&str]) -> Daemon {
+        let side = if args[0] == "client" {
+            Side::Client
+        } else {
+            Side::Server
+        };
+        let log = self.path(&format!("{name}.log"));
+        let mut command = self.program(args);
+        command
+            .arg("--json")
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).unwrap());
+        Daemon::new(self.lab.spawn(side, command).unwrap(), log)
+    }
+
+    /// Runs the program on one side to its end.
+    pub(crate) fn run_sumlink(&self, side: Side, args: &[&str]) -> Output {
+        let mut command = self.program(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.lab.spawn(side, command).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// A program in the test's directory that is cut when it hangs.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=5", &PATIENCE.as_secs().to_string()])
+            .args(words)
+            .current_dir(self.dir.path())
+            .env("HOME", self.dir.path())
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+            command.env_remove(name).env_remove(name.to_uppercase());
+        }
+        command
+    }
+
+    /// Starts a program on one side.
+    pub(crate) fn spawn(&self, side: Side, words: &[&str]) -> Child {
+        self.lab.spawn(side, self.command(words)).unwrap()
+    }
+
+    /// Runs a program on one side; what it printed. It must succeed.
+    #[track_caller]
+    pub(crate) fn run(&self, side: Side, words: &[&str]) -> String {
+        finish(words, self.spawn(side, words))
+    }
+
+    /// Changes a link.
+    pub(crate) fn set(&self, link: &str, change: &str) {
+        let change = LinkChange::parse_for(link, change).unwrap();
+        self.lab.set(link, &[change]).unwrap();
+    }
+
+    /// Waits until something on one side listens on a TCP port.
+    #[track_caller]
+    pub(crate) fn until_listening(&self, side: Side, port: u16) {
+        let filter = format!("sport = :{port}");
+        until(&format!("port {port} listens"), || {
+            let listening = self.run(side, &["ss", "-Htln", &filter]);
+            (!listening.is_empty()).then_some(())
+        });
+    }
+}
+
+/// Whether this process is root, if only in its user namespace.
+pub(crate) fn is_root() -> bool {
+    // The owner of a process' own directory is its effective user.
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// Whether users other than root exist for this process: not in a user namespace of an ordinary user.
+pub(crate) fn has_users() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap();
+    let users = map
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    users.sum::<u64>() > 1
+}
+
+/// Runs the calling test once more, as root of a user namespace of its own.
+fn again_as_root() {
+    let test = thread::current().name().unwrap().to_owned();
+    // iproute2 keeps the names of namespaces below /run.
+    let script = "mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\"";
+    let status = Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--net",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ])
+        .arg(std::env::current_exe().unwrap())
+        .args([&test, "--exact", "--nocapture"])
+        .status();
+    let advice = "run as root, allow unprivileged user namespaces, or set SUMLINK_SKIP_NETNS=1 to \
+                  leave these tests out";
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "{test} failed in a user namespace; {advice}"
+    );
+}
+
+/// Looks again and again until there is something.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        thread::sleep(TICK);
+    }
+}
+
+/// Waits for a program that must succeed; what it printed.
+#[track_caller]
+pub(crate) fn finish(words: &[&str], child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{words:?}: {}: {error}",
+        output.status
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What a program printed that has succeeded.
+#[track_caller]
+pub(crate) fn text(output: Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    String::from_utf8(output.stdout).unwrap()
+}

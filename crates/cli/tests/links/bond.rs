@@ -1,0 +1,254 @@
+//! A sumlink client and a server with emulated links between them.
+
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use serde::Deserialize;
+use sumlink_lab::Side;
+use sumlink_transport::SessionStatus;
+use sumlink_transport::status::PathStatus;
+
+use crate::bench::{Bench, text, until};
+use crate::daemon::Daemon;
+
+/// Where the client offers SOCKS5.
+pub(crate) const SOCKS: &str = "127.0.0.1:1080";
+/// Where the client offers HTTP CONNECT.
+pub(crate) const HTTP: &str = "127.0.0.1:3128";
+/// The server's address for clients.
+pub(crate) const SERVER: &str = "10.99.0.1:7000";
+
+/// What is to be started.
+pub(crate) struct Plan {
+    links: Vec<String>,
+    server: String,
+    /// Top-level lines of the client's file.
+    client: String,
+    /// Lines at the end of the server's file.
+    server_tables: String,
+    /// Lines at the end of both files.
+    tables: String,
+}
+
+/// A client and a server that are connected. The processes end first when this is dropped.
+pub(crate) struct Bond {
+    pub(crate) client: Daemon,
+    pub(crate) server: Daemon,
+    /// Other servers of the test.
+    helpers: Vec<Child>,
+    pub(crate) bench: Bench,
+}
+
+/// What `sumlink status --json` prints, as far as the tests need it.
+#[derive(Deserialize)]
+struct Report {
+    sessions: Vec<SessionStatus>,
+}
+
+impl Plan {
+    /// These links, as `sumlink lab` takes them; the client uses all that lead to the server.
+    pub(crate) fn new(links: &[&str]) -> Self {
+        Self {
+            links: links.iter().map(|&link| link.to_owned()).collect(),
+            server: SERVER.to_owned(),
+            client: "links = \"auto\"\n".to_owned(),
+            server_tables: String::new(),
+            tables: String::new(),
+        }
+    }
+
+    /// Where the client finds the server.
+    pub(crate) fn server(mut self, address: &str) -> Self {
+        self.server = address.to_owned();
+        self
+    }
+
+    /// Top-level lines for the client's configuration file.
+    pub(crate) fn client(mut self, lines: &str) -> Self {
+        self.client = lines.to_owned();
+        self
+    }
+
+    /// Tables for the server's configuration file.
+    pub(crate) fn server_tables(mut self, lines: &str) -> Self {
+        self.server_tables = lines.to_owned();
+        self
+    }
+
+    /// What a session and a stream may hold, on both sides; few streams, so that little is kept for their ends.
+    pub(crate) fn memory(mut self, session: &str, stream: &str) -> Self {
+        self.tables = format!(
+            "[session]\nmemory = \"{session}\"\nstream_memory = \"{stream}\"\nmax_streams = 16\n"
+        );
+        self
+    }
+
+    /// The laboratory alone; `None` when the user has said that these tests cannot run here.
+    pub(crate) fn bench(&self) -> Option<Bench> {
+        Bench::new(&self.links)
+    }
+
+    /// Laboratory, server and client; returns when every link that is up has joined.
+    pub(crate) fn start(self) -> Option<Bond> {
+        let bench = self.bench()?;
+        Some(self.start_on(bench))
+    }
+
+    /// Server and client in a laboratory; returns when the client is connected.
+    pub(crate) fn start_on(self, bench: Bench) -> Bond {
+        bench.write(
+            "server.toml",
+            format!(
+                "listen = \"[::]:7000\"\nkey = \"server.key\"\ncontrol = \"server.sock\"\n\
+                 [[client]]\nkey = \"{}\"\nname = \"good\"\n{}\n{}",
+                bench.client_key, self.server_tables, self.tables
+            ),
+        );
+        bench.write(
+            "client.toml",
+            format!(
+                "server = \"{}\"\nserver_key = \"{}\"\nkey = \"client.key\"\ncontrol = \"client.sock\"\n\
+                 socks = \"{SOCKS}\"\nhttp = \"{HTTP}\"\n{}\n{}",
+                self.server, bench.server_key, self.client, self.tables
+            ),
+        );
+        let server = bench.sumlink("server", &["server", "--config", "server.toml"]);
+        server.event("listening");
+        let client = bench.sumlink("client", &["client", "--config", "client.toml"]);
+        client.event("connected");
+        Bond {
+            client,
+            server,
+            helpers: Vec::new(),
+            bench,
+        }
+    }
+}
+
+impl Bond {
+    /// The client's or the server's view of the first session.
+    pub(crate) fn status(&self, side: Side) -> SessionStatus {
+        let mut sessions = self.sessions(side);
+        assert!(!sessions.is_empty(), "no session: {}", self.logs());
+        sessions.remove(0)
+    }
+
+    /// Every session.
+    pub(crate) fn sessions(&self, side: Side) -> Vec<SessionStatus> {
+        let socket = format!("{}.sock", side.name());
+        let mut command = self
+            .bench
+            .program(&["status", "--json", "--control", &socket]);
+        let report: Report = serde_json::from_str(&text(command.output().unwrap())).unwrap();
+        report.sessions
+    }
+
+    /// Waits until the client's view of its session has what is asked for.
+    #[track_caller]
+    pub(crate) fn until<T>(
+        &self,
+        what: &str,
+        mut look: impl FnMut(&SessionStatus) -> Option<T>,
+    ) -> T {
+        until(what, || look(&self.status(Side::Client)))
+    }
+
+    /// Waits until these links, and no others, are active.
+    #[track_caller]
+    pub(crate) fn until_active(&self, links: &[&str]) {
+        self.until(&format!("{links:?} are active"), |session| {
+            let mut active: Vec<_> = active(session).map(|path| path.link.clone()).collect();
+            active.sort();
+            active.dedup();
+            (active == links).then_some(())
+        });
+    }
+
+    /// Keeps a server of the test until the end.
+    pub(crate) fn keep(&mut self, child: Child) {
+        self.helpers.push(child);
+    }
+
+    /// Serves the directory `www` on port 80 of the server's machine; files can be put below `in`.
+    pub(crate) fn serve_files(&mut self) {
+        let www = self.bench.path("www");
+        fs::create_dir_all(www.join("in")).unwrap();
+        let (www, temporary) = (www.display(), self.bench.path("nginx-temp"));
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("    {kind}_temp_path \"{}\";\n", temporary.display()))
+            .concat();
+        // One process, so that ending it ends the server; and no other user, which a user namespace may not have.
+        let config = format!(
+            "user root root;\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{ }}\n\
+             http {{\n    access_log off;\n    client_max_body_size 0;\n{temporary}    server {{\n        \
+             listen 10.99.0.1:80;\n        listen 127.0.0.1:80;\n        listen [fd99::1]:80;\n        root \"{www}\";\n        \
+             location /in/ {{ dav_methods PUT; }}\n    }}\n}}\n"
+        );
+        let config = self.bench.write("nginx.conf", config);
+        let dir = self.bench.dir();
+        let mut command = Command::new("nginx");
+        command
+            .arg("-p")
+            .arg(dir)
+            .arg("-c")
+            .arg(&config)
+            .args(["-e", "stderr"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(self.bench.path("nginx.log")).unwrap());
+        let child = self.bench.lab.spawn(Side::Server, command).unwrap();
+        self.keep(child);
+        self.bench.until_listening(Side::Server, 80);
+    }
+
+    /// Ends both programs the way a user does; they must have come through without a panic.
+    pub(crate) fn stop(mut self) {
+        for daemon in [&mut self.client, &mut self.server] {
+            daemon.signal("TERM");
+            assert_eq!(daemon.wait(), Some(0));
+            assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+        }
+    }
+
+    fn logs(&self) -> String {
+        let nginx = fs::read_to_string(self.bench.path("nginx.log")).unwrap_or_default();
+        format!(
+            "client:\n{}\nserver:\n{}\nnginx:\n{nginx}",
+            self.client.log(),
+            self.server.log()
+        )
+    }
+}
+
+impl Drop for Bond {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.logs());
+            for side in [Side::Client, Side::Server] {
+                for words in [&["ss", "-nita"][..], &["ip", "addr"], &["ip", "route"]] {
+                    if let Ok(child) = self.bench.lab.spawn(side, self.bench.command(words))
+                        && let Ok(output) = child.wait_with_output()
+                    {
+                        let out = String::from_utf8_lossy(&output.stdout);
+                        eprintln!("{} {words:?}:\n{out}", side.name());
+                    }
+                }
+                let socket = format!("{}.sock", side.name());
+                let args = ["status", "--json", "--control", &socket];
+                if let Ok(output) = self.bench.program(&args).output() {
+                    eprintln!("{}", String::from_utf8_lossy(&output.stdout));
+                }
+            }
+        }
+        for child in &mut self.helpers {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The paths that carry.
+pub(crate) fn active(session: &SessionStatus) -> impl Iterator<Item = &PathStatus> {
+    session.paths.iter().filter(|path| path.state == "active")
+}

@@ -1,0 +1,17 @@
+//! The built program over emulated links: what it promises to unmodified programs, to the links they run over,
+//! and to a server whose peers mean harm.
+//!
+//! Needs root or unprivileged user namespaces; fails where neither is to be had, unless
+//! `SUMLINK_SKIP_NETNS=1` is set. Rates are small: these tests ask whether it works, not how fast.
+
+mod bench;
+mod bond;
+mod curl;
+mod daemon;
+mod faults;
+mod hostile;
+mod memory;
+mod networks;
+mod peer;
+mod programs;
+mod traffic;

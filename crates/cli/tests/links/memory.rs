@@ -1,0 +1,188 @@
+//! Programs that do not read hold up nobody but themselves, and no more memory than is allowed.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sumlink_lab::Side;
+
+use crate::bench::{Bench, until};
+use crate::bond::{Bond, Plan, SOCKS};
+use crate::traffic::{Download, Pattern, listen};
+
+const LINKS: [&str; 2] = ["a:rate=60mbit,delay=5ms", "b:rate=40mbit,delay=10ms"];
+
+/// What a session may hold, each way; a stream may hold half of it.
+const LIMIT: u64 = 8 << 20;
+
+/// What one read, record or socket may hold besides, by the process' own account.
+const SLACK: u64 = 16 << 20;
+
+/// A connection through SOCKS (RFC 1928).
+fn connect(bench: &Bench, target: SocketAddrV4) -> TcpStream {
+    let dial = || TcpStream::connect(SOCKS).unwrap();
+    let mut stream = bench.lab.run(Side::Client, dial).unwrap();
+    let mut request = vec![5, 1, 0, 5, 1, 0, 1];
+    request.extend(target.ip().octets());
+    request.extend(target.port().to_be_bytes());
+    stream.write_all(&request).unwrap();
+    let mut reply = [0; 12];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..4], [5, 0, 5, 0]);
+    stream
+}
+
+/// Writes for ever; tells how much.
+fn write_on(mut stream: TcpStream) -> Arc<AtomicU64> {
+    let written = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&written);
+    thread::spawn(move || {
+        let bytes = Pattern::bytes(1, 64 * 1024);
+        while stream.write_all(&bytes).is_ok() {
+            counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+    });
+    written
+}
+
+/// Waits until a writer has not got rid of anything for a while.
+fn until_stuck(written: &AtomicU64) {
+    let (mut last, mut since) = (0, Instant::now());
+    until("the writer is stuck", || {
+        let now = written.load(Ordering::Relaxed);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        (now > 0 && since.elapsed() > Duration::from_secs(2)).then_some(())
+    });
+}
+
+/// Neither side may hold more than the limit, by its own account and by the kernel's.
+#[track_caller]
+fn assert_bounded(bond: &Bond, before: [u64; 2]) {
+    for (side, daemon, before) in [
+        (Side::Client, &bond.client, before[0]),
+        (Side::Server, &bond.server, before[1]),
+    ] {
+        let session = bond.status(side);
+        assert_eq!(session.memory_limit_bytes, LIMIT);
+        let (received, sent) = (session.receive_buffer_bytes, session.send_buffer_bytes);
+        assert!(
+            received <= LIMIT,
+            "{side:?} holds {received} received bytes"
+        );
+        assert!(sent <= LIMIT, "{side:?} holds {sent} sent bytes");
+        let grown = daemon.resident().saturating_sub(before);
+        assert!(
+            grown < 2 * LIMIT + SLACK,
+            "{side:?} has grown by {grown} bytes"
+        );
+    }
+}
+
+/// Bytes a second that a download gets.
+fn speed(bond: &Bond, server: &str) -> f64 {
+    let download = Download::start(&bond.bench, server.parse().unwrap());
+    download.goes_on(2_000_000);
+    let (start, before) = (Instant::now(), download.received());
+    download.goes_on(16_000_000);
+    let speed = (download.received() - before) as f64 / start.elapsed().as_secs_f64();
+    download.finish();
+    speed
+}
+
+/// A connection of which `stalls` does not read; while another download must be as fast as without it.
+fn stalled(stalls: Side) {
+    let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
+        return;
+    };
+    bond.until_active(&["a", "b"]);
+    let address = "10.99.0.1:8080".parse().unwrap();
+    let alone = speed(&bond, "10.99.0.1:8081");
+    let before = [bond.client.resident(), bond.server.resident()];
+
+    let listener: TcpListener = listen(&bond.bench, SocketAddr::V4(address));
+    let near = connect(&bond.bench, address);
+    let (far, _) = listener.accept().unwrap();
+    let (reader, writer) = if stalls == Side::Client {
+        (near, far)
+    } else {
+        (far, near)
+    };
+    let written = write_on(writer);
+    until_stuck(&written);
+    assert_bounded(&bond, before);
+
+    let beside = speed(&bond, "10.99.0.1:8082");
+    assert!(
+        beside > 0.6 * alone,
+        "{beside:.0} bytes/s beside the stalled one, {alone:.0} without"
+    );
+    assert_bounded(&bond, before);
+
+    // Nothing was thrown away: the reader gets every byte in order when it wants them.
+    let (expected, mut total) = (Pattern::bytes(1, 64 * 1024), 0);
+    let mut piece = vec![0; expected.len()];
+    let goal = written.load(Ordering::Relaxed) + 4_000_000;
+    let mut reader = reader;
+    while total < goal {
+        reader.read_exact(&mut piece).unwrap();
+        assert!(piece == expected, "after {total} bytes");
+        total += piece.len() as u64;
+    }
+    drop(reader);
+    bond.stop();
+}
+
+#[test]
+fn a_program_that_does_not_read_holds_up_only_itself() {
+    stalled(Side::Client);
+}
+
+#[test]
+fn a_target_that_does_not_read_holds_up_only_itself() {
+    stalled(Side::Server);
+}
+/// More streams are stalled than the session's memory has room for at a stream's limit.
+fn many_stalled(stalls: Side) {
+    let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
+        return;
+    };
+    bond.until_active(&["a", "b"]);
+    let address = "10.99.0.1:8080".parse().unwrap();
+    let before = [bond.client.resident(), bond.server.resident()];
+    let listener: TcpListener = listen(&bond.bench, SocketAddr::V4(address));
+    let mut readers = Vec::new();
+    for _ in 0..5 {
+        let near = connect(&bond.bench, address);
+        let (far, _) = listener.accept().unwrap();
+        let (reader, writer) = if stalls == Side::Client {
+            (near, far)
+        } else {
+            (far, near)
+        };
+        readers.push(reader);
+        until_stuck(&write_on(writer));
+    }
+    assert_bounded(&bond, before);
+    // Others still get through, if not at full speed.
+    let download = Download::start(&bond.bench, "10.99.0.1:8081".parse().unwrap());
+    download.goes_on(1_000_000);
+    download.finish();
+    assert_bounded(&bond, before);
+    drop(readers);
+    bond.stop();
+}
+
+#[test]
+fn many_programs_that_do_not_read_leave_room_for_others() {
+    many_stalled(Side::Client);
+}
+
+#[test]
+fn many_targets_that_do_not_read_leave_room_for_others() {
+    many_stalled(Side::Server);
+}

@@ -1,0 +1,193 @@
+//! Machines as they are: modems on the same subnet, links that appear later, networks that lead nowhere.
+
+use std::io::{Read, Write};
+use std::process::Output;
+use std::thread;
+
+use rustls::{ServerConnection, StreamOwned};
+use serde_json::Value;
+use sumlink_engine::frame::{Frame, RefuseCode};
+use sumlink_lab::Side;
+use sumlink_transport::SecretKey;
+use sumlink_transport::tls::{self, Authorized};
+
+use crate::bench::Bench;
+use crate::bond::{Plan, SERVER, active};
+use crate::traffic::{Download, listen};
+
+const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
+
+/// Lines for `ip -batch`.
+fn ip(bench: &Bench, side: Side, lines: &str) {
+    let file = bench.write("ip-batch", lines);
+    bench.run(side, &["ip", "-batch", file.to_str().unwrap()]);
+}
+
+#[test]
+fn two_modems_on_the_same_subnet_are_both_used() {
+    let plan = Plan::new(&LINKS);
+    let Some(bench) = plan.bench() else { return };
+    // As two USB modems of one make do it: the same subnet and the same gateway on both.
+    ip(
+        &bench,
+        Side::Client,
+        "addr flush dev a\naddr flush dev b\n\
+         addr add 192.168.8.100/24 dev a\naddr add 192.168.8.101/24 dev b\n\
+         route add default via 192.168.8.1 dev a metric 101\n\
+         route add default via 192.168.8.1 dev b metric 102\n",
+    );
+    ip(
+        &bench,
+        Side::Server,
+        "addr flush dev a\naddr flush dev b\n\
+         addr add 192.168.8.1/32 dev a\naddr add 192.168.8.1/32 dev b\n\
+         route add 192.168.8.100/32 dev a\nroute add 192.168.8.101/32 dev b\n",
+    );
+    let bond = plan.start_on(bench);
+    bond.until_active(&["a", "b"]);
+    let download = Download::start(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    bond.until("both modems carry", |session| {
+        active(session)
+            .all(|path| path.bytes_received > 1_000_000)
+            .then_some(())
+    });
+    download.finish();
+    bond.stop();
+}
+
+#[test]
+fn a_link_that_appears_after_the_start_joins() {
+    let plan = Plan::new(&LINKS).client("[[link]]\nname = \"a\"\n[[link]]\nname = \"b*\"\n");
+    let Some(bench) = plan.bench() else { return };
+    bench.set("b", "state=removed");
+    let bond = plan.start_on(bench);
+    bond.until_active(&["a"]);
+    let session = bond.status(Side::Client).session;
+    let download = Download::start(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    download.goes_on(500_000);
+    bond.bench.set("b", "state=up");
+    bond.until("the new link carries", |session| {
+        active(session)
+            .find(|path| path.link == "b" && path.bytes_received > 500_000)
+            .map(drop)
+    });
+    assert_eq!(bond.status(Side::Client).session, session);
+    download.finish();
+    bond.stop();
+}
+
+/// A client that is expected to fail; its exit code and its one line.
+fn refused(bench: &Bench, changes: &[(&str, &str)]) -> (i32, String) {
+    let mut flags = vec![
+        ("--server", SERVER),
+        ("--server-key", &bench.server_key),
+        ("--key", "client.key"),
+        ("--socks", "127.0.0.1:0"),
+    ];
+    flags.retain(|(flag, _)| changes.iter().all(|(changed, _)| changed != flag));
+    let mut args = vec!["client", "-q"];
+    args.extend(
+        flags
+            .iter()
+            .chain(changes)
+            .flat_map(|(flag, value)| [*flag, *value]),
+    );
+    let output: Output = bench.run_sumlink(Side::Client, &args);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(error.lines().count(), 1, "one line, not: {error}");
+    (output.status.code().unwrap(), error)
+}
+
+#[test]
+fn a_client_that_cannot_connect_says_why_on_one_line() {
+    let plan = Plan::new(&LINKS);
+    let Some(bench) = plan.bench() else { return };
+    // Nobody listens yet.
+    let (code, error) = refused(&bench, &[]);
+    assert_eq!(code, 5, "{error}");
+
+    let bond = plan.start_on(bench);
+    bond.until_active(&["a", "b"]);
+    let bench = &bond.bench;
+    let stranger = bench.key("stranger.key");
+    for change in [
+        ("--server-key", stranger.as_str()),
+        ("--key", "stranger.key"),
+    ] {
+        let (code, error) = refused(bench, &[change]);
+        assert_eq!(code, 6, "{change:?}: {error}");
+    }
+    let (code, error) = refused(bench, &[("--link", "nosuch0")]);
+    assert!(code == 5 && error.contains("nosuch0"), "{code}: {error}");
+    // The port of the client that runs.
+    let (code, error) = refused(bench, &[("--socks", "127.0.0.1:1080")]);
+    assert!(
+        code == 5 && error.contains("127.0.0.1:1080"),
+        "{code}: {error}"
+    );
+
+    bench.run(Side::Client, &["ip", "route", "del", "default", "dev", "b"]);
+    let (code, error) = refused(bench, &[("--link", "b")]);
+    assert!(code == 5 && error.contains("no route"), "{code}: {error}");
+    bond.until_active(&["a"]);
+    // No link at all has a route.
+    bench.run(Side::Client, &["ip", "route", "del", "default", "dev", "a"]);
+    let (code, error) = refused(bench, &[]);
+    assert_eq!(code, 5, "{error}");
+    bond.stop();
+}
+
+#[test]
+fn a_network_that_answers_nothing_is_told_on_one_line() {
+    let Some(bench) = Plan::new(&LINKS).bench() else {
+        return;
+    };
+    for link in ["a", "b"] {
+        bench.set(link, "state=blackhole");
+    }
+    let (code, error) = refused(&bench, &[]);
+    assert_eq!(code, 5, "{error}");
+}
+
+#[test]
+fn a_server_of_another_version_is_told_by_its_exit_code() {
+    let Some(bench) = Plan::new(&LINKS).bench() else {
+        return;
+    };
+    let key = SecretKey::load(&bench.path("server.key")).unwrap();
+    let authorized = Authorized::new([bench.client_key.parse().unwrap()]);
+    let config = tls::server_config(&key, &authorized);
+    let listener = listen(&bench, SERVER.parse().unwrap());
+    thread::spawn(move || {
+        for tcp in listener.incoming() {
+            let tls = ServerConnection::new(config.clone()).unwrap();
+            let mut stream = StreamOwned::new(tls, tcp.unwrap());
+            let _ = stream.read(&mut [0; 1024]);
+            let mut out = Vec::new();
+            let code = RefuseCode::Version.code();
+            Frame::Refuse {
+                code,
+                reason: b"this server speaks version 2, not 1",
+            }
+            .encode(&mut out);
+            let _ = stream.write_all(&out);
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+    });
+    let (code, error) = refused(&bench, &[]);
+    assert_eq!(code, 7, "{error}");
+    let json = [
+        "client",
+        "-q",
+        "--json",
+        "--server",
+        SERVER,
+        "--key",
+        "client.key",
+    ];
+    let args = [&json[..], &["--server-key", &bench.server_key]].concat();
+    let output = bench.run_sumlink(Side::Client, &args);
+    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(error["error"]["exit_code"], 7, "{error}");
+}

@@ -1,0 +1,135 @@
+//! A peer of the server that says what a test wants it to say.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use sumlink_engine::frame::{Frame, Hello, VERSION};
+use sumlink_lab::Side;
+use sumlink_transport::{SecretKey, tls};
+
+use crate::bench::{Bench, PATIENCE};
+use crate::bond::SERVER;
+
+/// A connection past TLS.
+pub(crate) struct Peer {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+    buffer: Vec<u8>,
+}
+
+/// What the server says next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Welcome,
+    Refuse {
+        code: u64,
+    },
+    Pong {
+        token: u64,
+    },
+    Close {
+        code: u64,
+    },
+    /// The connection is over.
+    End,
+}
+
+/// A TCP connection from the client's namespace to the server.
+pub(crate) fn dial(bench: &Bench) -> TcpStream {
+    let stream = bench
+        .lab
+        .run(Side::Client, || TcpStream::connect(SERVER))
+        .unwrap()
+        .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream
+}
+
+/// How a client with this key speaks TLS with the server.
+pub(crate) fn tls_config(bench: &Bench, key: &SecretKey) -> Arc<ClientConfig> {
+    tls::client_config(key, &bench.server_key.parse().unwrap())
+}
+
+impl Peer {
+    /// Does TLS; the server may still refuse the key with its first answer.
+    pub(crate) fn new(bench: &Bench, config: Arc<ClientConfig>) -> io::Result<Self> {
+        let mut tcp = dial(bench);
+        let mut tls = ClientConnection::new(config, tls::server_name()).unwrap();
+        while tls.is_handshaking() {
+            tls.complete_io(&mut tcp)?;
+        }
+        Ok(Self {
+            stream: StreamOwned::new(tls, tcp),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// A new session or a further path of one.
+    pub(crate) fn join(
+        bench: &Bench,
+        config: &Arc<ClientConfig>,
+        session: [u8; 16],
+        new: bool,
+        path: u64,
+    ) -> (Self, Said) {
+        let mut peer = Self::new(bench, Arc::clone(config)).unwrap();
+        peer.send(&hello(VERSION, new, session, path)).unwrap();
+        let said = peer.next();
+        (peer, said)
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)?;
+        self.stream.flush()
+    }
+
+    /// The next answer or end; reports and credit are passed over.
+    pub(crate) fn next(&mut self) -> Said {
+        let mut bytes = [0; 4096];
+        loop {
+            while let Some((frame, len)) = Frame::decode(&self.buffer).unwrap() {
+                let said = match frame {
+                    Frame::Welcome { .. } => Some(Said::Welcome),
+                    Frame::Refuse { code, .. } => Some(Said::Refuse { code }),
+                    Frame::Pong { token } => Some(Said::Pong { token }),
+                    Frame::Close { code, .. } => Some(Said::Close { code }),
+                    _ => None,
+                };
+                self.buffer.drain(..len);
+                if let Some(said) = said {
+                    return said;
+                }
+            }
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Said::End,
+                Ok(len) => self.buffer.extend_from_slice(&bytes[..len]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    panic!("the server says nothing")
+                }
+                Err(_) => return Said::End,
+            }
+        }
+    }
+}
+
+/// A HELLO frame.
+pub(crate) fn hello(version: u64, new: bool, session: [u8; 16], path: u64) -> Vec<u8> {
+    encode(&Frame::Hello(Hello {
+        version,
+        new,
+        session,
+        path,
+        link: b"bad0",
+    }))
+}
+
+pub(crate) fn encode(frame: &Frame<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame.encode(&mut out);
+    out
+}
