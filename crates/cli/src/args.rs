@@ -41,7 +41,7 @@ pub(crate) enum Verb {
     Server(ServerArgs),
     /// Run the client: makes one session over all links and serves SOCKS5, HTTP and forwards.
     Client(ClientArgs),
-    /// Check a configuration file; every problem is told with its line and reason.
+    /// Check a configuration file; problems are told with line and reason.
     Check(CheckArgs),
     /// List this machine's interfaces, and which of them can be used as links.
     Links(LinksArgs),

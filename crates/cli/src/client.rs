@@ -74,6 +74,9 @@ async fn answer(
             let status = client.status().await;
             let note = if status.session.is_empty() {
                 connecting
+            } else if status.paths.iter().all(|path| path.state != "active") {
+                "no path delivers: streams wait, and the session ends if none returns in time"
+                    .to_owned()
             } else {
                 String::new()
             };

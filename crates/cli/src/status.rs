@@ -171,7 +171,10 @@ fn render_paths(paths: &[PathStatus]) -> String {
                 path.link.clone()
             },
             path.state.clone(),
-            format!("{:.1} ms", path.srtt_ms),
+            match path.id {
+                Some(_) => format!("{:.1} ms", path.srtt_ms),
+                None => "-".to_owned(),
+            },
             rate(path.send_rate_bps),
             rate(path.receive_rate_bps),
             bytes(path.bytes_sent),

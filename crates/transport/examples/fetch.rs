@@ -38,11 +38,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut stream = client.open_stream(target.clone()).await?;
     let request = format!("GET /{path} HTTP/1.0\r\nHost: {target}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    stream.shutdown().await?;
+    // Not shut down yet: many servers take the end of their client's direction for a cancelled request.
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
+    stream.shutdown().await?;
 
-    eprintln!("{} bytes", answer.len());
+    let head = answer
+        .windows(4)
+        .position(|w| w == b"\r\n\r\n")
+        .ok_or("no HTTP answer")?;
+    let text = String::from_utf8_lossy(&answer[..head]).to_lowercase();
+    let length = text
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"));
+    let body = answer.len() - head - 4;
+    if length.is_some_and(|length| length.trim().parse() != Ok(body)) {
+        return Err(format!("cut short: {body} bytes of{}", length.unwrap_or_default()).into());
+    }
+    eprintln!("{}: {body} bytes", text.lines().next().unwrap_or_default());
     for path in client.status().await.paths {
         eprintln!(
             "{}: {:.0} % of them, srtt {:.1} ms",

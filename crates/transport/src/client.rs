@@ -2,7 +2,7 @@
 
 mod manager;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -81,6 +81,8 @@ struct Shared {
     /// Where the present session takes commands; nothing while there is none.
     session: watch::Sender<Option<UnboundedSender<Command>>>,
     events: broadcast::Sender<PathEvent>,
+    /// What has happened since `connect` began, for the first who asks.
+    first_events: Mutex<Option<broadcast::Receiver<PathEvent>>>,
     links: LinkStates,
     /// Set once by `close`, or by the last clone.
     closing: watch::Sender<bool>,
@@ -92,9 +94,11 @@ impl Client {
     /// session. Fails when none can.
     pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
         check_session(&config.session)?;
+        let (events, first_events) = broadcast::channel(256);
         let shared = Arc::new(Shared {
             session: watch::channel(None).0,
-            events: broadcast::channel(256).0,
+            events,
+            first_events: Mutex::new(Some(first_events)),
             links: LinkStates::default(),
             closing: watch::channel(false).0,
             closed: watch::channel(None).0,
@@ -165,9 +169,13 @@ impl Client {
         }
     }
 
-    /// What happens to paths and sessions from now on.
+    /// What happens to paths and sessions: the first call gets all since the bond began, later ones what follows.
+    ///
+    /// A receiver that is not read for 256 events misses the oldest and is told how many.
     pub fn events(&self) -> broadcast::Receiver<PathEvent> {
-        self.shared.events.subscribe()
+        let first = self.shared.first_events.lock();
+        let first = first.unwrap_or_else(PoisonError::into_inner).take();
+        first.unwrap_or_else(|| self.shared.events.subscribe())
     }
 
     /// Ends the bond; returns when the server has been told, or cannot be.
@@ -270,8 +278,11 @@ impl Task {
         );
         let connected = || {
             self.session.send_replace(Some(commands.clone()));
-            if let Some(ready) = ready.take() {
-                let _ = ready.send(Ok(()));
+            match ready.take() {
+                Some(ready) => {
+                    let _ = ready.send(Ok(()));
+                }
+                None => tracing::info!("connected again, with a new session"),
             }
         };
         manager.run(driver, &mut self.closing, connected).await

@@ -20,7 +20,6 @@
 //! .await?;
 //! let mut stream = client.open_stream(Target::new("example.org", 80)?).await?;
 //! stream.write_all(b"GET / HTTP/1.0\r\nHost: example.org\r\n\r\n").await?;
-//! stream.shutdown().await?;
 //! let mut page = Vec::new();
 //! stream.read_to_end(&mut page).await?;
 //! println!("{} bytes over {} paths", page.len(), client.status().await.paths.len());

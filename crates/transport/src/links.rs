@@ -58,6 +58,14 @@ pub enum LinkError {
         /// The interface.
         name: String,
     },
+    /// A loopback device leads nowhere but to this machine.
+    #[error("the link {name} stays on this machine and does not lead to {remote}")]
+    Loopback {
+        /// The interface.
+        name: String,
+        /// The server's address.
+        remote: IpAddr,
+    },
     /// No route to the server leads over this interface.
     #[error(
         "the link {name} has no route to {remote}: it needs one of its own, such as a default route with a higher metric"
@@ -189,6 +197,12 @@ impl Netlink {
         // A default route seems to lead there, but no packet for loopback leaves the machine.
         if remote.is_loopback() && !link.loopback {
             return Err(LinkError::NoRoute {
+                name: name(),
+                remote,
+            });
+        }
+        if link.loopback && !remote.is_loopback() && !link.addresses.contains(&remote) {
+            return Err(LinkError::Loopback {
                 name: name(),
                 remote,
             });

@@ -399,14 +399,18 @@ impl Shared {
             return;
         }
         let policy = Arc::clone(&self.egress.read().unwrap_or_else(PoisonError::into_inner));
-        let connected = match Target::decode(&target) {
-            Ok(target) => dial(&target, &policy, DIAL_TIMEOUT)
-                .await
-                .inspect_err(|error| {
-                    tracing::debug!(%target, %error, "cannot connect a stream");
-                }),
-            Err(_) => Err(OpenError::BadTarget),
-        };
+        let connected =
+            match Target::decode(&target) {
+                Ok(target) => dial(&target, &policy, DIAL_TIMEOUT)
+                    .await
+                    .inspect_err(|error| match error {
+                        OpenError::NotAllowed => {
+                            tracing::info!(%client, %target, "refused by the egress policy")
+                        }
+                        _ => tracing::debug!(%client, %target, %error, "cannot connect a stream"),
+                    }),
+                Err(_) => Err(OpenError::BadTarget),
+            };
         match connected {
             Ok(tcp) => {
                 let _ = commands.send(Command::Accept(id));

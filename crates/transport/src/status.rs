@@ -80,9 +80,9 @@ pub struct PathStatus {
     pub retransmissions: u64,
     /// Bytes sent on this path that another path had carried before.
     pub duplicates_sent_bytes: u64,
-    /// This path's part of all stream bytes sent, 0..=1.
+    /// This path's part of the stream bytes that the present paths have sent, 0..=1.
     pub send_share: f64,
-    /// This path's part of all stream bytes received, 0..=1.
+    /// This path's part of the stream bytes that the present paths have received, 0..=1.
     pub receive_share: f64,
 }
 

@@ -76,9 +76,12 @@ impl RateWindow {
         }
     }
 
-    /// Bit/s written and read.
+    /// Bit/s written and read since the newest mark that is a second old, or since the oldest there is.
     fn rates(&self, now: Instant, written: u64, read: u64) -> (f64, f64) {
-        let Some((at, before_written, before_read)) = self.marks.front() else {
+        let old =
+            |(at, ..): &&(Instant, u64, u64)| now.duration_since(*at) >= Duration::from_secs(1);
+        let mark = self.marks.iter().rev().find(old).or(self.marks.front());
+        let Some((at, before_written, before_read)) = mark else {
             return (0.0, 0.0);
         };
         let seconds = now.duration_since(*at).as_secs_f64().max(0.1);
@@ -86,6 +89,9 @@ impl RateWindow {
         (rate(written - before_written), rate(read - before_read))
     }
 }
+
+/// A path that is kept for want of another is shown as what it is after this time without progress.
+const STUCK: Duration = Duration::from_millis(500);
 
 impl Driver {
     pub(super) fn status(&self) -> SessionStatus {
@@ -149,6 +155,13 @@ fn path_status(
             (
                 "stalled",
                 format!("nothing delivered for {silent} ms, its bytes go over the other paths"),
+            )
+        }
+        PathState::Active if path.stuck_for.is_some_and(|time| time >= STUCK) => {
+            let silent = path.stuck_for.unwrap_or_default().as_millis();
+            (
+                "stalled",
+                format!("nothing delivered for {silent} ms, and no other path delivers either"),
             )
         }
         PathState::Active => ("active", format!("connected for {} s", path.age.as_secs())),
