@@ -76,6 +76,9 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before a lost session is made anew; doubles up to the second value.
 const RENEW_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
+/// Paths that a client may bring into a session.
+const MAX_PATHS: usize = 256;
+
 #[derive(Debug)]
 struct Shared {
     /// Where the present session takes commands; nothing while there is none.
@@ -145,7 +148,11 @@ impl Client {
             commands
                 .send(command)
                 .map_err(|_| OpenError::SessionClosed)?;
-            answer.await.unwrap_or(Err(OpenError::SessionClosed))
+            // Dropped with this future when its caller gives up, and then the session hears of it.
+            let mut waiter = Waiter { answer, commands };
+            (&mut waiter.answer)
+                .await
+                .unwrap_or(Err(OpenError::SessionClosed))
         };
         tokio::time::timeout(OPEN_TIMEOUT, open)
             .await
@@ -193,6 +200,22 @@ impl Client {
             .ok()
             .and_then(|reason| reason.clone());
         reason.unwrap_or_default()
+    }
+}
+
+/// Who waits for a stream; says so when it does not any more.
+struct Waiter {
+    answer: oneshot::Receiver<Result<Stream, OpenError>>,
+    commands: UnboundedSender<Command>,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let answered = self.answer.is_terminated();
+        self.answer.close();
+        if !answered {
+            let _ = self.commands.send(Command::Cancelled);
+        }
     }
 }
 
@@ -262,6 +285,7 @@ impl Task {
             carriers: Some(news_sender),
             events: self.events.clone(),
             links: self.links.clone(),
+            max_paths: MAX_PATHS,
         };
         let peer = self.config.server_key;
         let made = Driver::new(Role::Client, id, peer, &self.config.session, listeners);

@@ -23,6 +23,7 @@ use tokio::time::Sleep;
 use crate::carrier::Carrier;
 use crate::config::SessionConfig;
 use crate::keys::PublicKey;
+use crate::pipe::ChunkSize;
 use crate::status::{PathEvent, SessionStatus};
 use crate::stream::Stream;
 use crate::target::OpenError;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
         class: Class,
         reply: OpenReply,
     },
+    /// Somebody no longer waits for a stream to be opened.
+    Cancelled,
     /// The target of a stream that the peer opened is connected.
     Accept(StreamId),
     /// The target of a stream that the peer opened cannot be connected.
@@ -87,6 +90,8 @@ pub(crate) struct Listeners {
     pub(crate) carriers: Option<UnboundedSender<CarrierNews>>,
     pub(crate) events: broadcast::Sender<PathEvent>,
     pub(crate) links: LinkStates,
+    /// Paths that the session may have at once.
+    pub(crate) max_paths: usize,
 }
 
 /// A session's task.
@@ -104,6 +109,10 @@ pub(crate) struct Driver {
     /// Which carrier is served first: the turn goes round.
     turn: usize,
     locals: HashMap<StreamId, Local>,
+    /// What one direction of a pipe may hold.
+    chunk_size: Arc<ChunkSize>,
+    /// Paths that the peer may bring at most.
+    max_paths: usize,
     /// Streams that wait for the peer to allow more.
     waiting: VecDeque<(Vec<u8>, Class, OpenReply)>,
     commands: UnboundedReceiver<Command>,
@@ -167,6 +176,8 @@ impl Driver {
             carriers: Vec::new(),
             turn: 0,
             locals: HashMap::new(),
+            chunk_size: Arc::default(),
+            max_paths: listeners.max_paths,
             waiting: VecDeque::new(),
             commands,
             sender: sender.clone(),
@@ -195,6 +206,7 @@ impl Driver {
                 class,
                 reply,
             } => self.open(target, class, reply),
+            Command::Cancelled => self.cancel_opens(),
             Command::Accept(id) => {
                 // The peer may have reset it meanwhile.
                 let _ = self.engine.accept(id, now);
@@ -221,6 +233,13 @@ impl Driver {
             tracing::warn!(
                 path = carrier.id.0,
                 "the peer used a path number twice; the second is dropped"
+            );
+            return;
+        }
+        if self.carriers.len() >= self.max_paths {
+            tracing::warn!(
+                path = carrier.id.0,
+                "too many paths in this session; one is dropped"
             );
             return;
         }
@@ -512,7 +531,11 @@ fn broken(error: &io::Error) -> String {
 }
 
 /// The session's side of making a [`Stream`]: both halves of its pipe.
-fn stream_pair(id: StreamId, sender: &UnboundedSender<Command>) -> (Local, Stream) {
-    let pipe = crate::pipe::Pipe::new(id, sender.clone());
+fn stream_pair(
+    id: StreamId,
+    sender: &UnboundedSender<Command>,
+    chunk: &Arc<ChunkSize>,
+) -> (Local, Stream) {
+    let pipe = crate::pipe::Pipe::new(id, sender.clone(), Arc::clone(chunk));
     (Local::new(Arc::clone(&pipe)), Stream::new(pipe))
 }

@@ -205,6 +205,10 @@ impl SecretKey {
             path: path.to_owned(),
             source,
         };
+        // A pipe would wait for its other end for ever, and advice about a directory's mode would do harm.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(io::Error::other("it is not a regular file")));
+        }
         let file = File::open(path).map_err(unreadable)?;
         // The mode of what was opened, not of what the name means a moment later.
         let mode = file.metadata().map_err(unreadable)?.mode() & 0o7777;

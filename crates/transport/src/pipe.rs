@@ -4,7 +4,7 @@
 //! is shared between paths. The session's task is told of a stream at most once until it has looked at it.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -14,8 +14,25 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::driver::Command;
 use crate::target::OpenError;
 
-/// Bytes that wait in each direction of a pipe at most.
-pub(crate) const CHUNK: usize = 256 * 1024;
+/// Bytes that wait in each direction of a pipe at most, by how many streams share the session: few streams are to be
+/// fast, many must not take memory beside the session's.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkSize(AtomicUsize);
+
+impl ChunkSize {
+    const RANGE: std::ops::RangeInclusive<usize> = 16 * 1024..=256 * 1024;
+
+    /// The session has so many streams and so much memory.
+    pub(crate) fn set(&self, memory: u64, streams: usize) {
+        let share = memory as usize / (32 * streams.max(1));
+        let size = share.clamp(*Self::RANGE.start(), *Self::RANGE.end());
+        self.0.store(size, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed).max(*Self::RANGE.start())
+    }
+}
 
 /// The two directions between one program and its session.
 #[derive(Debug)]
@@ -25,6 +42,7 @@ pub(crate) struct Pipe {
     session: UnboundedSender<Command>,
     /// The session has been told and has not looked yet.
     told: AtomicBool,
+    chunk: Arc<ChunkSize>,
     ends: Mutex<Ends>,
 }
 
@@ -62,12 +80,17 @@ pub(crate) struct Taken {
 }
 
 impl Pipe {
-    pub(crate) fn new(id: StreamId, session: UnboundedSender<Command>) -> Arc<Self> {
+    pub(crate) fn new(
+        id: StreamId,
+        session: UnboundedSender<Command>,
+        chunk: Arc<ChunkSize>,
+    ) -> Arc<Self> {
         let ends = Mutex::new(Ends::default());
         Arc::new(Self {
             id,
             session,
             told: AtomicBool::new(false),
+            chunk,
             ends,
         })
     }
@@ -82,7 +105,7 @@ impl Pipe {
         if let Some(error) = ends.failed.or(ends.up_failed) {
             return Poll::Ready(Err(error));
         }
-        let room = CHUNK.saturating_sub(ends.up.len());
+        let room = self.chunk.get().saturating_sub(ends.up.len());
         if room == 0 {
             ends.writer = Some(cx.waker().clone());
             return Poll::Pending;
@@ -129,6 +152,18 @@ impl Pipe {
         }
         ends.reader = Some(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// Waits until the stream is reset, by either side.
+    pub(crate) fn poll_failed(&self, cx: &mut Context<'_>) -> Poll<OpenError> {
+        let mut ends = self.lock();
+        match ends.failed {
+            Some(error) => Poll::Ready(error),
+            None => {
+                ends.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 
     /// The program lets go.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 /// Bytes of one connection and direction that wait here at most.
-const BUFFER: usize = 128 * 1024;
+const BUFFER: usize = 64 * 1024;
 
 /// How long a peer that has been told to go away is listened to, and how many bytes of it.
 const LINGER: Duration = Duration::from_secs(2);

@@ -61,6 +61,9 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long sessions may take to say goodbye when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Connections that have not proved a key, of all addresses together.
+const MAX_HALF_OPEN: usize = 512;
+
 /// Pause after a failed accept: the usual cause, a lack of file descriptors, does not go away at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -312,6 +315,7 @@ impl Shared {
             carriers: None,
             events: self.events.clone(),
             links: LinkStates::default(),
+            max_paths: self.config.limits.paths,
         };
         let made = Driver::new(Role::Server, key.1, key.0, &self.config.session, listeners);
         let (driver, commands) = match made {
@@ -343,6 +347,7 @@ impl Shared {
         if let Some((code, reason)) = refusal {
             return carrier.refuse(code, reason).await;
         }
+        let _forget = Forget { shared: self, key };
         match carrier.welcome().await {
             Ok(carrier) => {
                 tracing::info!(%from, client = %key.0, name = self.name(&key.0), "session begins");
@@ -354,7 +359,6 @@ impl Shared {
             }
             Err(error) => tracing::info!(%from, %error, "a new session's connection was lost"),
         }
-        self.sessions().remove(&key);
     }
 
     /// Connects what the client asks for.
@@ -365,9 +369,14 @@ impl Shared {
         commands: UnboundedSender<Command>,
     ) {
         let mut tasks = JoinSet::new();
+        let most = usize::try_from(self.config.session.max_streams).unwrap_or(usize::MAX);
         loop {
             tokio::select! {
                 next = incoming.recv() => match next {
+                    // A stream's task may outlive the stream for a moment: the bound is on what they all hold.
+                    Some(next) if tasks.len() >= most => {
+                        let _ = commands.send(Command::Refuse(next.id, OpenError::LimitReached));
+                    }
                     Some(next) => {
                         let (shared, commands) = (Arc::clone(&self), commands.clone());
                         tasks.spawn(async move { shared.serve_stream(client, next, &commands).await });
@@ -399,18 +408,22 @@ impl Shared {
             return;
         }
         let policy = Arc::clone(&self.egress.read().unwrap_or_else(PoisonError::into_inner));
-        let connected =
-            match Target::decode(&target) {
-                Ok(target) => dial(&target, &policy, DIAL_TIMEOUT)
-                    .await
-                    .inspect_err(|error| match error {
-                        OpenError::NotAllowed => {
-                            tracing::info!(%client, %target, "refused by the egress policy")
-                        }
-                        _ => tracing::debug!(%client, %target, %error, "cannot connect a stream"),
-                    }),
-                Err(_) => Err(OpenError::BadTarget),
-            };
+        let Ok(target) = Target::decode(&target) else {
+            let _ = commands.send(Command::Refuse(id, OpenError::BadTarget));
+            return;
+        };
+        let connected = tokio::select! {
+            connected = dial(&target, &policy, DIAL_TIMEOUT) => connected,
+            // The client has given up, and so does the dial: a client could have any number of them otherwise.
+            _ = stream.failed() => return,
+        };
+        match &connected {
+            Err(OpenError::NotAllowed) => {
+                tracing::info!(%client, %target, "refused by the egress policy");
+            }
+            Err(error) => tracing::debug!(%client, %target, %error, "cannot connect a stream"),
+            Ok(_) => {}
+        }
         match connected {
             Ok(tcp) => {
                 let _ = commands.send(Command::Accept(id));
@@ -435,6 +448,18 @@ impl Shared {
     }
 }
 
+/// Takes a session off the list when its task ends, in whatever way.
+struct Forget<'a> {
+    shared: &'a Shared,
+    key: (PublicKey, [u8; 16]),
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.shared.sessions().remove(&self.key);
+    }
+}
+
 /// Counts a connection as long as it has not proved a key.
 #[derive(Debug)]
 struct HalfOpen {
@@ -444,10 +469,14 @@ struct HalfOpen {
 
 impl HalfOpen {
     fn count(shared: &Arc<Shared>, from: IpAddr) -> Option<Self> {
+        let from = neighbourhood(from);
         let mut half_open = shared
             .half_open
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        if half_open.values().sum::<usize>() >= MAX_HALF_OPEN {
+            return None;
+        }
         let count = half_open.entry(from).or_default();
         if *count >= shared.config.limits.half_open {
             return None;
@@ -476,8 +505,29 @@ impl Drop for HalfOpen {
     }
 }
 
+/// What belongs to one host for sure: an IPv4 address, or an IPv6 /64, of which a host has all addresses.
+fn neighbourhood(from: IpAddr) -> IpAddr {
+    match from {
+        IpAddr::V4(_) => from,
+        IpAddr::V6(ip) => std::net::Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
+    }
+}
+
 async fn path_count(entry: &Entry) -> usize {
     let (reply, answer) = oneshot::channel();
     let _ = entry.commands.send(Command::Status(reply));
     answer.await.map_or(0, |status| status.paths.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_counts_as_one_however_many_ipv6_addresses_it_has() {
+        let of = |text: &str| neighbourhood(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::1"));
+        assert_ne!(of("2001:db8:1:3::1"), of("2001:db8:1:2::1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
 }

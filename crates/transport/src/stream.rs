@@ -34,6 +34,13 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// Waits until the stream is reset, while nobody reads it.
+    pub(crate) async fn failed(&self) -> OpenError {
+        std::future::poll_fn(|cx| self.pipe.poll_failed(cx)).await
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         mut self: Pin<&mut Self>,

@@ -234,6 +234,47 @@ async fn a_refused_target_says_why() {
     );
 }
 
+/// Connections of this network namespace that wait for an answer from the port.
+fn dials(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let waiting = |line: &&str| {
+        let mut words = line.split_whitespace().skip(2);
+        let remote = words
+            .next()
+            .is_some_and(|word| word.ends_with(&format!(":{port:04X}")));
+        remote && words.next() == Some("02")
+    };
+    table.lines().filter(waiting).count()
+}
+
+#[tokio::test]
+async fn an_open_that_is_given_up_ends_its_dial() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    // A listener whose queue is full answers nobody.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    let patience = Duration::from_millis(300);
+    while let Ok(tcp) = tokio::time::timeout(patience, TcpStream::connect(address)).await {
+        queued.push(tcp.unwrap());
+    }
+    let open = client.open_stream(address.into());
+    assert!(tokio::time::timeout(patience, open).await.is_err());
+    // Far sooner than a dial gives up by itself.
+    let ended = async {
+        while dials(address.port()) > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), ended)
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn a_dropped_stream_is_reset_at_the_target() {
     let key = SecretKey::generate().unwrap();

@@ -11,7 +11,7 @@ use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Mutex, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::{ConnectError, is_lost};
 use crate::carrier::Carrier;
@@ -44,6 +44,12 @@ pub(super) struct Manager {
     links: BTreeMap<String, LinkState>,
     dials: JoinSet<Dialed>,
     began: Instant,
+    /// The server's addresses, as last resolved.
+    servers: Vec<SocketAddr>,
+    /// Resolves them anew.
+    resolving: Option<JoinHandle<Result<Vec<SocketAddr>, ConnectError>>>,
+    /// Not before.
+    resolve_at: Instant,
 }
 
 /// What dialing needs; shared by the dials.
@@ -82,6 +88,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before a link that failed is tried again; doubles up to the second value.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
+/// The server's name is resolved anew no more often than this.
+const RESOLVE_PAUSE: Duration = Duration::from_secs(30);
+
 /// Links are looked at this often even when nothing was heard of them.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
@@ -113,6 +122,9 @@ impl Manager {
             links,
             dials,
             began: Instant::now(),
+            servers: Vec::new(),
+            resolving: None,
+            resolve_at: Instant::now(),
         }
     }
 
@@ -127,7 +139,21 @@ impl Manager {
         let mut driver = tokio::spawn(driver);
         let mut watch = links::Watch::new().ok();
         let mut best_error = None;
-        if let Err(error) = self.refresh(true).await {
+        let resolved = tokio::select! {
+            resolved = resolve(&self.dialer.config.server) => resolved,
+            () = until_true(closing) => {
+                driver.abort();
+                return Outcome::Closed;
+            }
+        };
+        let begun = match resolved {
+            Ok(servers) => {
+                self.servers = servers;
+                self.refresh(true).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = begun {
             driver.abort();
             return Outcome::Failed(error);
         }
@@ -154,6 +180,10 @@ impl Manager {
                         watch = links::Watch::new().ok();
                     }
                     self.links.values_mut().for_each(|link| link.retry_at = None);
+                    self.look_again().await;
+                }
+                resolved = finished(&mut self.resolving) => {
+                    self.on_resolved(resolved);
                     self.look_again().await;
                 }
                 Some(news) = self.news.recv() => self.on_news(news),
@@ -189,7 +219,7 @@ impl Manager {
 
     /// Looks at all links: leaves those that are gone, dials those that can be used.
     async fn refresh(&mut self, first: bool) -> Result<(), ConnectError> {
-        let servers = resolve(&self.dialer.config.server).await?;
+        let servers = self.servers.clone();
         let all = links::list().await?;
         let wanted = self.wanted(&all, &servers);
         let mut unusable = self.missing(&all);
@@ -217,6 +247,12 @@ impl Manager {
         for (name, reason) in &unusable {
             self.states.set(name, "down", reason.clone());
         }
+        let is_known =
+            |name: &str| present.contains(name) || unusable.iter().any(|(n, _)| n == name);
+        self.states.retain(is_known);
+        if self.links.values().any(|state| state.path.is_none()) {
+            self.resolve_again();
+        }
         if first && self.dials.is_empty() {
             let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
             return Err(ConnectError::NoLink(match reasons.is_empty() {
@@ -233,6 +269,25 @@ impl Manager {
             }
         }
         Ok(())
+    }
+
+    /// The server may have moved: asks the resolver beside everything else, and not too often.
+    fn resolve_again(&mut self) {
+        let now = Instant::now();
+        if self.resolving.is_none() && now >= self.resolve_at {
+            self.resolve_at = now + RESOLVE_PAUSE;
+            let server = self.dialer.config.server.clone();
+            self.resolving = Some(tokio::spawn(async move { resolve(&server).await }));
+        }
+    }
+
+    /// Without an answer the old addresses stay: they are better than none.
+    fn on_resolved(&mut self, resolved: Result<Vec<SocketAddr>, ConnectError>) {
+        match resolved {
+            Ok(servers) if !servers.is_empty() => self.servers = servers,
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "keeping the server's old addresses"),
+        }
     }
 
     /// The links to use: those that were named, or all but loopback, or only that for a server on this machine.
@@ -348,13 +403,10 @@ impl Manager {
             return;
         };
         state.dialing = true;
-        let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
+        let (dialer, servers) = (Arc::clone(&self.dialer), self.servers.clone());
+        let link = link.to_owned();
         self.dials.spawn(async move {
-            let result = async {
-                let servers = resolve(&dialer.config.server).await?;
-                dialer.dial(&link, &servers).await
-            };
-            let result = result.await;
+            let result = dialer.dial(&link, &servers).await;
             Dialed { link, result }
         });
     }
@@ -404,7 +456,7 @@ impl Manager {
             .filter(|state| state.path.is_none() && !state.dialing);
         let at = waiting.filter_map(|state| state.retry_at).min();
         let at = at.map(|at| at.saturating_duration_since(Instant::now()));
-        at.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)
+        at.unwrap_or(LOOK_EVERY).clamp(RETRY_PAUSE.0, LOOK_EVERY)
     }
 }
 
@@ -417,7 +469,12 @@ impl Dialer {
     ) -> Result<(Carrier, Binding), ConnectError> {
         let mut failure = None;
         for &server in servers {
-            match self.dial_one(link, server).await {
+            let mut result = self.dial_one(link, server).await;
+            if result.as_ref().is_err_and(session_exists) {
+                // An answer that was lost has made the session: now it can be joined.
+                result = self.dial_one(link, server).await;
+            }
+            match result {
                 Ok(carrier) => return Ok(carrier),
                 Err(error) => {
                     if failure
@@ -480,16 +537,22 @@ impl Dialer {
         let result = carrier
             .hello(self.session, true, path, link.to_owned())
             .await;
-        let exists = matches!(
-            &result,
-            Err(CarrierError::Refused {
-                code: RefuseCode::SessionExists,
-                ..
-            })
-        );
-        *made |= result.is_ok() || exists;
+        *made |= result.is_ok() || result.as_ref().is_err_and(is_existing);
         result
     }
+}
+
+/// Waits for the resolver's answer; for ever if nobody has asked.
+async fn finished(
+    resolving: &mut Option<JoinHandle<Result<Vec<SocketAddr>, ConnectError>>>,
+) -> Result<Vec<SocketAddr>, ConnectError> {
+    let Some(handle) = resolving else {
+        return std::future::pending().await;
+    };
+    let result = handle.await;
+    *resolving = None;
+    // A resolver's task ends with an answer, or with the program.
+    result.unwrap_or(Ok(Vec::new()))
 }
 
 /// Waits until the flag is set; a flag that nobody can set any more counts as set.
@@ -536,6 +599,15 @@ async fn reachable(link: &Link, servers: &[SocketAddr]) -> Result<Vec<SocketAddr
     } else {
         Ok(reachable)
     }
+}
+
+fn session_exists(error: &ConnectError) -> bool {
+    matches!(error, ConnectError::Carrier { error, .. } if is_existing(error))
+}
+
+fn is_existing(error: &CarrierError) -> bool {
+    let code = RefuseCode::SessionExists;
+    matches!(error, CarrierError::Refused { code: refused, .. } if *refused == code)
 }
 
 /// Which of several failures says most about what is wrong.

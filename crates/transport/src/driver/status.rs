@@ -29,6 +29,12 @@ impl LinkStates {
             .remove(link);
     }
 
+    /// Forgets the links that are not known any more.
+    pub(crate) fn retain(&self, is_known: impl Fn(&str) -> bool) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        states.retain(|link, _| is_known(link));
+    }
+
     /// The links as paths that are not there.
     pub(crate) fn paths(&self) -> Vec<PathStatus> {
         let all = self.all().into_iter();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sumlink_engine::{Class, StreamError, StreamId};
 
 use super::{Driver, Incoming, MAX_WAITING, OpenReply, stream_pair};
-use crate::pipe::{CHUNK, Pipe};
+use crate::pipe::Pipe;
 use crate::stream::Stream;
 use crate::target::OpenError;
 
@@ -48,9 +48,9 @@ impl Driver {
         let now = self.now();
         match self.engine.open_stream(&target, class, now) {
             Ok(id) => {
-                let (mut local, stream) = stream_pair(id, &self.sender);
+                let (mut local, stream) = stream_pair(id, &self.sender, &self.chunk_size);
                 local.opening = Some((reply, stream));
-                self.locals.insert(id, local);
+                self.keep(id, local);
             }
             Err(StreamError::NoMoreStreams) if self.waiting.len() < MAX_WAITING => {
                 self.waiting.push_back((target, class, reply));
@@ -67,6 +67,32 @@ impl Driver {
         }
     }
 
+    fn keep(&mut self, id: StreamId, local: Local) {
+        self.locals.insert(id, local);
+        self.chunk_size.set(self.memory, self.locals.len());
+    }
+
+    /// Resets the streams for which nobody waits any more.
+    pub(super) fn cancel_opens(&mut self) {
+        let now = self.now();
+        self.waiting.retain(|(_, _, reply)| !reply.is_closed());
+        let given_up = |local: &Local| {
+            local
+                .opening
+                .as_ref()
+                .is_some_and(|(reply, _)| reply.is_closed())
+        };
+        let ids = self
+            .locals
+            .iter()
+            .filter(|(_, local)| given_up(local))
+            .map(|(id, _)| *id);
+        for id in ids.collect::<Vec<StreamId>>() {
+            self.engine.reset(id, 0, now);
+            self.locals.remove(&id);
+        }
+    }
+
     pub(super) fn open_waiting(&mut self) {
         for (target, class, reply) in std::mem::take(&mut self.waiting) {
             self.open(target, class, reply);
@@ -79,9 +105,9 @@ impl Driver {
             self.engine.reset(id, OpenError::NotAllowed.code(), now);
             return;
         };
-        let (local, stream) = stream_pair(id, &self.sender);
+        let (local, stream) = stream_pair(id, &self.sender, &self.chunk_size);
         if listener.send(Incoming { id, target, stream }).is_ok() {
-            self.locals.insert(id, local);
+            self.keep(id, local);
         } else {
             self.engine.reset(id, OpenError::SessionClosed.code(), now);
         }
@@ -163,13 +189,14 @@ impl Driver {
             return;
         }
         self.chunk.clear();
-        let Ok(outcome) = self.engine.read(id, CHUNK, &mut self.chunk, now) else {
+        let most = self.chunk_size.get();
+        let Ok(outcome) = self.engine.read(id, most, &mut self.chunk, now) else {
             return;
         };
         if outcome.len > 0 || outcome.finished {
             local
                 .pipe
-                .give_down(&mut self.chunk, outcome.finished, outcome.len == CHUNK);
+                .give_down(&mut self.chunk, outcome.finished, outcome.len == most);
         }
     }
 }
