@@ -45,10 +45,10 @@ fn run(cli: Cli) -> Result<(), CliError> {
     match cli.verb {
         Verb::Keygen(args) => keys::keygen(&args),
         Verb::Pubkey(args) => keys::pubkey(&args),
-        Verb::Server(args) => runtime()?.block_on(server::run(args)),
-        Verb::Client(args) => runtime()?.block_on(client::run(args)),
+        Verb::Server(args) => block_on(server::run(args)),
+        Verb::Client(args) => block_on(client::run(args)),
         Verb::Check(args) => check::run(&args),
-        Verb::Links(args) => runtime()?.block_on(links::run(&args)),
+        Verb::Links(args) => block_on(links::run(&args)),
         Verb::Status(args) => status::run(&args),
         // The laboratory enters namespaces, which must happen before any thread is started.
         Verb::Lab { command } => Ok(sumlink_lab::run(command)?),
@@ -57,10 +57,26 @@ fn run(cli: Cli) -> Result<(), CliError> {
     }
 }
 
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
+/// Every proxied connection takes a descriptor: the soft limit, 1024 on most systems, is for programs that use select(2).
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::debug!(%error, "the limit on open files stays at {soft}");
+    }
+}
+
+/// Runs a verb to its end, and does not wait for a resolver that may still be busy with a name.
+fn block_on(verb: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()
+        .build()?;
+    let result = runtime.block_on(verb);
+    runtime.shutdown_background();
+    result
 }
 
 /// One line on standard error, or one object on standard output, and the documented exit code.
