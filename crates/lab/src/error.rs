@@ -174,7 +174,8 @@ pub enum LinkError {
 }
 
 impl LabError {
-    /// The exit code of a command that failed so.
+    /// The exit code of a program that has only these verbs, such as `examples/lab.rs`; `sumlink lab` has the codes of
+    /// docs/cli.md.
     ///
     /// | code | meaning |
     /// | --- | --- |
