@@ -1,5 +1,6 @@
 //! The client: a session to one server over all links, made anew when the server has lost it.
 
+mod dialer;
 mod manager;
 
 use std::sync::{Arc, Mutex, PoisonError};

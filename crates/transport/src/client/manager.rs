@@ -3,25 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustls::ClientConfig as TlsConfig;
 use sumlink_engine::PathId;
-use sumlink_engine::frame::RefuseCode;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::dialer::{Dialer, rank, resolve};
 use super::{ConnectError, is_lost};
 use crate::carrier::Carrier;
 use crate::config::ClientConfig;
 use crate::driver::{CarrierNews, Command, Driver, LinkStates};
-use crate::handshake::{CarrierError, ClientCarrier};
-use crate::keys::PublicKey;
 use crate::links::{self, Link};
-use crate::socket::{self, Binding};
-use crate::tls;
+use crate::socket::Binding;
 
 /// How a session ended, seen from the client.
 #[derive(Debug)]
@@ -52,18 +47,6 @@ pub(super) struct Manager {
     resolve_at: Instant,
 }
 
-/// What dialing needs; shared by the dials.
-#[derive(Debug)]
-struct Dialer {
-    config: Arc<ClientConfig>,
-    tls: Arc<TlsConfig>,
-    key: PublicKey,
-    session: [u8; 16],
-    next_path: AtomicU32,
-    /// Whether the server has the session: only one carrier at a time may try to make it.
-    made: Mutex<bool>,
-}
-
 /// One link, as far as this session is concerned.
 #[derive(Debug, Default)]
 struct LinkState {
@@ -82,9 +65,6 @@ struct Dialed {
     result: Result<(Carrier, Binding), ConnectError>,
 }
 
-/// How long a TCP connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Pause before a link that failed is tried again; doubles up to the second value.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
@@ -102,17 +82,7 @@ impl Manager {
         news: UnboundedReceiver<CarrierNews>,
         states: LinkStates,
     ) -> Self {
-        let tls = tls::client_config(&config.key, &config.server_key);
-        let key = config.key.public();
-        let (next_path, made) = (AtomicU32::new(0), Mutex::new(false));
-        let dialer = Arc::new(Dialer {
-            config,
-            tls,
-            key,
-            session,
-            next_path,
-            made,
-        });
+        let dialer = Arc::new(Dialer::new(config, session));
         let (links, dials) = (BTreeMap::new(), JoinSet::new());
         Self {
             dialer,
@@ -460,88 +430,6 @@ impl Manager {
     }
 }
 
-impl Dialer {
-    /// Makes a carrier over `link` to the first of the addresses that answers.
-    async fn dial(
-        &self,
-        link: &str,
-        servers: &[SocketAddr],
-    ) -> Result<(Carrier, Binding), ConnectError> {
-        let mut failure = None;
-        for &server in servers {
-            let mut result = self.dial_one(link, server).await;
-            if result.as_ref().is_err_and(session_exists) {
-                // An answer that was lost has made the session: now it can be joined.
-                result = self.dial_one(link, server).await;
-            }
-            match result {
-                Ok(carrier) => return Ok(carrier),
-                Err(error) => {
-                    if failure
-                        .as_ref()
-                        .is_none_or(|known| rank(&error) > rank(known))
-                    {
-                        failure = Some(error);
-                    }
-                }
-            }
-        }
-        Err(failure.unwrap_or_else(|| {
-            ConnectError::NoLink(format!("{link} reaches no address of the server"))
-        }))
-    }
-
-    async fn dial_one(
-        &self,
-        link: &str,
-        server: SocketAddr,
-    ) -> Result<(Carrier, Binding), ConnectError> {
-        let own = self
-            .config
-            .links
-            .iter()
-            .find(|l| links::name_matches(&l.name, link));
-        let congestion = own
-            .and_then(|l| l.congestion.as_deref())
-            .or(self.config.congestion.as_deref());
-        let connected =
-            socket::connect_on_link(Some(link), server, congestion, CONNECT_TIMEOUT).await;
-        let connected = connected.map_err(|error| ConnectError::Socket {
-            link: link.to_owned(),
-            error,
-        })?;
-        let carrier = self.make_carrier(link, connected.stream).await;
-        let carrier = carrier.map_err(|error| ConnectError::Carrier {
-            link: link.to_owned(),
-            error,
-        })?;
-        Ok((carrier, connected.binding))
-    }
-
-    async fn make_carrier(
-        &self,
-        link: &str,
-        tcp: tokio::net::TcpStream,
-    ) -> Result<Carrier, CarrierError> {
-        let carrier = ClientCarrier::connect(tcp, &self.tls, &self.key).await?;
-        let path = PathId(self.next_path.fetch_add(1, Ordering::Relaxed));
-        let mut made = self.made.lock().await;
-        if *made {
-            drop(made);
-            return carrier
-                .hello(self.session, false, path, link.to_owned())
-                .await;
-        }
-        // The first one to get here makes the session; the others wait for it and join. An answer that was lost may
-        // still have made it.
-        let result = carrier
-            .hello(self.session, true, path, link.to_owned())
-            .await;
-        *made |= result.is_ok() || result.as_ref().is_err_and(is_existing);
-        result
-    }
-}
-
 /// Waits for the resolver's answer; for ever if nobody has asked.
 async fn finished(
     resolving: &mut Option<JoinHandle<Result<Vec<SocketAddr>, ConnectError>>>,
@@ -560,30 +448,6 @@ pub(super) async fn until_true(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|set| *set).await;
 }
 
-/// The server's addresses, those of one family in turn with the other's.
-async fn resolve(server: &str) -> Result<Vec<SocketAddr>, ConnectError> {
-    if server
-        .rsplit_once(':')
-        .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
-    {
-        return Err(ConnectError::ServerAddress(server.to_owned()));
-    }
-    let found = tokio::net::lookup_host(server)
-        .await
-        .map_err(|error| ConnectError::Resolve {
-            name: server.to_owned(),
-            reason: error.to_string(),
-        })?;
-    let (v6, v4): (Vec<_>, Vec<_>) = found.partition(SocketAddr::is_ipv6);
-    let mut addresses = Vec::new();
-    for index in 0..v6.len().max(v4.len()) {
-        addresses.extend(v6.get(index));
-        addresses.extend(v4.get(index));
-    }
-    addresses.dedup();
-    Ok(addresses)
-}
-
 /// The addresses that the link leads to, or why it leads to none.
 async fn reachable(link: &Link, servers: &[SocketAddr]) -> Result<Vec<SocketAddr>, String> {
     let mut reachable = Vec::new();
@@ -598,27 +462,5 @@ async fn reachable(link: &Link, servers: &[SocketAddr]) -> Result<Vec<SocketAddr
         Err(reason)
     } else {
         Ok(reachable)
-    }
-}
-
-fn session_exists(error: &ConnectError) -> bool {
-    matches!(error, ConnectError::Carrier { error, .. } if is_existing(error))
-}
-
-fn is_existing(error: &CarrierError) -> bool {
-    let code = RefuseCode::SessionExists;
-    matches!(error, CarrierError::Refused { code: refused, .. } if *refused == code)
-}
-
-/// Which of several failures says most about what is wrong.
-fn rank(error: &ConnectError) -> u8 {
-    match error {
-        ConnectError::Carrier {
-            error: CarrierError::Tls(_) | CarrierError::Refused { .. },
-            ..
-        } => 3,
-        ConnectError::Carrier { .. } => 2,
-        ConnectError::Socket { .. } => 1,
-        _ => 0,
     }
 }
