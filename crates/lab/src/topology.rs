@@ -200,16 +200,15 @@ pub(crate) fn set_congestion(
             .iter()
             .try_for_each(|ns| set_congestion_in(ns, name))
     };
-    let allowed = fs::read_to_string(ALLOWED).map_err(LabError::file(ALLOWED))?;
-    if allowed.split_whitespace().any(|word| word == name) {
-        return set_all().map(|()| None);
-    }
-    // Two laboratories that start at once must not restore each other's change.
+    // Two laboratories that start at once must not restore each other's change, nor take it for the user's.
     let file = fs::File::create(lock).map_err(LabError::file(lock))?;
     let _held = Flock::lock(file, FlockArg::LockExclusive)
         .map_err(|(_, error)| LabError::system("locking the laboratory", error))?;
     let allowed = fs::read_to_string(ALLOWED).map_err(LabError::file(ALLOWED))?;
     let before = allowed.trim();
+    if before.split_whitespace().any(|word| word == name) {
+        return set_all().map(|()| None);
+    }
     if fs::write(ALLOWED, format!("{before} {name}")).is_err() {
         // Not ours to change, or unknown to the kernel; the namespace's answer says which.
         return set_all().map(|()| None);
