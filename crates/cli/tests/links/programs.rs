@@ -227,17 +227,24 @@ fn iperf3_gets_more_than_one_link_has_both_ways() {
     bond.bench.until_listening(Side::Server, 5201);
     for direction in [&[][..], &["-R"], &["--bidir"]] {
         let words = [&["iperf3", "-c", "127.0.0.1", "-t", "4", "-J"], direction].concat();
-        let report: Value = serde_json::from_str(&bond.bench.run(Side::Client, &words)).unwrap();
-        let rate = |sum: &str| report["end"][sum]["bits_per_second"].as_f64();
-        let rates = [rate("sum_received"), rate("sum_received_bidir_reverse")];
-        for rate in rates.into_iter().flatten() {
-            // One link has 20 Mbit/s with all headers.
-            assert!(
-                rate > 20e6,
-                "iperf3 {direction:?}: {:.1} Mbit/s",
-                rate / 1e6
-            );
-        }
+        // One link has 20 Mbit/s with all headers. The machine may be busy, and so may iperf3's server with the
+        // end of its last test: the best of three counts.
+        let mut said = Vec::new();
+        let enough = (0..3).any(|_| {
+            let output = bond
+                .bench
+                .spawn(Side::Client, &words)
+                .wait_with_output()
+                .unwrap();
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let rate = |sum: &str| report["end"][sum]["bits_per_second"].as_f64();
+            let rates = [rate("sum_received"), rate("sum_received_bidir_reverse")];
+            let rates: Vec<f64> = rates.into_iter().flatten().collect();
+            let expected = 1 + usize::from(direction == ["--bidir"]);
+            said.push(format!("{rates:?} bit/s, error {}", report["error"]));
+            rates.len() == expected && rates.iter().all(|rate| *rate > 20e6)
+        });
+        assert!(enough, "iperf3 {direction:?}: {said:#?}");
     }
     bond.stop();
 }
