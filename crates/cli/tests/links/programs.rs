@@ -227,8 +227,8 @@ fn iperf3_gets_more_than_one_link_has_both_ways() {
     bond.bench.until_listening(Side::Server, 5201);
     for direction in [&[][..], &["-R"], &["--bidir"]] {
         let words = [&["iperf3", "-c", "127.0.0.1", "-t", "4", "-J"], direction].concat();
-        // One link has 20 Mbit/s with all headers. The machine may be busy, and so may iperf3's server with the
-        // end of its last test: the best of three counts.
+        // One link has 20 Mbit/s with all headers. The best of three counts because one run of the whole set had
+        // 0.0 Mbit/s in one direction of --bidir, for a reason not found yet: this hides it, and goes when it is.
         let mut said = Vec::new();
         let enough = (0..3).any(|_| {
             let output = bond
