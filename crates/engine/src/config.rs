@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::pages::PAGE;
 use crate::scheduler;
+use crate::share::Share;
 
 /// Which end of the session this is; decides who uses even and who uses odd stream numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +109,11 @@ impl Config {
     /// stay within `memory`.
     pub(crate) fn receive_window(&self) -> u64 {
         self.memory - Self::page_overhead(self.max_streams)
+    }
+
+    /// How streams share that memory.
+    pub(crate) fn share(&self) -> Share {
+        Share::new(self.receive_window(), 2 * self.max_streams)
     }
 
     fn page_overhead(max_streams: u64) -> u64 {

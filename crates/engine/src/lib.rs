@@ -56,6 +56,7 @@ mod path;
 mod ranges;
 pub mod scheduler;
 mod session;
+mod share;
 mod stream;
 pub mod varint;
 

@@ -43,6 +43,8 @@ pub(crate) struct SendHalf {
     pub(crate) limit: u64,
     /// End of the highest byte ever handed to a path.
     pub(crate) highest: u64,
+    /// The same when the newest credit came, which also tells that the reader moves.
+    pub(crate) highest_at_credit: u64,
     /// No more writes.
     pub(crate) finished: bool,
     /// A FIN is queued, on its way or delivered.
@@ -67,6 +69,8 @@ pub(crate) struct ReceiveHalf {
     pub(crate) size: Option<u64>,
     /// How far the peer may send.
     pub(crate) granted: u64,
+    /// What had been read when that was last raised.
+    pub(crate) read_at_grant: u64,
     /// A CREDIT waits for a path.
     pub(crate) credit_queued: bool,
     /// Version of the newest change, for reports.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{Pick, Scheduler, View};
 use crate::pages::Spare;
 use crate::path::{Flight, Path, PathSample};
+use crate::share::Share;
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
 
@@ -80,6 +81,7 @@ impl Fixture {
             ready: &ready,
             last_served: self.last_served,
             credit: self.credit,
+            share: Share::default(),
             repeat_budget: self.repeat_budget,
             memory: self.memory,
         };

@@ -71,6 +71,10 @@ struct SendCredit {
     initial: u64,
     /// How many streams may have been opened.
     streams: u64,
+    /// What the peer's streams share, in bytes.
+    peer_memory: u64,
+    /// How many streams there can be to share it.
+    peer_streams: u64,
     /// Bytes in all send buffers.
     buffered: u64,
     /// Separate acknowledged pieces in all of them.

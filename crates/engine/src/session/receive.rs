@@ -117,14 +117,21 @@ impl Session {
             Frame::Fin { stream, size } => self.on_fin(stream, size, now),
             Frame::Reset { stream, code, size } => self.on_reset(stream, code, size, now),
             Frame::CreditSession { limit } => {
+                // The first credit is all of the peer's memory.
+                if self.send_credit.session == 0 {
+                    self.send_credit.peer_memory = limit;
+                }
                 self.send_credit.session = self.send_credit.session.max(limit);
                 Ok(())
             }
             Frame::CreditStream { stream, limit } => {
                 // Credit for the peer's own stream may overtake its OPEN.
                 self.ensure(stream)?;
-                if let Some(state) = self.streams.get_mut(&stream) {
-                    state.send.limit = state.send.limit.max(limit);
+                if let Some(state) = self.streams.get_mut(&stream)
+                    && limit > state.send.limit
+                {
+                    state.send.limit = limit;
+                    state.send.highest_at_credit = state.send.highest;
                 }
                 Ok(())
             }
@@ -138,6 +145,10 @@ impl Session {
                 Ok(())
             }
             Frame::CreditStreams { limit } => {
+                // The first credit is what the peer takes at once; it may open as many.
+                if self.send_credit.streams == 0 {
+                    self.send_credit.peer_streams = limit.saturating_mul(2);
+                }
                 if limit > self.send_credit.streams {
                     self.send_credit.streams = limit;
                     self.say_streams_available();

@@ -13,8 +13,8 @@ use crate::{Class, Instant, Role, StreamId};
 /// What a send buffer takes at least, however fast or slow the paths are.
 const SEND_BUFFER: u64 = 1 << 20;
 
-/// What every stream may buffer, even when others have taken the session's memory.
-const SEND_FLOOR: u64 = 64 * 1024;
+/// Room in a send buffer that is worth a wake-up, unless the stream may not have so much.
+const WORTH_A_WAKE_UP: u64 = 32 * 1024;
 
 /// Send buffers hold this many bandwidth-delay products of all paths: FBDT's windows of two, and the next ones to
 /// open while the slowest path's bytes are still under way.
@@ -117,14 +117,16 @@ impl Session {
 
     fn room_of(&self, state: &Stream, by_rate: u64) -> u64 {
         let own = state.send.buffered();
-        let others = self.send_credit.buffered - own;
-        let free = self.config.receive_window().saturating_sub(others);
-        let most = by_rate
-            .min(self.config.stream_memory)
-            .min(free / 2)
-            .max(SEND_FLOOR);
-        // The floor must not lift the sum over the session's memory either.
-        most.saturating_sub(own).min(free.saturating_sub(own))
+        let left = self.config.receive_window() - self.send_credit.buffered;
+        let most = by_rate.min(self.config.stream_memory);
+        let share = self.config.share().more(own, left);
+        share.min(most.saturating_sub(own))
+    }
+
+    /// Bytes that a read would give now.
+    pub fn readable(&self, stream: StreamId) -> Result<u64, StreamError> {
+        let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
+        Ok(state.receive.readable())
     }
 
     /// Appends at most `most` received bytes to `out`.
@@ -254,8 +256,15 @@ impl Session {
         let most = (window.saturating_sub(others) / 2).min(self.config.stream_memory);
         let most = most.max(credit.initial);
         let limit = receive.read + most;
-        if limit > receive.granted && limit - receive.granted >= most / 4 {
-            receive.granted = limit;
+        // The peer divides what is left of the session's credit among those of whom it has heard lately, so the less
+        // is left the earlier it has to hear.
+        let news = receive.read - receive.read_at_grant;
+        let left = credit.granted - credit.used;
+        let urgent = news > 0 && news >= self.config.share().more(0, left) / 2;
+        if urgent || limit > receive.granted && limit - receive.granted >= most / 4 {
+            // A limit cannot sink; that it rises says that the reader moves.
+            receive.granted = limit.max(receive.granted + 1);
+            receive.read_at_grant = receive.read;
             self.queue(Control::CreditStream { stream }, now);
         }
     }
@@ -324,7 +333,9 @@ impl Session {
             let Some(state) = self.streams.get(&stream) else {
                 return false;
             };
-            let enough = self.room_of(state, by_rate) >= SEND_FLOOR / 2;
+            // A stream that has nothing buffered has room for this much at least.
+            let worth = WORTH_A_WAKE_UP.min(self.config.share().floor());
+            let enough = self.room_of(state, by_rate) >= worth;
             if enough {
                 self.events.push_back(Event::Writable { stream });
             }

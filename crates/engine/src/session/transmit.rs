@@ -7,6 +7,7 @@ use super::{ReceiveCredit, Session};
 use crate::frame::{Frame, MAX_DATA, encode_data_head};
 use crate::path::{Control, Flight, Path, PathState, Sent};
 use crate::scheduler::{Pick, View};
+use crate::share::Share;
 use crate::{Instant, PathId, StreamId};
 
 /// Control frames go over the path of least delay; after this time over any.
@@ -251,6 +252,7 @@ impl Session {
                 .send_credit
                 .session
                 .saturating_sub(self.send_credit.used),
+            share: Share::new(self.send_credit.peer_memory, self.send_credit.peer_streams),
             repeat_budget: repeatable.saturating_sub(self.counters.repeated),
             memory: self.config.memory,
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Pair, Side};
-use crate::PathId;
+use crate::{Config, PathId, Role};
 
 /// Bytes in which every misplaced piece shows.
 fn bytes(len: usize) -> Vec<u8> {
@@ -246,4 +246,61 @@ fn an_idle_session_is_quiet() {
         let sent = after.bytes_sent - before.bytes_sent;
         assert!(sent < 100 * 40, "{sent} bytes in 100 idle seconds");
     }
+}
+
+/// The bytes of `data` that get through in 3 s beside `count` streams that nobody reads; those have first read `moved`
+/// bytes, so that the peer has trusted them with more credit.
+fn beside_stalled(count: usize, moved: usize, data: &[u8]) -> usize {
+    let config = |role| Config {
+        memory: 12 << 20,
+        stream_memory: 6 << 20,
+        max_streams: 512,
+        ..Config::new(role)
+    };
+    let mut pair = Pair::with(config(Role::Client), config(Role::Server));
+    pair.connect(&[(200.0, 5), (100.0, 20)]);
+    let ids: Vec<_> = (0..count).map(|_| pair.open()).collect();
+    for &id in &ids {
+        pair.program(Side::Client, id).stalled = moved == 0;
+        pair.write(Side::Server, id, &bytes(moved.max(1)), false);
+    }
+    pair.run_for(Duration::from_secs(2));
+    for &id in &ids {
+        pair.program(Side::Client, id).stalled = true;
+        pair.write(Side::Server, id, &bytes(2_000_000), false);
+    }
+    pair.run_for(Duration::from_secs(3));
+    let quick = pair.open();
+    pair.write(Side::Server, quick, data, false);
+    pair.run_for(Duration::from_secs(3));
+    for session in [&pair.client, &pair.server] {
+        let stats = session.stats();
+        assert!(
+            stats.receive_memory.max(stats.send_buffered) <= 12 << 20,
+            "{stats:?}"
+        );
+    }
+    let received = &pair.program(Side::Client, quick).received;
+    assert!(data.starts_with(received));
+    received.len()
+}
+
+#[test]
+fn stalled_readers_leave_room_for_one_that_reads() {
+    let data = bytes(1_000_000);
+    assert_eq!(beside_stalled(20, 0, &data), data.len());
+    // With hundreds it is a window of 2 KiB that every stream may have, and a round trip is some 16 ms.
+    let among_hundreds = beside_stalled(500, 0, &data);
+    assert!(among_hundreds > 250_000, "{among_hundreds}");
+}
+
+#[test]
+fn readers_that_stall_after_they_were_quick_leave_room_for_others() {
+    let data = bytes(1_000_000);
+    for (count, moved) in [(3, 8_000_000), (50, 500_000)] {
+        let received = beside_stalled(count, moved, &data);
+        assert_eq!(received, data.len(), "{count} streams");
+    }
+    let among_hundreds = beside_stalled(500, 50_000, &data);
+    assert!(among_hundreds > 250_000, "{among_hundreds}");
 }
