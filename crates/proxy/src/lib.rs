@@ -12,7 +12,7 @@
 
 use std::future::Future;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use sumlink_transport::relay::Relayed;
 
 pub use forward::{Forward, ForwardError};
 pub use listener::{DEFAULT_MAX_CONNECTIONS, ListenError, Listener, Service};
@@ -29,7 +29,9 @@ pub trait Opener: Clone + Send + Sync + 'static {
     /// end of its reading side means that the peer has done the same. A stream that is dropped
     /// before both directions have ended must be reset at the peer, not ended: a relay drops it
     /// when the local program has vanished in the middle.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    ///
+    /// A type without memory of its own is wrapped into [`Buffered`](sumlink_transport::relay::Buffered).
+    type Stream: Relayed + Send + 'static;
 
     /// Opens a stream to `target`, with the opener's own time limit.
     fn open(&self, target: Target) -> impl Future<Output = Result<Self::Stream, OpenError>> + Send;

@@ -16,7 +16,7 @@ use crate::{Forward, Opener, http_proxy, socks5};
 use sumlink_transport::relay::{Upload, relay};
 
 /// Connections that a [`Listener`] serves at once unless told otherwise. Each takes two file
-/// descriptors at most and, where it is busy, 256 KiB of buffers.
+/// descriptors at most; its buffers are those of its stream.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 1024;
 
 /// How long to wait when the system has no descriptor or memory for another connection. Trying

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sumlink_proxy::{Listener, OpenError, Opener, Service, Target};
+use sumlink_transport::relay::Buffered;
 use tokio::io::DuplexStream;
 
 /// Opens streams that take no descriptor and send back what they get.
@@ -15,15 +16,15 @@ use tokio::io::DuplexStream;
 struct Echo;
 
 impl Opener for Echo {
-    type Stream = DuplexStream;
+    type Stream = Buffered<DuplexStream>;
 
-    async fn open(&self, _: Target) -> Result<DuplexStream, OpenError> {
+    async fn open(&self, _: Target) -> Result<Self::Stream, OpenError> {
         let (near, far) = tokio::io::duplex(1024);
         tokio::spawn(async move {
             let (mut read, mut write) = tokio::io::split(far);
             tokio::io::copy(&mut read, &mut write).await
         });
-        Ok(near)
+        Ok(Buffered::new(near))
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::config::ClientConfig;
-use crate::driver::{Command, Driver, LinkStates, Listeners, check_session};
+use crate::driver::{Command, Driver, LinkStates, Listeners};
 use crate::handshake::CarrierError;
 use crate::links::LinkError;
 use crate::socket::SocketError;
@@ -97,7 +97,7 @@ impl Client {
     /// Asks the server on all links at once and returns when the first has become a path; the others join the running
     /// session. Fails when none can.
     pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
-        check_session(&config.session)?;
+        config.session.check()?;
         let (events, first_events) = broadcast::channel(256);
         let shared = Arc::new(Shared {
             session: watch::channel(None).0,

@@ -4,15 +4,20 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sumlink_engine::{ConfigError, Role};
+
+use crate::driver::engine_config;
 use crate::egress::EgressPolicy;
 use crate::keys::{PublicKey, SecretKey};
+use crate::pipe;
 
 /// How a session uses memory and time; the same meaning on both sides.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// Scheduler that decides which path carries which bytes; see `sumlink_engine::scheduler::NAMES`.
     pub scheduler: String,
-    /// What one session may hold of received and of sent bytes, each, in bytes.
+    /// What one session may hold of received and of sent bytes, each, in bytes: in the engine and on the way to and
+    /// from the streams' programs. At least [`SessionConfig::least_memory`].
     pub memory: u64,
     /// What one stream may hold of that, in bytes.
     pub stream_memory: u64,
@@ -32,6 +37,59 @@ impl Default for SessionConfig {
             session_timeout: Duration::from_secs(60),
         }
     }
+}
+
+impl SessionConfig {
+    /// The least `memory` that so many streams can work with, in bytes.
+    pub fn least_memory(max_streams: u64) -> u64 {
+        let engine = sumlink_engine::Config::least_memory(max_streams);
+        // Rounded up, so that what [`SessionConfig::split`] leaves is never a byte short.
+        (engine + Self::floors(max_streams)).div_ceil(POOL_SHARE - 1) * POOL_SHARE
+    }
+
+    /// Whether the values make sense, each and together.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.stream_memory > self.memory {
+            return Err(ConfigError::StreamMemory);
+        }
+        engine_config(Role::Client, self)
+            .check()
+            .map_err(|error| match error {
+                ConfigError::Memory { streams, .. } => ConfigError::Memory {
+                    least: Self::least_memory(streams),
+                    streams,
+                },
+                error => error,
+            })
+    }
+
+    /// Who gets how much of the memory of one direction.
+    pub(crate) fn split(&self) -> Split {
+        let pool = self.memory / POOL_SHARE;
+        let engine = self.memory - pool;
+        Split {
+            engine: engine.saturating_sub(Self::floors(self.max_streams)),
+            pool,
+        }
+    }
+
+    /// What the pipes of all streams, of either side, may hold whatever the pool has left.
+    fn floors(max_streams: u64) -> u64 {
+        2 * max_streams.min(1 << 32) * pipe::memory::FLOOR as u64
+    }
+}
+
+/// The pipes' part of the memory: one in so many. One stream alone uses half a MiB of it, and buffers in front of the
+/// engine make nothing faster.
+const POOL_SHARE: u64 = 8;
+
+/// The memory of one direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Split {
+    /// For the engine.
+    pub(crate) engine: u64,
+    /// For pipes, beside their floors.
+    pub(crate) pool: u64,
 }
 
 /// Which links a client uses, and how.
@@ -74,16 +132,30 @@ pub struct AuthorizedClient {
 pub struct ClientLimits {
     /// Sessions at once.
     pub sessions: usize,
+    /// What all its sessions may hold together, in bytes of both directions. A session counts with all that its
+    /// configuration lets it hold; one is always possible.
+    pub memory: u64,
     /// Paths of one session at once.
     pub paths: usize,
     /// Connections of one source address that have not yet proved a key.
     pub half_open: usize,
 }
 
+impl ClientLimits {
+    /// Sessions of one client at once, by their number and by what they may hold.
+    pub(crate) fn sessions_of(&self, session: &SessionConfig) -> usize {
+        let fitting = self.memory / session.memory.saturating_mul(2).max(1);
+        self.sessions
+            .min(usize::try_from(fitting).unwrap_or(usize::MAX))
+            .max(1)
+    }
+}
+
 impl Default for ClientLimits {
     fn default() -> Self {
         Self {
             sessions: 16,
+            memory: 1 << 30,
             paths: 32,
             half_open: 32,
         }
@@ -107,4 +179,52 @@ pub struct ServerConfig {
     pub congestion: Option<String>,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_memory_is_enough_and_a_byte_less_is_not() {
+        for max_streams in [1, 16, 1000, 1 << 16] {
+            let least = SessionConfig::least_memory(max_streams);
+            let config = |memory| SessionConfig {
+                memory,
+                stream_memory: 1 << 18,
+                max_streams,
+                ..SessionConfig::default()
+            };
+            config(least).check().unwrap();
+            let error = config(least - POOL_SHARE).check().unwrap_err();
+            assert_eq!(
+                error,
+                ConfigError::Memory {
+                    least,
+                    streams: max_streams
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn a_client_has_as_many_sessions_as_its_memory_allows() {
+        let limits = |sessions, memory| ClientLimits {
+            sessions,
+            memory,
+            ..ClientLimits::default()
+        };
+        let session = SessionConfig::default();
+        assert_eq!(limits(16, 1 << 30).sessions_of(&session), 8);
+        assert_eq!(limits(3, 1 << 30).sessions_of(&session), 3);
+        assert_eq!(limits(16, 1).sessions_of(&session), 1);
+    }
+
+    #[test]
+    fn nothing_is_given_to_two() {
+        let config = SessionConfig::default();
+        let split = config.split();
+        let floors = SessionConfig::floors(config.max_streams);
+        assert_eq!(split.engine + split.pool + floors, config.memory);
+    }
 }

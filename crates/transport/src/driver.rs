@@ -23,7 +23,7 @@ use tokio::time::Sleep;
 use crate::carrier::Carrier;
 use crate::config::SessionConfig;
 use crate::keys::PublicKey;
-use crate::pipe::ChunkSize;
+use crate::pipe::{Pipe, Pools};
 use crate::status::{PathEvent, SessionStatus};
 use crate::stream::Stream;
 use crate::target::OpenError;
@@ -109,8 +109,8 @@ pub(crate) struct Driver {
     /// Which carrier is served first: the turn goes round.
     turn: usize,
     locals: HashMap<StreamId, Local>,
-    /// What one direction of a pipe may hold.
-    chunk_size: Arc<ChunkSize>,
+    /// What the streams' pipes may hold.
+    pools: Arc<Pools>,
     /// Paths that the peer may bring at most.
     max_paths: usize,
     /// Streams that wait for the peer to allow more.
@@ -122,8 +122,6 @@ pub(crate) struct Driver {
     rates: RateWindow,
     /// Frames on their way from the engine to a carrier.
     frames: Vec<u8>,
-    /// Bytes on their way from the engine to a pipe.
-    chunk: Vec<u8>,
     /// When carriers are next looked at for silence.
     silence_check: Instant,
     /// After the end: until when the last frames may leave.
@@ -176,7 +174,7 @@ impl Driver {
             carriers: Vec::new(),
             turn: 0,
             locals: HashMap::new(),
-            chunk_size: Arc::default(),
+            pools: Pools::new(config.split().pool),
             max_paths: listeners.max_paths,
             waiting: VecDeque::new(),
             commands,
@@ -185,7 +183,6 @@ impl Driver {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             rates: RateWindow::default(),
             frames: Vec::with_capacity(128 * 1024),
-            chunk: Vec::new(),
             silence_check: now + SILENCE,
             farewell_until: None,
             ended: None,
@@ -506,19 +503,14 @@ impl Future for Driver {
     }
 }
 
-fn engine_config(role: Role, config: &SessionConfig) -> Config {
+pub(crate) fn engine_config(role: Role, config: &SessionConfig) -> Config {
     let mut engine = Config::new(role);
     engine.scheduler.clone_from(&config.scheduler);
-    engine.memory = config.memory;
-    engine.stream_memory = config.stream_memory;
+    engine.memory = config.split().engine;
+    engine.stream_memory = config.stream_memory.min(engine.memory);
     engine.max_streams = config.max_streams;
     engine.session_timeout = config.session_timeout;
     engine
-}
-
-/// Checks what only the engine can judge, before anything is started.
-pub(crate) fn check_session(config: &SessionConfig) -> Result<(), ConfigError> {
-    engine_config(Role::Client, config).check()
 }
 
 fn broken(error: &io::Error) -> String {
@@ -534,8 +526,8 @@ fn broken(error: &io::Error) -> String {
 fn stream_pair(
     id: StreamId,
     sender: &UnboundedSender<Command>,
-    chunk: &Arc<ChunkSize>,
+    pools: &Arc<Pools>,
 ) -> (Local, Stream) {
-    let pipe = crate::pipe::Pipe::new(id, sender.clone(), Arc::clone(chunk));
+    let pipe = Pipe::new(id, sender.clone(), Arc::clone(pools));
     (Local::new(Arc::clone(&pipe)), Stream::new(pipe))
 }

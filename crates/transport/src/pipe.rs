@@ -1,10 +1,14 @@
 //! What passes between a stream's program and the task of its session.
 //!
 //! Whole chunks change hands, so that bytes are copied outside the lock, and the lock belongs to one stream: nothing
-//! is shared between paths. The session's task is told of a stream at most once until it has looked at it.
+//! is shared between paths. The session's task is told of a stream at most once until it has looked at it. What both
+//! sides hold is taken from the session's memory ([`memory`]); a stream on which nothing moves holds nothing.
 
+pub(crate) mod memory;
+
+use std::collections::VecDeque;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -13,24 +17,22 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::driver::Command;
 use crate::target::OpenError;
+use memory::{FLOOR, Holding, Pool};
 
-/// Bytes that wait in each direction of a pipe at most, by how many streams share the session: few streams are to be
-/// fast, many must not take memory beside the session's.
-#[derive(Debug, Default)]
-pub(crate) struct ChunkSize(AtomicUsize);
+/// The memory of all pipes of a session, by direction.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    pub(crate) up: Pool,
+    pub(crate) down: Pool,
+}
 
-impl ChunkSize {
-    const RANGE: std::ops::RangeInclusive<usize> = 16 * 1024..=256 * 1024;
-
-    /// The session has so many streams and so much memory.
-    pub(crate) fn set(&self, memory: u64, streams: usize) {
-        let share = memory as usize / (32 * streams.max(1));
-        let size = share.clamp(*Self::RANGE.start(), *Self::RANGE.end());
-        self.0.store(size, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed).max(*Self::RANGE.start())
+impl Pools {
+    /// So many bytes for each direction, beside the streams' floors.
+    pub(crate) fn new(bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            up: Pool::new(bytes),
+            down: Pool::new(bytes),
+        })
     }
 }
 
@@ -42,14 +44,16 @@ pub(crate) struct Pipe {
     session: UnboundedSender<Command>,
     /// The session has been told and has not looked yet.
     told: AtomicBool,
-    chunk: Arc<ChunkSize>,
+    pools: Arc<Pools>,
     ends: Mutex<Ends>,
 }
 
 #[derive(Debug, Default)]
 struct Ends {
     /// Written by the program, not yet taken by the session.
-    up: Vec<u8>,
+    up: VecDeque<Vec<u8>>,
+    /// The capacity of all chunks on their way up: reserved, waiting here, or with the session.
+    up_holding: Holding,
     /// The program has written its last byte.
     up_finished: bool,
     /// Nothing more can be written, though there may be something to read.
@@ -57,6 +61,8 @@ struct Ends {
     writer: Option<Waker>,
     /// Given by the session, not yet taken by the program.
     down: Vec<u8>,
+    /// The capacity of the chunks on their way down: here and with the program.
+    down_holding: Holding,
     /// The session has given the last byte.
     down_finished: bool,
     /// The session has more than it could give.
@@ -83,38 +89,62 @@ impl Pipe {
     pub(crate) fn new(
         id: StreamId,
         session: UnboundedSender<Command>,
-        chunk: Arc<ChunkSize>,
+        pools: Arc<Pools>,
     ) -> Arc<Self> {
         let ends = Mutex::new(Ends::default());
         Arc::new(Self {
             id,
             session,
             told: AtomicBool::new(false),
-            chunk,
+            pools,
             ends,
         })
     }
 
-    /// The program writes.
-    pub(crate) fn poll_write(
+    /// The program wants to write up to `want` bytes (at least one): an empty chunk with a capacity of at least one.
+    /// It comes back by [`Pipe::push`].
+    pub(crate) fn poll_reserve(
         &self,
         cx: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<Result<usize, OpenError>> {
+        want: usize,
+    ) -> Poll<Result<Vec<u8>, OpenError>> {
         let mut ends = self.lock();
         if let Some(error) = ends.failed.or(ends.up_failed) {
             return Poll::Ready(Err(error));
         }
-        let room = self.chunk.get().saturating_sub(ends.up.len());
-        if room == 0 {
-            ends.writer = Some(cx.waker().clone());
-            return Poll::Pending;
+        let want = want.next_multiple_of(FLOOR);
+        match ends.up_holding.take(&self.pools.up, want) {
+            0 => {
+                ends.writer = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            granted => Poll::Ready(Ok(Vec::with_capacity(granted))),
         }
-        let len = data.len().min(room);
-        ends.up.extend_from_slice(&data[..len]);
+    }
+
+    /// The program writes what is in a chunk of [`Pipe::poll_reserve`], or gives it back empty.
+    pub(crate) fn push(&self, mut chunk: Vec<u8>) {
+        let reserved = chunk.capacity();
+        // What is small does not keep what it might have been.
+        if chunk.len() < reserved / 2 {
+            chunk.shrink_to(chunk.len().next_multiple_of(FLOOR));
+        }
+        let mut ends = self.lock();
+        let mut kept = chunk.capacity();
+        match ends.up.back_mut() {
+            Some(last) if last.capacity() - last.len() >= chunk.len() => {
+                last.extend_from_slice(&chunk);
+                kept = 0;
+            }
+            _ if chunk.is_empty() => kept = 0,
+            _ => ends.up.push_back(chunk),
+        }
+        ends.up_holding.give_back(&self.pools.up, reserved - kept);
+        let any = !ends.up.is_empty();
         drop(ends);
-        self.tell();
-        Poll::Ready(Ok(len))
+        if any {
+            self.tell();
+        }
     }
 
     /// The program has written its last byte.
@@ -127,31 +157,45 @@ impl Pipe {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The program takes a chunk in exchange for an empty buffer; false at the end of the stream.
+    /// The program takes a chunk in exchange for the one it has read; false at the end of the stream.
     pub(crate) fn poll_take(
         &self,
         cx: &mut Context<'_>,
-        buffer: &mut Vec<u8>,
+        chunk: &mut Vec<u8>,
     ) -> Poll<Result<bool, OpenError>> {
         let mut ends = self.lock();
-        if !ends.down.is_empty() {
-            buffer.clear();
-            mem::swap(buffer, &mut ends.down);
-            let more = mem::take(&mut ends.down_more);
-            drop(ends);
-            if more {
-                self.tell();
-            }
-            return Poll::Ready(Ok(true));
+        ends.down_holding
+            .give_back(&self.pools.down, mem::take(chunk).capacity());
+        mem::swap(chunk, &mut ends.down);
+        let more = mem::take(&mut ends.down_more);
+        let outcome = if !chunk.is_empty() {
+            Poll::Ready(Ok(true))
+        } else if ends.down_finished {
+            Poll::Ready(Ok(false))
+        } else if let Some(error) = ends.failed {
+            Poll::Ready(Err(error))
+        } else {
+            ends.reader = Some(cx.waker().clone());
+            Poll::Pending
+        };
+        drop(ends);
+        if more {
+            self.tell();
         }
-        if ends.down_finished {
-            return Poll::Ready(Ok(false));
+        outcome
+    }
+
+    /// The program has read a chunk and wants no other one yet.
+    pub(crate) fn give_back(&self, chunk: Vec<u8>) {
+        let mut ends = self.lock();
+        ends.down_holding
+            .give_back(&self.pools.down, chunk.capacity());
+        let more = ends.down_more && ends.down.is_empty();
+        ends.down_more &= !more;
+        drop(ends);
+        if more {
+            self.tell();
         }
-        if let Some(error) = ends.failed {
-            return Poll::Ready(Err(error));
-        }
-        ends.reader = Some(cx.waker().clone());
-        Poll::Pending
     }
 
     /// Waits until the stream is reset, by either side.
@@ -172,11 +216,14 @@ impl Pipe {
         self.tell();
     }
 
-    /// The session takes what the program wrote, in exchange for an empty buffer.
-    pub(crate) fn take_up(&self, buffer: &mut Vec<u8>) -> Taken {
+    /// The session takes what the program wrote, in exchange for a chunk of which it has sent everything. What it has
+    /// not sent, it keeps.
+    pub(crate) fn take_up(&self, chunk: &mut Vec<u8>, sent: &mut usize) -> Taken {
         let mut ends = self.lock();
-        if buffer.is_empty() {
-            mem::swap(buffer, &mut ends.up);
+        if *sent == chunk.len() {
+            let done = mem::replace(chunk, ends.up.pop_front().unwrap_or_default());
+            *sent = 0;
+            ends.up_holding.give_back(&self.pools.up, done.capacity());
         }
         let taken = Taken {
             finished: ends.up_finished,
@@ -189,21 +236,26 @@ impl Pipe {
         taken
     }
 
-    /// Whether the session may give a chunk; if not it is told when it may.
-    pub(crate) fn wants_down(&self) -> bool {
+    /// How many bytes the session may give, of so many that it has; if not all, it is told when it may give more.
+    pub(crate) fn room_down(&self, has: u64) -> usize {
         let mut ends = self.lock();
-        let wants = ends.down.is_empty();
-        ends.down_more |= !wants;
-        wants
+        let want = usize::try_from(has).unwrap_or(usize::MAX);
+        let room = match ends.down.is_empty() {
+            true => ends.down_holding.take(&self.pools.down, want),
+            false => 0,
+        };
+        ends.down_more |= room < want;
+        room
     }
 
-    /// The session gives a chunk and gets an empty buffer for it.
-    pub(crate) fn give_down(&self, buffer: &mut Vec<u8>, finished: bool, more: bool) {
+    /// The session gives a chunk of the capacity that [`Pipe::room_down`] told, or the end.
+    pub(crate) fn give_down(&self, chunk: Vec<u8>, finished: bool) {
         let mut ends = self.lock();
-        debug_assert!(ends.down.is_empty(), "wants_down comes first");
-        mem::swap(buffer, &mut ends.down);
+        if !chunk.is_empty() {
+            debug_assert!(ends.down.is_empty(), "room_down comes first");
+            ends.down = chunk;
+        }
         ends.down_finished |= finished;
-        ends.down_more |= more;
         let reader = ends.reader.take();
         drop(ends);
         reader.into_iter().for_each(Waker::wake);
@@ -241,5 +293,86 @@ impl Pipe {
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let mut ends = self.lock();
+        ends.up_holding.end(&self.pools.up);
+        ends.down_holding.end(&self.pools.down);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    fn reserved(pipe: &Pipe, want: usize) -> Option<Vec<u8>> {
+        match pipe.poll_reserve(&mut Context::from_waker(Waker::noop()), want) {
+            Poll::Ready(chunk) => Some(chunk.unwrap()),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn small_writes_share_a_chunk_and_hold_little() {
+        let pools = Pools::new(1 << 20);
+        let pipe = Pipe::new(0, unbounded_channel().0, Arc::clone(&pools));
+        for byte in 0..100 {
+            let mut chunk = reserved(&pipe, 60_000).unwrap();
+            chunk.push(byte);
+            pipe.push(chunk);
+        }
+        assert_eq!(pools.up.held(), FLOOR as u64);
+        let (mut chunk, mut sent) = (Vec::new(), 0);
+        assert!(pipe.take_up(&mut chunk, &mut sent).drained);
+        assert_eq!(chunk, (0..100).collect::<Vec<u8>>());
+        sent = chunk.len();
+        pipe.take_up(&mut chunk, &mut sent);
+        assert_eq!(pools.up.held(), 0);
+    }
+
+    #[test]
+    fn a_writer_waits_for_room_and_a_pipe_that_is_dropped_holds_nothing() {
+        let pools = Pools::new(0);
+        let pipe = Pipe::new(0, unbounded_channel().0, Arc::clone(&pools));
+        let mut chunk = reserved(&pipe, 60_000).unwrap();
+        chunk.resize(FLOOR, 1);
+        pipe.push(chunk);
+        assert_eq!(reserved(&pipe, 1), None);
+        let (mut chunk, mut sent) = (Vec::new(), 0);
+        pipe.take_up(&mut chunk, &mut sent);
+        assert_eq!(reserved(&pipe, 1), None, "the session has not sent it yet");
+        sent = chunk.len();
+        pipe.take_up(&mut chunk, &mut sent);
+        let kept = reserved(&pipe, 1).unwrap();
+        assert_eq!(pipe.room_down(5), 5);
+        drop((pipe, kept));
+        assert_eq!((pools.up.held(), pools.down.held()), (0, 0));
+    }
+
+    #[test]
+    fn the_session_is_told_when_the_program_has_made_room() {
+        let pools = Pools::new(0);
+        let (sender, mut session) = unbounded_channel();
+        let pipe = Pipe::new(0, sender, Arc::clone(&pools));
+        assert_eq!(pipe.room_down(10_000), FLOOR);
+        pipe.give_down(vec![0; FLOOR], false);
+        assert_eq!(pipe.room_down(10_000), 0);
+        let mut chunk = Vec::new();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(matches!(
+            pipe.poll_take(&mut cx, &mut chunk),
+            Poll::Ready(Ok(true))
+        ));
+        assert!(session.try_recv().is_ok());
+        pipe.heard();
+        assert_eq!(pipe.room_down(10_000), 0, "the program still has the chunk");
+        pipe.give_back(chunk);
+        assert!(session.try_recv().is_ok());
+        assert_eq!(pipe.room_down(10_000), FLOOR);
     }
 }

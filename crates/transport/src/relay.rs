@@ -1,20 +1,23 @@
 //! The bytes of one connection, both ways, and an end that looks on one side as it was on the other.
 
+mod buffered;
+mod copy;
+
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{
-    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes,
-};
+use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::debug;
 
-/// Bytes of one connection and direction that wait here at most.
-const BUFFER: usize = 64 * 1024;
+pub use buffered::Buffered;
+
+/// Bytes that may wait unsent in the socket of a program or target (`TCP_NOTSENT_LOWAT`, tcp(7)): a program that does
+/// not read shall not fill the kernel's send buffer, which grows to megabytes.
+const NOTSENT: u32 = 128 * 1024;
 
 /// How long a peer that has been told to go away is listened to, and how many bytes of it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -29,6 +32,17 @@ pub enum Upload {
     Limited(u64),
 }
 
+/// A stream that lends its own memory, so that a relay holds none: whatever waits is in the stream's account.
+pub trait Relayed: AsyncBufRead + AsyncWrite + Unpin {
+    /// Waits until bytes can be written: an empty vector with a capacity of at least one byte, which comes back by
+    /// [`Relayed::push`], with at most `most` bytes (at least one) and not grown. An error means that the stream takes
+    /// no more.
+    fn poll_reserve(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Vec<u8>>>;
+
+    /// Writes what was filled into a vector of [`Relayed::poll_reserve`]; nothing, if it is still empty.
+    fn push(&mut self, chunk: Vec<u8>);
+}
+
 /// Relays until both directions have ended. `early` are bytes that the program sent ahead, while the
 /// stream was being opened.
 ///
@@ -36,29 +50,25 @@ pub enum Upload {
 /// other one is reset: a download that was cut short must not look complete.
 pub async fn relay<S>(mut local: TcpStream, mut stream: S, early: &[u8], upload: Upload)
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: Relayed,
 {
     // From here on, whatever drops the socket (an error, the task's abort, the end of the process)
     // resets it; only the clean end below takes that back.
     if let Err(error) = local.set_zero_linger() {
         debug!(%error, "SO_LINGER not set: a failed connection may look like a finished one");
     }
+    if let Err(error) = SockRef::from(&local).set_tcp_notsent_lowat(NOTSENT) {
+        debug!(%error, "TCP_NOTSENT_LOWAT not set: the kernel may hold megabytes for a program that does not read");
+    }
     let copied = async {
         if !early.is_empty() {
             stream.write_all(early).await?;
         }
-        match upload {
-            Upload::Unlimited => {
-                copy_bidirectional_with_sizes(&mut local, &mut stream, BUFFER, BUFFER).await
-            }
-            Upload::Limited(left) => {
-                let mut local = Limited {
-                    local: &mut local,
-                    left,
-                };
-                copy_bidirectional_with_sizes(&mut local, &mut stream, BUFFER, BUFFER).await
-            }
-        }
+        let left = match upload {
+            Upload::Unlimited => None,
+            Upload::Limited(left) => Some(left),
+        };
+        copy::both(&mut local, &mut stream, left).await
     };
     match copied.await {
         Ok((sent, received)) => {
@@ -86,53 +96,5 @@ pub async fn part(mut local: TcpStream) {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => debug!(%error, "the local program did not take the end"),
         Err(_) => debug!("the local program keeps a finished connection open"),
-    }
-}
-
-/// A local connection whose reading side ends with the first byte too many.
-///
-/// It does not end at the limit itself: many servers take the end of their client's direction for a
-/// cancelled request.
-struct Limited<'a> {
-    local: &'a mut TcpStream,
-    left: u64,
-}
-
-impl AsyncRead for Limited<'_> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.left == 0 {
-            let mut excess = [0];
-            return Pin::new(&mut *this.local).poll_read(cx, &mut ReadBuf::new(&mut excess));
-        }
-        let most = usize::try_from(this.left).map_or(buf.remaining(), |n| n.min(buf.remaining()));
-        let mut part = ReadBuf::new(buf.initialize_unfilled_to(most));
-        ready!(Pin::new(&mut *this.local).poll_read(cx, &mut part))?;
-        let read = part.filled().len();
-        buf.advance(read);
-        this.left -= read as u64;
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Limited<'_> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.get_mut().local).poll_write(cx, buf)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.get_mut().local).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.get_mut().local).poll_shutdown(cx)
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::config::{AuthorizedClient, ServerConfig};
 use crate::dial::dial;
-use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners, check_session};
+use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners};
 use crate::egress::EgressPolicy;
 use crate::handshake::ServerCarrier;
 use crate::keys::PublicKey;
@@ -120,7 +120,7 @@ impl Server {
     }
 
     fn bind_inner(config: ServerConfig, handler: Handler) -> Result<Self, ServerError> {
-        check_session(&config.session)?;
+        config.session.check()?;
         if config.authorized.is_empty() {
             return Err(ServerError::NobodyAuthorized);
         }
@@ -334,7 +334,7 @@ impl Shared {
                 .count();
             match sessions.entry(key) {
                 Occupied(_) => Some((RefuseCode::SessionExists, "")),
-                Vacant(_) if of_client >= self.config.limits.sessions => {
+                Vacant(_) if of_client >= self.config.limits.sessions_of(&self.config.session) => {
                     Some((RefuseCode::Limit, "too many sessions"))
                 }
                 Vacant(vacant) => {

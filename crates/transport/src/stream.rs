@@ -1,13 +1,14 @@
 //! A stream as programs see it.
 
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::{io, mem};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::pipe::Pipe;
+use crate::relay::Relayed;
 use crate::target::OpenError;
 
 /// One ordered byte stream each way, carried by every path of its session.
@@ -47,31 +48,54 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
+        let bytes = ready!(self.as_mut().poll_fill_buf(cx))?;
+        let len = buf.remaining().min(bytes.len());
+        buf.put_slice(&bytes[..len]);
+        self.consume(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What has been received, without a copy.
+impl AsyncBufRead for Stream {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
         if this.read == this.chunk.len() {
             this.read = 0;
-            this.chunk.clear();
-            if !ready!(this.pipe.poll_take(cx, &mut this.chunk)).map_err(broken)? {
-                return Poll::Ready(Ok(()));
-            }
+            ready!(this.pipe.poll_take(cx, &mut this.chunk)).map_err(broken)?;
         }
-        let len = buf.remaining().min(this.chunk.len() - this.read);
-        buf.put_slice(&this.chunk[this.read..this.read + len]);
-        this.read += len;
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(&this.chunk[this.read..]))
+    }
+
+    fn consume(self: Pin<&mut Self>, amount: usize) {
+        let this = self.get_mut();
+        this.read += amount;
+        debug_assert!(
+            this.read <= this.chunk.len(),
+            "only what was there can be consumed"
+        );
+        // A stream on which nothing moves must hold no memory.
+        if this.read == this.chunk.len() && !this.chunk.is_empty() {
+            this.read = 0;
+            this.pipe.give_back(mem::take(&mut this.chunk));
+        }
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.pipe.poll_write(cx, data).map_err(broken)
+        let mut chunk = ready!(self.poll_reserve(cx, data.len()))?;
+        let len = data.len().min(chunk.capacity());
+        chunk.extend_from_slice(&data[..len]);
+        self.push(chunk);
+        Poll::Ready(Ok(len))
     }
 
     /// Nothing is held back, so there is nothing to flush.
@@ -81,6 +105,16 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.pipe.finish().map_err(broken))
+    }
+}
+
+impl Relayed for Stream {
+    fn poll_reserve(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Vec<u8>>> {
+        self.pipe.poll_reserve(cx, most).map_err(broken)
+    }
+
+    fn push(&mut self, chunk: Vec<u8>) {
+        self.pipe.push(chunk);
     }
 }
 

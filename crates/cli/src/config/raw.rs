@@ -90,6 +90,7 @@ pub(super) struct Egress {
 #[serde(deny_unknown_fields)]
 pub(super) struct Limits {
     pub(super) sessions: Field<i64>,
+    pub(super) memory: Field<String>,
     pub(super) paths: Field<i64>,
     pub(super) half_open: Field<i64>,
 }

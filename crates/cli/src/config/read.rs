@@ -185,10 +185,13 @@ impl Reader<'_> {
             });
         }
         let defaults = ClientLimits::default();
+        let memory = self.parse(raw.limits.memory, |s| units::parse_size(s));
+        let memory = memory.unwrap_or(defaults.memory);
         let mut limit = |field, default| self.count(field).map_or(default, |n| n as usize);
         Some(ServerSettings {
             limits: ClientLimits {
                 sessions: limit(raw.limits.sessions, defaults.sessions),
+                memory,
                 paths: limit(raw.limits.paths, defaults.paths),
                 half_open: limit(raw.limits.half_open, defaults.half_open),
             },

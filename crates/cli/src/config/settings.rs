@@ -77,13 +77,7 @@ impl SessionSettings {
 
     /// Whether the engine would take them.
     pub(crate) fn check(&self) -> Result<(), sumlink_engine::ConfigError> {
-        let config = self.config();
-        let mut engine = sumlink_engine::Config::new(sumlink_engine::Role::Client);
-        engine.scheduler = config.scheduler;
-        engine.memory = config.memory;
-        engine.stream_memory = config.stream_memory;
-        engine.max_streams = config.max_streams;
-        engine.check()
+        self.config().check()
     }
 }
 

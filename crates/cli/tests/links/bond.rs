@@ -77,9 +77,14 @@ impl Plan {
     }
 
     /// What a session and a stream may hold, on both sides; few streams, so that little is kept for their ends.
-    pub(crate) fn memory(mut self, session: &str, stream: &str) -> Self {
+    pub(crate) fn memory(self, session: &str, stream: &str) -> Self {
+        self.memory_for(16, session, stream)
+    }
+
+    /// The same for so many streams.
+    pub(crate) fn memory_for(mut self, streams: usize, session: &str, stream: &str) -> Self {
         self.tables = format!(
-            "[session]\nmemory = \"{session}\"\nstream_memory = \"{stream}\"\nmax_streams = 16\n"
+            "[session]\nmemory = \"{session}\"\nstream_memory = \"{stream}\"\nmax_streams = {streams}\n"
         );
         self
     }

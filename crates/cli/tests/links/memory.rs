@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
 use sumlink_lab::Side;
 
 use crate::bench::{Bench, until};
@@ -63,21 +64,26 @@ fn until_stuck(written: &AtomicU64) {
 /// Neither side may hold more than the limit, by its own account and by the kernel's.
 #[track_caller]
 fn assert_bounded(bond: &Bond, before: [u64; 2]) {
+    assert_within(bond, before, LIMIT, SLACK);
+}
+
+#[track_caller]
+fn assert_within(bond: &Bond, before: [u64; 2], limit: u64, slack: u64) {
     for (side, daemon, before) in [
         (Side::Client, &bond.client, before[0]),
         (Side::Server, &bond.server, before[1]),
     ] {
         let session = bond.status(side);
-        assert_eq!(session.memory_limit_bytes, LIMIT);
+        assert_eq!(session.memory_limit_bytes, limit);
         let (received, sent) = (session.receive_buffer_bytes, session.send_buffer_bytes);
         assert!(
-            received <= LIMIT,
+            received <= limit,
             "{side:?} holds {received} received bytes"
         );
-        assert!(sent <= LIMIT, "{side:?} holds {sent} sent bytes");
+        assert!(sent <= limit, "{side:?} holds {sent} sent bytes");
         let grown = daemon.resident().saturating_sub(before);
         assert!(
-            grown < 2 * LIMIT + SLACK,
+            grown < 2 * limit + slack,
             "{side:?} has grown by {grown} bytes"
         );
     }
@@ -146,6 +152,7 @@ fn a_program_that_does_not_read_holds_up_only_itself() {
 fn a_target_that_does_not_read_holds_up_only_itself() {
     stalled(Side::Server);
 }
+
 /// More streams are stalled than the session's memory has room for at a stream's limit.
 fn many_stalled(stalls: Side) {
     let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
@@ -185,4 +192,68 @@ fn many_programs_that_do_not_read_leave_room_for_others() {
 #[test]
 fn many_targets_that_do_not_read_leave_room_for_others() {
     many_stalled(Side::Server);
+}
+
+/// Far more streams are stalled than the session's memory has room for: each must do with next to nothing.
+fn hundreds_stalled(stalls: Side) {
+    const STREAMS: usize = 500;
+    const LIMIT: u64 = 12 << 20;
+    /// A connection's task, socket and place in the session's books, beside its bytes.
+    const OF_STREAM: u64 = 8 << 10;
+    let links = ["a:rate=300mbit,delay=2ms", "b:rate=200mbit,delay=4ms"];
+    let plan = Plan::new(&links).memory_for(STREAMS + 12, "12MiB", "6MiB");
+    let Some(bond) = plan.start() else {
+        return;
+    };
+    bond.until_active(&["a", "b"]);
+    let address = "10.99.0.1:8080".parse().unwrap();
+    let before = [bond.client.resident(), bond.server.resident()];
+    let listener: TcpListener = listen(&bond.bench, SocketAddr::V4(address));
+    let (mut readers, mut writers) = (Vec::new(), Vec::new());
+    for _ in 0..STREAMS {
+        let near = connect(&bond.bench, address);
+        let (far, _) = listener.accept().unwrap();
+        let (reader, writer) = match stalls {
+            Side::Client => (near, far),
+            Side::Server => (far, near),
+        };
+        // What the kernel holds is its own affair; a thousand sockets full of it are a burden to other tests.
+        SockRef::from(&writer)
+            .set_send_buffer_size(32 << 10)
+            .unwrap();
+        writer.set_nonblocking(true).unwrap();
+        readers.push(reader);
+        writers.push(writer);
+    }
+    let bytes = Pattern::bytes(1, 16 * 1024);
+    let (mut total, mut since) = (0, Instant::now());
+    until("all writers are stuck", || {
+        for writer in &mut writers {
+            while let Ok(written) = writer.write(&bytes) {
+                total += written;
+                since = Instant::now();
+            }
+        }
+        (since.elapsed() > Duration::from_secs(3)).then_some(())
+    });
+    let slack = SLACK + STREAMS as u64 * OF_STREAM;
+    assert_within(&bond, before, LIMIT, slack);
+    assert_eq!(bond.status(stalls).streams_open, STREAMS as u64);
+    let download = Download::start(&bond.bench, "10.99.0.1:8081".parse().unwrap());
+    download.goes_on(1_000_000);
+    download.finish();
+    assert_within(&bond, before, LIMIT, slack);
+    println!("{total} bytes written into {STREAMS} streams");
+    drop(readers);
+    bond.stop();
+}
+
+#[test]
+fn hundreds_of_programs_that_do_not_read_share_the_memory() {
+    hundreds_stalled(Side::Client);
+}
+
+#[test]
+fn hundreds_of_targets_that_do_not_read_share_the_memory() {
+    hundreds_stalled(Side::Server);
 }

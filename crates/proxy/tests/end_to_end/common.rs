@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sumlink_proxy::{Listener, OpenError, Opener, Service, Target};
+use sumlink_transport::relay::Buffered;
 use sumlink_transport::target::Host;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,9 +33,9 @@ pub(crate) const FAILING: [(&str, OpenError); 7] = [
 ];
 
 impl Opener for Direct {
-    type Stream = DirectStream;
+    type Stream = Buffered<DirectStream>;
 
-    async fn open(&self, target: Target) -> Result<DirectStream, OpenError> {
+    async fn open(&self, target: Target) -> Result<Self::Stream, OpenError> {
         let ip = match target.host {
             Host::Ip(ip) => ip,
             Host::Name(name) => match FAILING.iter().find(|(failing, _)| *failing == name) {
@@ -43,11 +44,11 @@ impl Opener for Direct {
             },
         };
         let stream = TcpStream::connect((ip, target.port)).await;
-        Ok(DirectStream {
+        Ok(Buffered::new(DirectStream {
             stream: stream.map_err(|_| OpenError::Refused)?,
             read_ended: false,
             write_ended: false,
-        })
+        }))
     }
 }
 

@@ -48,9 +48,9 @@ impl Driver {
         let now = self.now();
         match self.engine.open_stream(&target, class, now) {
             Ok(id) => {
-                let (mut local, stream) = stream_pair(id, &self.sender, &self.chunk_size);
+                let (mut local, stream) = stream_pair(id, &self.sender, &self.pools);
                 local.opening = Some((reply, stream));
-                self.keep(id, local);
+                self.locals.insert(id, local);
             }
             Err(StreamError::NoMoreStreams) if self.waiting.len() < MAX_WAITING => {
                 self.waiting.push_back((target, class, reply));
@@ -65,11 +65,6 @@ impl Driver {
                 let _ = reply.send(Err(OpenError::SessionClosed));
             }
         }
-    }
-
-    fn keep(&mut self, id: StreamId, local: Local) {
-        self.locals.insert(id, local);
-        self.chunk_size.set(self.memory, self.locals.len());
     }
 
     /// Resets the streams for which nobody waits any more.
@@ -105,9 +100,9 @@ impl Driver {
             self.engine.reset(id, OpenError::NotAllowed.code(), now);
             return;
         };
-        let (local, stream) = stream_pair(id, &self.sender, &self.chunk_size);
+        let (local, stream) = stream_pair(id, &self.sender, &self.pools);
         if listener.send(Incoming { id, target, stream }).is_ok() {
-            self.keep(id, local);
+            self.locals.insert(id, local);
         } else {
             self.engine.reset(id, OpenError::SessionClosed.code(), now);
         }
@@ -136,11 +131,7 @@ impl Driver {
         };
         local.pipe.heard();
         loop {
-            if local.sent == local.up.len() {
-                local.up.clear();
-                local.sent = 0;
-            }
-            let taken = local.pipe.take_up(&mut local.up);
+            let taken = local.pipe.take_up(&mut local.up, &mut local.sent);
             if local.sent < local.up.len() {
                 match self.engine.write(id, &local.up[local.sent..], now) {
                     Ok(len) => local.sent += len,
@@ -185,18 +176,16 @@ impl Driver {
         let Some(local) = self.locals.get_mut(&id) else {
             return;
         };
-        if !local.pipe.wants_down() {
+        let Ok(readable) = self.engine.readable(id) else {
             return;
-        }
-        self.chunk.clear();
-        let most = self.chunk_size.get();
-        let Ok(outcome) = self.engine.read(id, most, &mut self.chunk, now) else {
+        };
+        let room = local.pipe.room_down(readable);
+        let mut chunk = Vec::with_capacity(room);
+        let Ok(outcome) = self.engine.read(id, room, &mut chunk, now) else {
             return;
         };
         if outcome.len > 0 || outcome.finished {
-            local
-                .pipe
-                .give_down(&mut self.chunk, outcome.finished, outcome.len == most);
+            local.pipe.give_down(chunk, outcome.finished);
         }
     }
 }

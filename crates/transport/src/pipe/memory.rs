@@ -1,0 +1,170 @@
+//! Memory between programs and their session: bounded for all streams together, shared by who needs it.
+//!
+//! Each stream has a [`FLOOR`] of its own, so that none can be shut out; whatever a stream holds beyond comes out of a
+//! pool of the session. A stream may take a quarter of what the pool has left (dynamic thresholds: Choudhury and Hahne,
+//! "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998, eq. 1 with alpha =
+//! 1/4): one stream alone gets all that it can use, and many that stall leave room for the next one without anybody
+//! having to give anything back.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes that every stream may hold in each direction of its pipe, whatever the others hold. Less is not worth an
+/// exchange.
+pub(crate) const FLOOR: usize = 2048;
+
+/// The largest piece that changes hands, in bytes.
+pub(crate) const CHUNK: usize = 256 * 1024;
+
+/// Bytes that one stream holds at most in each direction: a chunk on either side of the exchange.
+const MOST: usize = 2 * CHUNK;
+
+/// The part of the free pool that one stream may have taken: 1 / alpha.
+const SHARE: u64 = 4;
+
+/// What the pipes of a session hold in one direction.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// Bytes beyond the floors that nobody has taken.
+    free: AtomicU64,
+    /// Bytes that all pipes hold, floors included.
+    held: AtomicU64,
+}
+
+impl Pool {
+    /// A pool of so many bytes beyond the streams' floors.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self {
+            free: AtomicU64::new(bytes),
+            held: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes that all pipes hold.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+}
+
+/// What one direction of one pipe holds, on both sides of the exchange. Whoever owns it gives everything back.
+#[derive(Debug, Default)]
+pub(crate) struct Holding {
+    held: usize,
+}
+
+impl Holding {
+    /// Holds up to `want` bytes more, and tells how many. None, if `want` is not 0, means that something has to leave
+    /// first; a holding of nothing always gets some.
+    pub(crate) fn take(&mut self, pool: &Pool, want: usize) -> usize {
+        let want = want.min(CHUNK);
+        let mut granted = 0;
+        // Cannot fail: what it asks for is at most a quarter of what is free.
+        let _ = pool.free.fetch_update(Relaxed, Relaxed, |free| {
+            granted = self.room(free).min(want);
+            Some(free - (excess(self.held + granted) - excess(self.held)))
+        });
+        self.held += granted;
+        pool.held.fetch_add(granted as u64, Relaxed);
+        granted
+    }
+
+    /// Holds so many bytes less.
+    pub(crate) fn give_back(&mut self, pool: &Pool, bytes: usize) {
+        // An allocator may have given a little more than was asked for.
+        let bytes = bytes.min(self.held);
+        let before = excess(self.held);
+        self.held -= bytes;
+        pool.free.fetch_add(before - excess(self.held), Relaxed);
+        pool.held.fetch_sub(bytes as u64, Relaxed);
+    }
+
+    /// Gives everything back.
+    pub(crate) fn end(&mut self, pool: &Pool) {
+        self.give_back(pool, self.held);
+    }
+
+    /// Bytes that may be taken when the pool has so many free.
+    fn room(&self, free: u64) -> usize {
+        let taken = excess(self.held);
+        let share = (free / SHARE).saturating_sub(taken);
+        let floor = FLOOR.saturating_sub(self.held);
+        let room = floor.saturating_add(usize::try_from(share).unwrap_or(MOST));
+        match room.min(MOST.saturating_sub(self.held)) {
+            crumb if crumb < FLOOR && self.held > 0 => 0,
+            room => room,
+        }
+    }
+}
+
+/// What comes out of the pool.
+fn excess(held: usize) -> u64 {
+    held.saturating_sub(FLOOR) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_stream_alone_gets_a_chunk_on_either_side() {
+        let pool = Pool::new(8 << 20);
+        let mut holding = Holding::default();
+        assert_eq!(holding.take(&pool, usize::MAX), CHUNK);
+        assert_eq!(holding.take(&pool, usize::MAX), CHUNK);
+        assert_eq!(holding.take(&pool, usize::MAX), 0);
+        holding.give_back(&pool, CHUNK);
+        assert_eq!(holding.take(&pool, 1000), 1000);
+    }
+
+    #[test]
+    fn an_empty_pool_leaves_every_stream_its_floor() {
+        let pool = Pool::new(0);
+        let mut holdings: Vec<Holding> = (0..100).map(|_| Holding::default()).collect();
+        for holding in &mut holdings {
+            assert_eq!(holding.take(&pool, CHUNK), FLOOR);
+            assert_eq!(holding.take(&pool, CHUNK), 0, "a crumb is not worth it");
+        }
+        assert_eq!(pool.held(), 100 * FLOOR as u64);
+    }
+
+    #[test]
+    fn streams_that_hold_all_they_can_leave_some_to_the_next() {
+        let pool = Pool::new(1 << 20);
+        let mut holdings: Vec<Holding> = (0..1000).map(|_| Holding::default()).collect();
+        for holding in &mut holdings {
+            while holding.take(&pool, CHUNK) > 0 {}
+        }
+        assert!(pool.held() <= (1 << 20) + 1000 * FLOOR as u64);
+        assert!(Holding::default().take(&pool, CHUNK) >= FLOOR);
+    }
+
+    proptest! {
+        /// Whatever streams do, the sum keeps below the pool and the floors, and everything comes back.
+        #[test]
+        fn the_bound_holds(
+            size in 0..10_000_000_u64,
+            steps in prop::collection::vec((0..20_usize, any::<bool>(), 0..600_000_usize), 0..200),
+        ) {
+            let pool = Pool::new(size);
+            let mut holdings: Vec<Holding> = (0..20).map(|_| Holding::default()).collect();
+            for (which, take, bytes) in steps {
+                let holding = &mut holdings[which];
+                if take {
+                    let before = holding.held;
+                    let granted = holding.take(&pool, bytes);
+                    prop_assert!(granted <= bytes);
+                    prop_assert!(granted > 0 || before > 0 || bytes == 0);
+                } else {
+                    let bytes = bytes.min(holding.held);
+                    holding.give_back(&pool, bytes);
+                }
+                let held: usize = holdings.iter().map(|holding| holding.held).sum();
+                prop_assert_eq!(pool.held(), held as u64);
+                prop_assert!(pool.held() <= size + 20 * FLOOR as u64);
+            }
+            holdings.iter_mut().for_each(|holding| holding.end(&pool));
+            prop_assert_eq!(pool.held(), 0);
+            prop_assert_eq!(pool.free.load(Relaxed), size);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Both directions between a socket and a stream, in memory of the stream.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::BufMut;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::Relayed;
+
+/// Bytes read from a socket in one go, at most.
+const READ: usize = 64 * 1024;
+
+/// Copies until both directions have ended; returns the bytes sent into and received from the stream. With `left`, so
+/// many bytes are sent at most, and what the socket says behind them ends that direction.
+pub(super) async fn both<S: Relayed>(
+    local: &mut TcpStream,
+    stream: &mut S,
+    left: Option<u64>,
+) -> io::Result<(u64, u64)> {
+    let mut up = Up {
+        bytes: 0,
+        left,
+        stage: Stage::Copying,
+    };
+    let mut down = Down {
+        bytes: 0,
+        stage: Stage::Copying,
+    };
+    std::future::poll_fn(|cx| {
+        let sent = up.poll(cx, local, stream)?;
+        let received = down.poll(cx, local, stream)?;
+        match (sent, received) {
+            (Poll::Ready(sent), Poll::Ready(received)) => Poll::Ready(Ok((sent, received))),
+            _ => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Copying,
+    /// The end is being passed on.
+    Ending,
+    Ended,
+}
+
+/// From the socket into the stream.
+struct Up {
+    bytes: u64,
+    left: Option<u64>,
+    stage: Stage,
+}
+
+impl Up {
+    fn poll<S: Relayed>(
+        &mut self,
+        cx: &mut Context<'_>,
+        local: &mut TcpStream,
+        stream: &mut S,
+    ) -> Poll<io::Result<u64>> {
+        while self.stage == Stage::Copying {
+            // Memory is asked for only when there is something to put into it.
+            match local.poll_read_ready(cx) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => {
+                    ready!(Pin::new(&mut *stream).poll_flush(cx))?;
+                    return Poll::Pending;
+                }
+            }
+            if self.left == Some(0) {
+                // The direction does not end at the limit itself: many servers take the end of their client's
+                // direction for a cancelled request.
+                let mut excess = [0];
+                ready!(Pin::new(&mut *local).poll_read(cx, &mut ReadBuf::new(&mut excess)))?;
+                self.stage = Stage::Ending;
+                break;
+            }
+            let left = self
+                .left
+                .map_or(READ, |left| usize::try_from(left).unwrap_or(READ));
+            let most = left.min(READ);
+            let mut chunk = ready!(stream.poll_reserve(cx, most))?;
+            let room = chunk.capacity().min(most);
+            let read = local.try_read_buf(&mut (&mut chunk).limit(room));
+            stream.push(chunk);
+            match read {
+                Ok(0) => self.stage = Stage::Ending,
+                Ok(read) => {
+                    self.bytes += read as u64;
+                    self.left = self.left.map(|left| left - read as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        if self.stage == Stage::Ending {
+            ready!(Pin::new(stream).poll_shutdown(cx))?;
+            self.stage = Stage::Ended;
+        }
+        Poll::Ready(Ok(self.bytes))
+    }
+}
+
+/// From the stream into the socket.
+struct Down {
+    bytes: u64,
+    stage: Stage,
+}
+
+impl Down {
+    fn poll<S: Relayed>(
+        &mut self,
+        cx: &mut Context<'_>,
+        local: &mut TcpStream,
+        stream: &mut S,
+    ) -> Poll<io::Result<u64>> {
+        while self.stage == Stage::Copying {
+            let bytes = ready!(Pin::new(&mut *stream).poll_fill_buf(cx))?;
+            if bytes.is_empty() {
+                self.stage = Stage::Ending;
+                break;
+            }
+            let written = ready!(Pin::new(&mut *local).poll_write(cx, bytes))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            Pin::new(&mut *stream).consume(written);
+            self.bytes += written as u64;
+        }
+        if self.stage == Stage::Ending {
+            ready!(Pin::new(local).poll_shutdown(cx))?;
+            self.stage = Stage::Ended;
+        }
+        Poll::Ready(Ok(self.bytes))
+    }
+}
