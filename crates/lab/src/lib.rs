@@ -35,6 +35,7 @@ mod health;
 mod laboratory;
 mod netns;
 mod programs;
+pub mod results;
 mod rundir;
 mod shell;
 mod signals;
