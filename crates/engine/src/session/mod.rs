@@ -38,6 +38,8 @@ pub struct Session {
     last_served: StreamId,
     /// Control frames that no path has taken yet, and since when they wait.
     control: VecDeque<(Instant, Control)>,
+    /// The path that took the newest OPEN, and the count of its bytes at the end of it.
+    opened_on: Option<(PathId, u64)>,
     events: VecDeque<Event>,
     reports: Reports,
     /// Pages for the next use.
@@ -273,6 +275,7 @@ impl Session {
             blocked: BTreeSet::new(),
             last_served: 0,
             control: first.into_iter().map(|frame| (now, frame)).collect(),
+            opened_on: None,
             events: VecDeque::new(),
             reports: Reports::default(),
             spare: Spare::default(),

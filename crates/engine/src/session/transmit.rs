@@ -10,7 +10,8 @@ use crate::scheduler::{Pick, View};
 use crate::share::Share;
 use crate::{Instant, PathId, StreamId};
 
-/// Control frames go over the path of least delay; after this time over any.
+/// Control frames go over the path of least delay; after this time over any. An OPEN may take this much longer so as
+/// not to overtake the one before.
 const CONTROL_WAIT: Duration = Duration::from_millis(10);
 
 /// Repeated bytes may make up this part of all bytes ...
@@ -109,12 +110,18 @@ impl Session {
         now: Instant,
         out: &mut Vec<u8>,
     ) {
-        while let Some((since, _)) = self.control.front() {
+        while let Some((since, frame)) = self.control.front() {
+            let preferred = match frame {
+                Control::Open { .. } if !self.closed => {
+                    self.path_of_opens().map_or(best, |path| path == id)
+                }
+                _ => best,
+            };
             let full = self
                 .paths
                 .get(&id)
                 .is_none_or(|path| path.control.len() >= MAX_CONTROL);
-            if out.len() - start >= budget || full || !best && now < *since + CONTROL_WAIT {
+            if out.len() - start >= budget || full || !preferred && now < *since + CONTROL_WAIT {
                 break;
             }
             let Some((_, frame)) = self.control.pop_front() else {
@@ -128,6 +135,9 @@ impl Session {
             {
                 let path_end = before + (out.len() - start) as u64;
                 path.note_outstanding(now);
+                if matches!(frame, Control::Open { .. }) {
+                    self.opened_on = Some((id, path_end));
+                }
                 path.control.push_back(Sent {
                     path_end,
                     sent_at: now,
@@ -135,6 +145,18 @@ impl Session {
                 });
             }
         }
+    }
+
+    /// The path on which the newest OPEN is still under way, unless another one is better by more than order is worth.
+    ///
+    /// The peer connects streams in the order in which they reach it, and programs make connections in an order that
+    /// means something to them. Where paths are alike, the best one changes from one frame to the next.
+    fn path_of_opens(&self) -> Option<PathId> {
+        let (id, end) = self.opened_on?;
+        let path = self.paths.get(&id)?;
+        let best = self.paths.get(&self.best_path()?)?;
+        let worth_it = path.delay() <= best.delay() + CONTROL_WAIT;
+        (path.state == PathState::Active && path.confirmed < end && worth_it).then_some(id)
     }
 
     fn write_ping(

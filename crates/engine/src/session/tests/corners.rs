@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{Pair, Side};
 use crate::frame::{Ack, Frame};
-use crate::{Class, Config, Event, Instant, PathId, PathState, Role, Session, StreamError};
+use crate::{
+    Class, Config, Event, Instant, PathId, PathSample, PathState, Role, Session, StreamError,
+};
 
 const PATH: PathId = PathId(0);
 
@@ -645,4 +647,51 @@ fn reports_lost_with_their_path_are_told_again() {
         PathId(1),
         later + Duration::from_secs(1)
     )));
+}
+
+/// Two paths that differ in what waits before the next byte: a millisecond for every 1460 bytes.
+fn queue_on(session: &mut Session, queues: [u64; 2]) {
+    for (id, unsent) in queues.into_iter().enumerate() {
+        let sample = PathSample {
+            srtt: Duration::from_millis(10),
+            cwnd: 14_600,
+            unsent,
+            ..PathSample::default()
+        };
+        session.path_stats(PathId(id as u32), sample);
+    }
+}
+
+#[test]
+fn opens_do_not_overtake_each_other_where_paths_are_alike() {
+    let (mut client, mut now) = session(Role::Client);
+    let paths = [PATH, PathId(1)];
+    client.path_up(paths[1], now);
+    // The path that a new stream's OPEN takes. Both are asked, the first one once more after the second.
+    let open = |client: &mut Session, queues, now| {
+        queue_on(client, queues);
+        client.open_stream(b"t", Class::Background, now).unwrap();
+        let asked = [paths[0], paths[1], paths[0]].into_iter();
+        let mut opens = asked.filter(|path| {
+            let frames = drain(client, *path, now);
+            frames.iter().any(|frame| frame.starts_with("Open"))
+        });
+        let path = opens.next().expect("one of them takes it");
+        assert_eq!(opens.next(), None);
+        path
+    };
+    assert_eq!(open(&mut client, [1500, 0], now), paths[1]);
+    // Somewhat longer than over the other: worth the order.
+    assert_eq!(open(&mut client, [0, 10_000], now), paths[1]);
+    // Much longer: not worth it; from here on the order is kept on that path.
+    assert_eq!(open(&mut client, [0, 20_000], now), paths[0]);
+    assert_eq!(open(&mut client, [10_000, 0], now), paths[0]);
+    // What has arrived cannot be overtaken, and a path that stalls or ends does not hold up the next.
+    now += Duration::from_millis(10);
+    confirm(&mut client, PATH, now);
+    assert_eq!(open(&mut client, [1500, 0], now), paths[1]);
+    client.path_down(paths[1], now);
+    let again = drain(&mut client, PATH, now);
+    let again = again.iter().filter(|frame| frame.starts_with("Open"));
+    assert_eq!(again.count(), 3);
 }
