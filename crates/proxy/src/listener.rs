@@ -14,6 +14,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::{Forward, Opener, http_proxy, socks5};
 use sumlink_transport::relay::{Upload, relay};
+use sumlink_transport::tasks::spawn_begun;
 
 /// Connections that a [`Listener`] serves at once unless told otherwise. Each takes two file
 /// descriptors at most; its buffers are those of its stream.
@@ -35,7 +36,7 @@ pub enum Service {
     Socks5,
     /// HTTP proxy; see [`http_proxy`].
     HttpProxy,
-    /// Every connection is opened to this target.
+    /// Every connection is opened to this target, in the order in which they come in.
     Forward(Target),
 }
 
@@ -138,7 +139,8 @@ impl Listener {
                 accepted = accept(&socket), if room => match accepted {
                     Ok((local, peer)) => {
                         debug!(%address, %peer, "connection");
-                        connections.spawn(connection(local, service.clone(), opener.clone()));
+                        let task = connection(local, service.clone(), opener.clone());
+                        spawn_begun(&mut connections, task).await;
                     }
                     Err(error) => {
                         warn!(%address, %error, "cannot accept a connection; trying again");

@@ -1,13 +1,18 @@
 //! Connecting to a stream's target from the server: resolve, check every address, race the families.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout as time_limit, timeout_at};
 use tracing::debug;
 
 use crate::egress::EgressPolicy;
@@ -16,6 +21,9 @@ use crate::target::{Host, OpenError, Target};
 /// How long an attempt runs alone before the next address is tried too (RFC 8305, section 5:
 /// Connection Attempt Delay).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// What has been resolved waits at most this long for those who asked for the same target before.
+const TURN_WAIT: Duration = Duration::from_millis(100);
 
 /// Addresses of one name that are tried at most, so that a hostile zone cannot make the server scan.
 const MAX_ADDRESSES: usize = 16;
@@ -35,6 +43,46 @@ pub async fn dial(
     policy: &EgressPolicy,
     timeout: Duration,
 ) -> Result<TcpStream, OpenError> {
+    dial_in_turn(target, policy, timeout, Turns::default().next(&[])).await
+}
+
+/// The order in which connections are asked for, so that those to one target begin in it however long each takes to
+/// resolve its name.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// What was asked for last. Programs whose connections have an order make them one right after the other.
+    last: Option<(Vec<u8>, oneshot::Receiver<Infallible>)>,
+}
+
+/// A connection's place in the order.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// Ends when the connection before has begun or never will.
+    before: Option<oneshot::Receiver<Infallible>>,
+    /// Dropped when this one has begun.
+    begun: oneshot::Sender<Infallible>,
+}
+
+impl Turns {
+    /// The next one to be asked for goes to `target`, as in an OPEN frame.
+    pub(crate) fn next(&mut self, target: &[u8]) -> Turn {
+        let (begun, receiver) = oneshot::channel();
+        let last = self.last.replace((target.to_vec(), receiver));
+        let before = last
+            .filter(|(last, _)| last == target)
+            .map(|(_, receiver)| receiver);
+        Turn { before, begun }
+    }
+}
+
+/// As [`dial`], after the connection before it has begun, which is not waited for longer than [`TURN_WAIT`]. Where the
+/// target is an address, and it is its turn, the connection begins when the future is polled first.
+pub(crate) async fn dial_in_turn(
+    target: &Target,
+    policy: &EgressPolicy,
+    timeout: Duration,
+    turn: Turn,
+) -> Result<TcpStream, OpenError> {
     let deadline = Instant::now() + timeout;
     let addresses = resolve(target, deadline).await?;
     let allowed: Vec<SocketAddr> = addresses
@@ -51,7 +99,17 @@ pub async fn dial(
     if allowed.is_empty() {
         return Err(OpenError::NotAllowed);
     }
-    let stream = connect_first(interleave(allowed), deadline).await?;
+    if let Some(before) = turn.before {
+        // It never says anything: it is dropped.
+        let _ = time_limit(TURN_WAIT, before).await;
+    }
+    let mut connecting = pin!(connect_first(interleave(allowed), deadline));
+    let begun = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
+    drop(turn.begun);
+    let stream = match begun {
+        Poll::Ready(result) => result?,
+        Poll::Pending => connecting.await?,
+    };
     // Nagle's delay adds up with the one of the program behind the stream; that program decides
     // how it writes. Without the option the stream is slower, not wrong.
     if let Err(error) = stream.set_nodelay(true) {
@@ -107,7 +165,9 @@ async fn connect_first(
     deadline: Instant,
 ) -> Result<TcpStream, OpenError> {
     let mut attempts = FuturesUnordered::new();
-    let mut next_attempt = Instant::now();
+    // At once, not when a timer fires: that would cost a millisecond, and connections could pass one another there.
+    attempts.extend(addresses.pop_front().map(TcpStream::connect));
+    let mut next_attempt = Instant::now() + ATTEMPT_DELAY;
     let mut failure = None;
     loop {
         tokio::select! {
@@ -286,6 +346,35 @@ mod tests {
         let start = Instant::now();
         connect_first(order, deadline).await.unwrap();
         assert!(start.elapsed() < ATTEMPT_DELAY);
+    }
+
+    #[tokio::test]
+    async fn connections_to_one_target_begin_in_turn() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let policy = loopback_allowed();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost"] {
+            let target = target(&format!("{host}:{port}"));
+            let mut turns = Turns::default();
+            let (first, second) = (turns.next(host.as_bytes()), turns.next(host.as_bytes()));
+            // The second one gets to run sooner.
+            let (second, first) = tokio::join!(
+                dial_in_turn(&target, &policy, LONG, second),
+                dial_in_turn(&target, &policy, LONG, first),
+            );
+            for tcp in [first.unwrap(), second.unwrap()] {
+                let (_, peer) = listener.accept().await.unwrap();
+                assert_eq!(peer, tcp.local_addr().unwrap(), "{host}");
+            }
+
+            // One that gave up holds up nobody, and neither does one to another target.
+            drop(turns.next(host.as_bytes()));
+            let third = turns.next(host.as_bytes());
+            dial_in_turn(&target, &policy, LONG, third).await.unwrap();
+            listener.accept().await.unwrap();
+            let _waiting = turns.next(b"elsewhere");
+            assert!(turns.next(host.as_bytes()).before.is_none());
+        }
     }
 
     #[tokio::test]

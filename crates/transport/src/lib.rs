@@ -48,6 +48,7 @@ pub mod socket;
 pub mod status;
 mod stream;
 pub mod target;
+pub mod tasks;
 #[expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper")]
 pub mod tcp_info;
 pub mod tls;

@@ -15,7 +15,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::config::{AuthorizedClient, ServerConfig};
-use crate::dial::dial;
+use crate::dial::{Turn, Turns, dial_in_turn};
 use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners};
 use crate::egress::EgressPolicy;
 use crate::handshake::ServerCarrier;
@@ -25,6 +25,7 @@ use crate::socket::{self, SocketError};
 use crate::status::{PathEvent, SessionStatus};
 use crate::stream::Stream;
 use crate::target::{OpenError, Target};
+use crate::tasks::spawn_begun;
 use crate::tls::{self, Authorized};
 
 /// A server that listens and, once it [runs](Server::run), serves.
@@ -361,7 +362,7 @@ impl Shared {
         }
     }
 
-    /// Connects what the client asks for.
+    /// Connects what the client asks for, in the order in which it asks.
     async fn serve_streams(
         self: Arc<Self>,
         client: PublicKey,
@@ -369,6 +370,7 @@ impl Shared {
         commands: UnboundedSender<Command>,
     ) {
         let mut tasks = JoinSet::new();
+        let mut turns = Turns::default();
         let most = usize::try_from(self.config.session.max_streams).unwrap_or(usize::MAX);
         loop {
             tokio::select! {
@@ -379,7 +381,11 @@ impl Shared {
                     }
                     Some(next) => {
                         let (shared, commands) = (Arc::clone(&self), commands.clone());
-                        tasks.spawn(async move { shared.serve_stream(client, next, &commands).await });
+                        let turn = turns.next(&next.target);
+                        let task = async move {
+                            shared.serve_stream(client, next, turn, &commands).await;
+                        };
+                        spawn_begun(&mut tasks, task).await;
                     }
                     None => break,
                 },
@@ -392,6 +398,7 @@ impl Shared {
         &self,
         client: PublicKey,
         incoming: Incoming,
+        turn: Turn,
         commands: &UnboundedSender<Command>,
     ) {
         let Incoming { id, target, stream } = incoming;
@@ -413,7 +420,7 @@ impl Shared {
             return;
         };
         let connected = tokio::select! {
-            connected = dial(&target, &policy, DIAL_TIMEOUT) => connected,
+            connected = dial_in_turn(&target, &policy, DIAL_TIMEOUT, turn) => connected,
             // The client has given up, and so does the dial: a client could have any number of them otherwise.
             _ = stream.failed() => return,
         };

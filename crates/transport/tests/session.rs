@@ -147,6 +147,32 @@ async fn hundreds_of_streams_share_a_session() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_reach_their_target_in_the_order_in_which_they_were_opened() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = Target::from(listener.local_addr().unwrap());
+    for _ in 0..10 {
+        let opens = (0..20u8).map(|number| {
+            let open = client.open_stream(target.clone());
+            async move {
+                let mut stream = open.await.unwrap();
+                stream.write_all(&[number]).await.unwrap();
+                stream
+            }
+        });
+        let _streams = futures_util::future::join_all(opens).await;
+        let mut order = Vec::new();
+        for _ in 0..20 {
+            let (mut tcp, _) = listener.accept().await.unwrap();
+            order.push(tcp.read_u8().await.unwrap());
+        }
+        assert!(order.is_sorted(), "{order:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_server_key_is_named() {
     let key = SecretKey::generate().unwrap();

@@ -68,6 +68,29 @@ async fn a_forward_whose_target_refuses_resets_the_program() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_reach_their_target_in_the_order_in_which_they_were_made() {
+    for _ in 0..10 {
+        let (origin, target) = origin("127.0.0.1:0").await;
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let listener = Listener::forward(Forward { listen, target }).await.unwrap();
+        let mut programs = Vec::new();
+        for number in 0..20 {
+            let mut program = TcpStream::connect(listener.local_addr()).await.unwrap();
+            program.write_u8(number).await.unwrap();
+            programs.push(program);
+        }
+        // All of them wait already, as they do on a busy machine.
+        let _proxy = Proxy::serve(listener);
+        let mut order = Vec::new();
+        for _ in 0..20 {
+            let (mut tcp, _) = within(origin.accept()).await.unwrap();
+            order.push(within(tcp.read_u8()).await.unwrap());
+        }
+        assert!(order.is_sorted(), "{order:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_shutdown_closes_the_port_and_lets_connections_end() {
     let (proxy, mut client, mut target) = pair().await;

@@ -1,0 +1,72 @@
+//! Tasks that begin in the order in which they were made.
+//!
+//! A runtime of several threads begins spawned tasks in any order: the one spawned last goes into a slot of its own and
+//! often runs first. Connections must not pass one another in that way. iperf3 `--bidir` makes two and takes what its
+//! server accepts first for the one, and what it accepts second for the other; where they arrive the other way round,
+//! both ends of one connection only write and both ends of the other only read.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::task::Poll;
+
+use tokio::task::{JoinSet, unconstrained};
+
+/// Spawns `task` on `tasks` after it has run, here, as far as it gets without waiting.
+///
+/// What it does up to its first wait, such as sending a request to a session or the first packet of a connection, is
+/// done before this returns. A panic there ends the task and not the caller, like one that comes later.
+pub async fn spawn_begun<F>(tasks: &mut JoinSet<F::Output>, task: F)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let mut task = Box::pin(task);
+    let begun = poll_fn(|cx| {
+        // The caller may have used up what the runtime lets it do in one go; the task would then wait for nothing.
+        let mut first = unconstrained(task.as_mut());
+        let poll = catch_unwind(AssertUnwindSafe(|| std::pin::Pin::new(&mut first).poll(cx)));
+        Poll::Ready(poll)
+    });
+    match begun.await {
+        Ok(Poll::Pending) => tasks.spawn(task),
+        Ok(Poll::Ready(output)) => tasks.spawn(async { output }),
+        Err(panic) => tasks.spawn(async { resume_unwind(panic) }),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn tasks_begin_in_order_and_go_on_by_themselves() {
+        let begun = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        for number in 0..1000 {
+            let begun = Arc::clone(&begun);
+            let task = async move {
+                // More than the runtime lets a task do in one go.
+                tokio::task::coop::consume_budget().await;
+                begun.lock().unwrap().push(number);
+                tokio::task::yield_now().await;
+                number
+            };
+            spawn_begun(&mut tasks, task).await;
+        }
+        assert!(begun.lock().unwrap().iter().copied().eq(0..1000));
+        let mut ended = tasks.join_all().await;
+        ended.sort_unstable();
+        assert!(ended.into_iter().eq(0..1000));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_fails_or_ends_at_once_does_so_in_its_own_name() {
+        let mut tasks = JoinSet::new();
+        spawn_begun(&mut tasks, async { panic!("a test") }).await;
+        assert!(tasks.join_next().await.unwrap().unwrap_err().is_panic());
+        spawn_begun(&mut tasks, async { 7 }).await;
+        assert_eq!(tasks.join_next().await.unwrap().unwrap(), 7);
+    }
+}
