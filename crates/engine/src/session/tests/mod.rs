@@ -3,6 +3,7 @@
 mod corners;
 mod hostile;
 mod pair;
+mod progress;
 mod random;
 mod transfer;
 

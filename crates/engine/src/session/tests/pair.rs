@@ -74,6 +74,8 @@ pub(crate) struct Pair {
     pub(crate) events: Vec<(Side, Event)>,
     /// Cuts what arrives into pieces of this size.
     pub(crate) cut: usize,
+    /// Until when each side's processor is busy with something else.
+    paused_until: [Instant; 2],
     next_path: u32,
     steps: u64,
 }
@@ -93,6 +95,7 @@ impl Pair {
             programs: BTreeMap::new(),
             events: Vec::new(),
             cut: usize::MAX,
+            paused_until: [now; 2],
             next_path: 0,
             steps: 0,
         }
@@ -189,6 +192,22 @@ impl Pair {
         self.programs
             .get(&(side, id))
             .map_or(&[], |program| &program.to_write[..program.written])
+    }
+
+    /// Bytes that a program still wants to write.
+    pub(crate) fn unwritten(&self, side: Side, id: StreamId) -> usize {
+        self.programs
+            .get(&(side, id))
+            .map_or(0, |program| program.to_write.len() - program.written)
+    }
+
+    /// For `time` one side's processor has none for its session and programs; what arrives waits in its sockets.
+    pub(crate) fn pause(&mut self, side: Side, time: Duration) {
+        self.paused_until[side as usize] = self.now + time;
+    }
+
+    fn is_paused(&self, side: Side) -> bool {
+        self.now < self.paused_until[side as usize]
     }
 
     /// A program resets its stream.
@@ -301,6 +320,9 @@ impl Pair {
         loop {
             let mut moved = false;
             for side in Side::BOTH {
+                if self.is_paused(side) {
+                    continue;
+                }
                 while let Some(event) = self.session(side).poll_event() {
                     moved = true;
                     self.on_event(side, event);
@@ -408,9 +430,11 @@ impl Pair {
     fn next_moment(&self) -> Option<Instant> {
         let mut moments: Vec<Instant> = Vec::new();
         for carrier in self.carriers.values() {
-            for lane in &carrier.lanes {
+            for side in Side::BOTH {
+                let lane = &carrier.lanes[side as usize];
                 if !carrier.blackhole {
-                    moments.extend(lane.pieces.front().map(|(at, _)| (*at).max(self.now)));
+                    let reader_from = self.paused_until[side.peer() as usize].max(self.now);
+                    moments.extend(lane.pieces.front().map(|(at, _)| (*at).max(reader_from)));
                 }
                 if lane.busy_until > self.now {
                     moments.push(
@@ -419,14 +443,15 @@ impl Pair {
                 }
             }
         }
-        for session in [&self.client, &self.server] {
+        for (side, session) in Side::BOTH.into_iter().zip([&self.client, &self.server]) {
             if let Some(at) = session.poll_timeout() {
                 // A carrier without room may hold up what is due: look again soon.
-                moments.push(if at > self.now {
+                let at = if at > self.now {
                     at
                 } else {
                     self.now + Duration::from_millis(1)
-                });
+                };
+                moments.push(at.max(self.paused_until[side as usize]));
             }
         }
         moments.into_iter().min()
@@ -437,6 +462,9 @@ impl Pair {
         let ids: Vec<PathId> = self.carriers.keys().copied().collect();
         for id in ids {
             for side in Side::BOTH {
+                if self.is_paused(side.peer()) {
+                    continue;
+                }
                 while let Some(carrier) = self.carriers.get_mut(&id)
                     && !carrier.blackhole
                     && carrier.lanes[side as usize]
@@ -454,8 +482,11 @@ impl Pair {
                 }
             }
         }
-        self.client.handle_timeout(now);
-        self.server.handle_timeout(now);
+        for side in Side::BOTH {
+            if !self.is_paused(side) {
+                self.session(side).handle_timeout(now);
+            }
+        }
     }
 }
 
