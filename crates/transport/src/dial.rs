@@ -1,6 +1,5 @@
 //! Connecting to a stream's target from the server: resolve, check every address, race the families.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -9,18 +8,14 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout as time_limit, timeout_at};
+use tokio::time::{Instant, timeout as time_limit, timeout_at};
 use tracing::debug;
 
 use crate::egress::EgressPolicy;
+use crate::happy_eyeballs::Race;
 use crate::target::{Host, OpenError, Target};
-
-/// How long an attempt runs alone before the next address is tried too (RFC 8305, section 5:
-/// Connection Attempt Delay).
-const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// What has been resolved waits at most this long for those who asked for the same target before.
 const TURN_WAIT: Duration = Duration::from_millis(100);
@@ -103,7 +98,7 @@ pub(crate) async fn dial_in_turn(
         // It never says anything: it is dropped.
         let _ = time_limit(TURN_WAIT, before).await;
     }
-    let mut connecting = pin!(connect_first(interleave(allowed), deadline));
+    let mut connecting = pin!(connect_first(allowed, deadline));
     let begun = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
     drop(turn.begun);
     let stream = match begun {
@@ -142,56 +137,23 @@ async fn resolve(target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, 
     }
 }
 
-/// RFC 8305, section 4: alternate the families, first the one that the resolver prefers.
-fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
-    let prefers_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = addresses
-        .into_iter()
-        .partition(|address| address.is_ipv6() == prefers_v6);
-    let (mut first, mut second) = (first.into_iter(), second.into_iter());
-    let mut order = VecDeque::new();
-    loop {
-        let pair = [first.next(), second.next()];
-        if pair == [None, None] {
-            return order;
-        }
-        order.extend(pair.into_iter().flatten());
-    }
-}
-
-/// Races attempts on the addresses in their order. Dropping the losers closes their sockets.
+/// Races attempts on the addresses. Dropping the losers closes their sockets.
 async fn connect_first(
-    mut addresses: VecDeque<SocketAddr>,
+    addresses: Vec<SocketAddr>,
     deadline: Instant,
 ) -> Result<TcpStream, OpenError> {
-    let mut attempts = FuturesUnordered::new();
-    // At once, not when a timer fires: that would cost a millisecond, and connections could pass one another there.
-    attempts.extend(addresses.pop_front().map(TcpStream::connect));
-    let mut next_attempt = Instant::now() + ATTEMPT_DELAY;
+    let mut race = Race::new(addresses, TcpStream::connect);
     let mut failure = None;
-    loop {
-        tokio::select! {
-            // A success that is already there must win over a new attempt.
-            biased;
-            Some(result) = attempts.next() => match result {
-                Ok(stream) => return Ok(stream),
-                Err(error) => {
-                    failure = failure.max(Some(Informative(open_error(&error))));
-                    next_attempt = Instant::now();
-                }
-            },
-            () = sleep_until(deadline) => return Err(OpenError::TimedOut),
-            () = sleep_until(next_attempt), if !addresses.is_empty() => {
-                if let Some(address) = addresses.pop_front() {
-                    attempts.push(TcpStream::connect(address));
-                }
-                next_attempt = Instant::now() + ATTEMPT_DELAY;
-            }
-        }
-        if attempts.is_empty() && addresses.is_empty() {
-            return Err(failure.map_or(OpenError::Unreachable, |Informative(error)| error));
+    while let Some(result) = timeout_at(deadline, race.next())
+        .await
+        .map_err(|_| OpenError::TimedOut)?
+    {
+        match result {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = failure.max(Some(Informative(open_error(&error)))),
         }
     }
+    Err(failure.map_or(OpenError::Unreachable, |Informative(error)| error))
 }
 
 /// What a failed `connect` means for the program that asked.
@@ -242,7 +204,9 @@ impl PartialOrd for Informative {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::{TcpListener, TcpSocket};
+    use crate::fixture::{Silent, closed_port};
+    use crate::happy_eyeballs::ATTEMPT_DELAY;
+    use tokio::net::TcpListener;
 
     const LONG: Duration = Duration::from_secs(20);
 
@@ -253,27 +217,6 @@ mod tests {
 
     fn target(text: &str) -> Target {
         text.parse().unwrap()
-    }
-
-    /// An address that never answers: its listener's queue is full, so that SYNs are dropped.
-    async fn silent() -> (SocketAddr, Vec<TcpStream>, tokio::net::TcpListener) {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let listener = socket.listen(1).unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut queued = Vec::new();
-        while let Ok(Ok(stream)) =
-            tokio::time::timeout(ATTEMPT_DELAY, TcpStream::connect(address)).await
-        {
-            queued.push(stream);
-        }
-        (address, queued, listener)
-    }
-
-    /// A port on which nothing listens.
-    async fn closed() -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap()
     }
 
     #[tokio::test]
@@ -316,7 +259,7 @@ mod tests {
 
     #[tokio::test]
     async fn failures_have_their_name() {
-        let closed = closed().await;
+        let closed = closed_port().await;
         let error = dial(&closed.into(), &loopback_allowed(), LONG).await;
         assert_eq!(error.unwrap_err(), OpenError::Refused);
 
@@ -324,8 +267,13 @@ mod tests {
         let error = dial(&target("host.invalid:80"), &loopback_allowed(), LONG).await;
         assert_eq!(error.unwrap_err(), OpenError::NameNotResolved);
 
-        let (silent, _queued, _listener) = silent().await;
-        let error = dial(&silent.into(), &loopback_allowed(), 2 * ATTEMPT_DELAY).await;
+        let silent = Silent::new().await;
+        let error = dial(
+            &silent.address.into(),
+            &loopback_allowed(),
+            2 * ATTEMPT_DELAY,
+        )
+        .await;
         assert_eq!(error.unwrap_err(), OpenError::TimedOut);
     }
 
@@ -333,16 +281,16 @@ mod tests {
     async fn a_silent_address_delays_by_one_attempt_and_a_refusing_one_by_none() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let live = listener.local_addr().unwrap();
-        let (silent, _queued, _listener) = silent().await;
+        let silent = Silent::new().await;
         let deadline = Instant::now() + LONG;
 
         let start = Instant::now();
-        let order = VecDeque::from([silent, live]);
+        let order = vec![silent.address, live];
         let stream = connect_first(order, deadline).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), live);
         assert!(start.elapsed() >= ATTEMPT_DELAY);
 
-        let order = VecDeque::from([closed().await, live]);
+        let order = vec![closed_port().await, live];
         let start = Instant::now();
         connect_first(order, deadline).await.unwrap();
         assert!(start.elapsed() < ATTEMPT_DELAY);
@@ -381,27 +329,12 @@ mod tests {
     async fn the_error_that_says_most_is_reported() {
         let deadline = Instant::now() + LONG;
         let broadcast: SocketAddr = "255.255.255.255:9".parse().unwrap();
-        for order in [[broadcast, closed().await], [closed().await, broadcast]] {
+        for order in [
+            [broadcast, closed_port().await],
+            [closed_port().await, broadcast],
+        ] {
             let error = connect_first(order.into(), deadline).await.unwrap_err();
             assert_eq!(error, OpenError::Refused);
-        }
-    }
-
-    #[test]
-    fn families_alternate_from_the_preferred_one() {
-        let parse = |text: &str| -> Vec<SocketAddr> {
-            let addresses = text.split(' ').map(|address| address.parse().unwrap());
-            addresses.collect()
-        };
-        for (resolved, order) in [
-            (
-                "[::1]:1 [::2]:1 [::3]:1 1.1.1.1:1",
-                "[::1]:1 1.1.1.1:1 [::2]:1 [::3]:1",
-            ),
-            ("1.1.1.1:1 [::1]:1 2.2.2.2:1", "1.1.1.1:1 [::1]:1 2.2.2.2:1"),
-            ("1.1.1.1:1 2.2.2.2:1", "1.1.1.1:1 2.2.2.2:1"),
-        ] {
-            assert_eq!(interleave(parse(resolved)), parse(order));
         }
     }
 }

@@ -38,7 +38,10 @@ pub mod config;
 mod dial;
 mod driver;
 pub mod egress;
+#[cfg(test)]
+mod fixture;
 mod handshake;
+mod happy_eyeballs;
 pub mod keys;
 pub mod links;
 mod pipe;

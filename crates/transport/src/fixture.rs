@@ -1,0 +1,85 @@
+//! What the tests of several modules need: a server on loopback, and addresses that do not answer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::config::{
+    AuthorizedClient, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+};
+use crate::egress::EgressPolicy;
+use crate::keys::SecretKey;
+use crate::server::Server;
+
+/// A server's configuration: a free port of loopback, one client, streams to loopback allowed.
+pub(crate) fn server_config(key: &SecretKey, client: &SecretKey) -> ServerConfig {
+    ServerConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        key: key.clone(),
+        authorized: vec![AuthorizedClient {
+            key: client.public(),
+            name: String::new(),
+        }],
+        egress: EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]),
+        limits: ClientLimits::default(),
+        congestion: None,
+        session: SessionConfig::default(),
+    }
+}
+
+/// The configuration of a client that uses loopback.
+pub(crate) fn client_config(server: &SecretKey, key: &SecretKey, address: &str) -> ClientConfig {
+    ClientConfig {
+        server: address.to_owned(),
+        server_key: server.public(),
+        key: key.clone(),
+        links: vec![LinkConfig {
+            name: "lo".to_owned(),
+            congestion: None,
+        }],
+        congestion: None,
+        session: SessionConfig::default(),
+    }
+}
+
+/// Starts a server that runs as long as the test; its address.
+pub(crate) async fn serve(config: ServerConfig) -> SocketAddr {
+    let server = Server::bind(config).await.unwrap();
+    let address = server.local_addr().unwrap();
+    tokio::spawn(server.run(std::future::pending()));
+    address
+}
+
+/// A listener whose queue is full, so that SYNs to it are dropped: it never answers.
+pub(crate) struct Silent {
+    pub(crate) address: SocketAddr,
+    _queued: Vec<TcpStream>,
+    _listener: TcpListener,
+}
+
+impl Silent {
+    pub(crate) async fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queued = Vec::new();
+        let patience = Duration::from_millis(250);
+        while let Ok(Ok(stream)) = tokio::time::timeout(patience, TcpStream::connect(address)).await
+        {
+            queued.push(stream);
+        }
+        Self {
+            address,
+            _queued: queued,
+            _listener: listener,
+        }
+    }
+}
+
+/// A port on which nothing listens.
+pub(crate) async fn closed_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
