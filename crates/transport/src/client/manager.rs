@@ -1,7 +1,7 @@
 //! Brings links into a session and keeps them there: dials, notices changes, dials again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,12 @@ struct LinkState {
     failures: u32,
     /// No dial before.
     retry_at: Option<Instant>,
+    /// The link and its ways to the server when it was last looked at; a change is worth a dial at once.
+    seen: Option<(Link, Ways)>,
 }
+
+/// The server's addresses that a link leads to, each with the source address that the routing tables choose.
+type Ways = Vec<(SocketAddr, IpAddr)>;
 
 #[derive(Debug)]
 struct Dialed {
@@ -149,8 +154,7 @@ impl Manager {
                     if result.is_err() {
                         watch = links::Watch::new().ok();
                     }
-                    self.links.values_mut().for_each(|link| link.retry_at = None);
-                    self.look_again().await;
+                    self.on_change().await;
                 }
                 resolved = finished(&mut self.resolving) => {
                     self.on_resolved(resolved);
@@ -181,6 +185,12 @@ impl Manager {
         }
     }
 
+    /// Something has changed about some link, address or route. Many changes concern none of ours (a container comes
+    /// up, a router advertises again), so [`Manager::use_link`] finds out which link may be dialed at once.
+    async fn on_change(&mut self) {
+        self.look_again().await;
+    }
+
     async fn look_again(&mut self) {
         if let Err(error) = self.refresh(false).await {
             tracing::debug!(%error, "cannot look at the links");
@@ -196,8 +206,8 @@ impl Manager {
         let mut present = BTreeSet::new();
         for link in wanted {
             present.insert(link.name.clone());
-            match reachable(link, &servers).await {
-                Ok(reachable) => self.use_link(link, reachable),
+            match ways(link, &servers).await {
+                Ok(ways) => self.use_link(link, ways),
                 Err(reason) => {
                     self.leave(&link.name, &reason);
                     unusable.push((link.name.clone(), reason));
@@ -298,8 +308,14 @@ impl Manager {
             .collect()
     }
 
-    fn use_link(&mut self, link: &Link, servers: Vec<SocketAddr>) {
+    fn use_link(&mut self, link: &Link, ways: Ways) {
+        let servers = ways.iter().map(|(server, _)| *server).collect();
         let state = self.links.entry(link.name.clone()).or_default();
+        let now_seen = Some((link.clone(), ways));
+        if state.seen != now_seen {
+            state.seen = now_seen;
+            state.retry_at = None;
+        }
         if let Some((id, local)) = state.path {
             if link.addresses.contains(&local.ip()) {
                 return;
@@ -448,19 +464,95 @@ pub(super) async fn until_true(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|set| *set).await;
 }
 
-/// The addresses that the link leads to, or why it leads to none.
-async fn reachable(link: &Link, servers: &[SocketAddr]) -> Result<Vec<SocketAddr>, String> {
-    let mut reachable = Vec::new();
+/// How the link leads to the server, or why it does not.
+async fn ways(link: &Link, servers: &[SocketAddr]) -> Result<Ways, String> {
+    let mut ways = Vec::new();
     let mut reason = "the server's name has no address".to_owned();
     for &server in servers {
         match links::can_reach(link, server).await {
-            Ok(_) => reachable.push(server),
+            Ok(source) => ways.push((server, source)),
             Err(error) => reason = error.to_string(),
         }
     }
-    if reachable.is_empty() {
+    if ways.is_empty() {
         Err(reason)
     } else {
-        Ok(reachable)
+        Ok(ways)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::fixture::client_config;
+    use crate::keys::SecretKey;
+    use crate::links::netns::Netns;
+
+    /// A manager for a session over all links; what it asks of the session goes nowhere.
+    fn manager(server: &str) -> Manager {
+        let key = SecretKey::generate().unwrap();
+        let mut config = client_config(&key, &key, server);
+        config.links.clear();
+        let (commands, _) = unbounded_channel();
+        let (_, news) = unbounded_channel();
+        Manager::new(
+            Arc::new(config),
+            [7; 16],
+            commands,
+            news,
+            LinkStates::default(),
+        )
+    }
+
+    #[test]
+    fn a_change_resets_the_back_off_of_the_link_that_changed_only() {
+        let Some(ns) = Netns::new() else { return };
+        for (link, host) in [("up1", 1), ("up2", 2)] {
+            ns.ip(&format!("link add {link} type veth peer name {link}-peer"));
+            for end in [link, &format!("{link}-peer")] {
+                ns.ip(&format!("link set {end} addrgenmode none"));
+                ns.ip(&format!("link set {end} up"));
+            }
+            ns.ip(&format!("addr add 192.0.2.{host}/24 dev {link}"));
+            ns.ip(&format!(
+                "route add default via 192.0.2.254 dev {link} metric {host}"
+            ));
+        }
+        let ip = ns.commands();
+        ns.run(async move || {
+            let mut manager = manager("203.0.113.1:443");
+            manager.servers = vec!["203.0.113.1:443".parse().unwrap()];
+            manager.refresh(true).await.unwrap();
+            let later = Instant::now() + Duration::from_secs(3600);
+            // As if both had failed.
+            let fail = |manager: &mut Manager| {
+                for name in ["up1", "up2"] {
+                    let state = manager.links.get_mut(name).unwrap();
+                    (state.dialing, state.retry_at) = (false, Some(later));
+                }
+            };
+            let dialing = |manager: &Manager| {
+                let names = manager.links.iter().filter(|(_, state)| state.dialing);
+                names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+            };
+            for (change, dialed) in [
+                ("link add other type veth peer name other-peer", None),
+                ("addr add 198.51.100.1/24 dev up1-peer", None),
+                ("addr add 198.51.100.2/24 dev up2", Some("up2")),
+                ("addr del 198.51.100.2/24 dev up2", Some("up2")),
+                ("link set up1 mtu 1400", Some("up1")),
+            ] {
+                fail(&mut manager);
+                ip(change);
+                manager.on_change().await;
+                assert_eq!(
+                    dialing(&manager),
+                    Vec::from_iter(dialed.map(str::to_owned)),
+                    "{change}"
+                );
+            }
+        });
     }
 }
