@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig as TlsConfig;
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::ConnectError;
 use crate::carrier::Carrier;
@@ -28,12 +29,18 @@ pub(super) struct Dialer {
     key: PublicKey,
     session: [u8; 16],
     next_path: AtomicU32,
-    /// Whether the server has the session: only one carrier at a time may try to make it.
-    made: Mutex<bool>,
+    /// Whether the server has the session.
+    made: AtomicBool,
+    /// Held by the carrier that tries to make it, so that the others join it a moment later.
+    making: Mutex<()>,
 }
 
 /// How long a TCP connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a carrier lets another one try to make the session: a round trip of most links. To try beside it costs
+/// no more than a new connection, for the server makes one session and tells the second who asks that there is one.
+const MAKING_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Dialer {
     pub(super) fn new(config: Arc<ClientConfig>, session: [u8; 16]) -> Self {
@@ -45,7 +52,8 @@ impl Dialer {
             key,
             session,
             next_path: AtomicU32::new(0),
-            made: Mutex::new(false),
+            made: AtomicBool::new(false),
+            making: Mutex::new(()),
         }
     }
 
@@ -123,19 +131,21 @@ impl Dialer {
 
     async fn hello(&self, link: &str, carrier: ClientCarrier) -> Result<Carrier, CarrierError> {
         let path = PathId(self.next_path.fetch_add(1, Ordering::Relaxed));
-        let mut made = self.made.lock().await;
-        if *made {
-            drop(made);
-            return carrier
-                .hello(self.session, false, path, link.to_owned())
-                .await;
-        }
-        // The first one to get here makes the session; the others wait for it and join. An answer that was lost may
-        // still have made it.
+        // The first one to get here makes the session; the others wait for it and join, unless it hangs.
+        let making = match self.made.load(Ordering::Acquire) {
+            true => None,
+            false => timeout(MAKING_PATIENCE, self.making.lock()).await.ok(),
+        };
+        let new = !self.made.load(Ordering::Acquire);
+        let making = making.filter(|_| new);
         let result = carrier
-            .hello(self.session, true, path, link.to_owned())
+            .hello(self.session, new, path, link.to_owned())
             .await;
-        *made |= result.is_ok() || result.as_ref().is_err_and(is_existing);
+        // An answer that was lost may still have made it.
+        if result.is_ok() || result.as_ref().is_err_and(is_existing) {
+            self.made.store(true, Ordering::Release);
+        }
+        drop(making);
         result
     }
 }
@@ -194,7 +204,10 @@ pub(super) fn rank(error: &ConnectError) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Silent, client_config, serve, server_config};
+    use tokio::net::TcpListener;
+
+    use crate::fixture::{Silent, client_config, closed_port, serve, server_config};
+    use crate::handshake::{HANDSHAKE_TIMEOUT, ServerCarrier};
     use crate::keys::SecretKey;
 
     fn keys() -> (SecretKey, SecretKey) {
@@ -215,15 +228,45 @@ mod tests {
         let live = serve(server_config(&server, &client)).await;
         let silent = Silent::new().await;
         // Accepts, and then never says a word of TLS.
-        let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addresses = [silent.address, mute.local_addr().unwrap(), live];
         let dialer = dialer(&server, &client);
         let dial = dialer.dial("lo", &addresses);
-        let (carrier, _) = tokio::time::timeout(CONNECT_TIMEOUT, dial)
+        let (carrier, _) = timeout(CONNECT_TIMEOUT, dial)
             .await
             .expect("the attempts are raced")
             .unwrap();
         assert_eq!(carrier.remote, live);
+    }
+
+    #[tokio::test]
+    async fn a_link_whose_hello_hangs_does_not_keep_the_others_out() {
+        let (server, client) = keys();
+        let live = serve(server_config(&server, &client)).await;
+        // Hears a HELLO and never answers it, like a path that has just died.
+        let authorized = tls::Authorized::default();
+        authorized.replace([client.public()]);
+        let tls = tls::server_config(&server, &authorized);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hanging = listener.local_addr().unwrap();
+        let heard = tokio::spawn(async move {
+            let (tcp, _) = listener.accept().await.unwrap();
+            ServerCarrier::accept(tcp, &tls).await.unwrap()
+        });
+        let dialer = Arc::new(dialer(&server, &client));
+        let first = Arc::clone(&dialer);
+        let first = tokio::spawn(async move { first.dial("lo", &[hanging]).await.map(drop) });
+        let unanswered = heard.await.unwrap();
+        assert!(unanswered.new);
+        // Two more links: one makes the session, the other joins it.
+        let live = [live];
+        let others = async { tokio::join!(dialer.dial("lo", &live), dialer.dial("lo", &live)) };
+        let (second, third) = timeout(HANDSHAKE_TIMEOUT / 2, others)
+            .await
+            .expect("the HELLO that hangs holds nobody up");
+        assert_ne!(second.unwrap().0.id, third.unwrap().0.id);
+        assert!(!first.is_finished());
+        first.abort();
     }
 
     #[tokio::test]
@@ -232,8 +275,8 @@ mod tests {
         let stranger = serve(server_config(&client, &client)).await;
         let dialer = dialer(&server, &client);
         for order in [
-            [stranger, crate::fixture::closed_port().await],
-            [crate::fixture::closed_port().await, stranger],
+            [stranger, closed_port().await],
+            [closed_port().await, stranger],
         ] {
             let error = dialer.dial("lo", &order).await.unwrap_err();
             let text = error.to_string();
