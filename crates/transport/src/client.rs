@@ -2,6 +2,7 @@
 
 mod dialer;
 mod manager;
+mod resolver;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -157,25 +157,6 @@ struct Opened {
     binding: Binding,
 }
 
-/// The server's addresses, in the order that the resolver prefers.
-pub(super) async fn resolve(server: &str) -> Result<Vec<SocketAddr>, ConnectError> {
-    if server
-        .rsplit_once(':')
-        .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
-    {
-        return Err(ConnectError::ServerAddress(server.to_owned()));
-    }
-    let found = tokio::net::lookup_host(server)
-        .await
-        .map_err(|error| ConnectError::Resolve {
-            name: server.to_owned(),
-            reason: error.to_string(),
-        })?;
-    let mut addresses: Vec<SocketAddr> = found.collect();
-    addresses.dedup();
-    Ok(addresses)
-}
-
 fn failed(link: &str, error: CarrierError) -> ConnectError {
     ConnectError::Carrier {
         link: link.to_owned(),

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use sumlink_engine::PathId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
-use super::dialer::{Dialer, rank, resolve};
+use super::dialer::{Dialer, rank};
+use super::resolver::{Answer, Resolver};
 use super::{ConnectError, is_lost};
 use crate::carrier::Carrier;
 use crate::config::ClientConfig;
@@ -41,10 +42,7 @@ pub(super) struct Manager {
     began: Instant,
     /// The server's addresses, as last resolved.
     servers: Vec<SocketAddr>,
-    /// Resolves them anew.
-    resolving: Option<JoinHandle<Result<Vec<SocketAddr>, ConnectError>>>,
-    /// Not before.
-    resolve_at: Instant,
+    resolver: Resolver,
 }
 
 /// One link, as far as this session is concerned.
@@ -73,9 +71,6 @@ struct Dialed {
 /// Pause before a link that failed is tried again; doubles up to the second value.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// The server's name is resolved anew no more often than this.
-const RESOLVE_PAUSE: Duration = Duration::from_secs(30);
-
 /// Links are looked at this often even when nothing was heard of them.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
@@ -87,6 +82,7 @@ impl Manager {
         news: UnboundedReceiver<CarrierNews>,
         states: LinkStates,
     ) -> Self {
+        let resolver = Resolver::new(&config.server);
         let dialer = Arc::new(Dialer::new(config, session));
         let (links, dials) = (BTreeMap::new(), JoinSet::new());
         Self {
@@ -98,8 +94,7 @@ impl Manager {
             dials,
             began: Instant::now(),
             servers: Vec::new(),
-            resolving: None,
-            resolve_at: Instant::now(),
+            resolver,
         }
     }
 
@@ -115,7 +110,7 @@ impl Manager {
         let mut watch = links::Watch::new().ok();
         let mut best_error = None;
         let resolved = tokio::select! {
-            resolved = resolve(&self.dialer.config.server) => resolved,
+            resolved = self.resolver.resolve() => resolved,
             () = until_true(closing) => {
                 driver.abort();
                 return Outcome::Closed;
@@ -156,7 +151,7 @@ impl Manager {
                     }
                     self.on_change().await;
                 }
-                resolved = finished(&mut self.resolving) => {
+                resolved = self.resolver.answer() => {
                     self.on_resolved(resolved);
                     self.look_again().await;
                 }
@@ -231,7 +226,7 @@ impl Manager {
             |name: &str| present.contains(name) || unusable.iter().any(|(n, _)| n == name);
         self.states.retain(is_known);
         if self.links.values().any(|state| state.path.is_none()) {
-            self.resolve_again();
+            self.resolver.ask_again();
         }
         if first && self.dials.is_empty() {
             let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
@@ -251,18 +246,8 @@ impl Manager {
         Ok(())
     }
 
-    /// The server may have moved: asks the resolver beside everything else, and not too often.
-    fn resolve_again(&mut self) {
-        let now = Instant::now();
-        if self.resolving.is_none() && now >= self.resolve_at {
-            self.resolve_at = now + RESOLVE_PAUSE;
-            let server = self.dialer.config.server.clone();
-            self.resolving = Some(tokio::spawn(async move { resolve(&server).await }));
-        }
-    }
-
     /// Without an answer the old addresses stay: they are better than none.
-    fn on_resolved(&mut self, resolved: Result<Vec<SocketAddr>, ConnectError>) {
+    fn on_resolved(&mut self, resolved: Answer) {
         match resolved {
             Ok(servers) if !servers.is_empty() => self.servers = servers,
             Ok(_) => {}
@@ -446,19 +431,6 @@ impl Manager {
     }
 }
 
-/// Waits for the resolver's answer; for ever if nobody has asked.
-async fn finished(
-    resolving: &mut Option<JoinHandle<Result<Vec<SocketAddr>, ConnectError>>>,
-) -> Result<Vec<SocketAddr>, ConnectError> {
-    let Some(handle) = resolving else {
-        return std::future::pending().await;
-    };
-    let result = handle.await;
-    *resolving = None;
-    // A resolver's task ends with an answer, or with the program.
-    result.unwrap_or(Ok(Vec::new()))
-}
-
 /// Waits until the flag is set; a flag that nobody can set any more counts as set.
 pub(super) async fn until_true(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|set| *set).await;
@@ -483,12 +455,20 @@ async fn ways(link: &Link, servers: &[SocketAddr]) -> Result<Ways, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt;
+    use sumlink_engine::Role;
+    use tokio::net::TcpListener;
     use tokio::sync::mpsc::unbounded_channel;
+    use tokio::sync::{broadcast, oneshot};
 
     use super::*;
-    use crate::fixture::client_config;
+    use crate::driver::Listeners;
+    use crate::fixture::{client_config, server_config};
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
+    use crate::server::Server;
 
     /// A manager for a session over all links; what it asks of the session goes nowhere.
     fn manager(server: &str) -> Manager {
@@ -504,6 +484,82 @@ mod tests {
             news,
             LinkStates::default(),
         )
+    }
+
+    /// The server goes, and its name with it: what is left to do is done with pauses.
+    #[tokio::test]
+    async fn a_name_that_does_not_resolve_any_more_makes_no_busy_loop() {
+        let (server, client) = (
+            SecretKey::generate().unwrap(),
+            SecretKey::generate().unwrap(),
+        );
+        let running = Server::bind(server_config(&server, &client)).await.unwrap();
+        let address = running.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(running.run(async {
+            let _ = stopped.await;
+        }));
+        let mut config = client_config(&server, &client, "gone.invalid:1");
+        config.session.session_timeout = Duration::from_secs(3);
+        let (events, _) = broadcast::channel(1);
+        let (news_sender, news) = unbounded_channel();
+        let listeners = Listeners {
+            incoming: None,
+            carriers: Some(news_sender),
+            events,
+            links: LinkStates::default(),
+            max_paths: 1,
+        };
+        let made = Driver::new(
+            Role::Client,
+            [7; 16],
+            server.public(),
+            &config.session,
+            listeners,
+        );
+        let (driver, commands) = made.unwrap();
+        let states = LinkStates::default();
+        let mut manager = Manager::new(Arc::new(config), [7; 16], commands, news, states);
+        let look_ups = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&look_ups);
+        manager.resolver = Resolver::with(Duration::from_secs(1), move || {
+            let first = count.fetch_add(1, Ordering::Relaxed) == 0;
+            let gone = ConnectError::ServerAddress("the resolver knows nothing".to_owned());
+            async move { first.then(|| vec![address]).ok_or(gone) }.boxed()
+        });
+        let (connected, is_connected) = oneshot::channel();
+        let (_closing, mut closing) = watch::channel(false);
+        let session = tokio::spawn(async move {
+            let connected = || connected.send(()).unwrap();
+            manager.run(driver, &mut closing, connected).await
+        });
+        is_connected.await.unwrap();
+        // Aborted, so that it says no goodbye: the session waits for a path until its timeout.
+        running.abort();
+        drop(stop);
+        let dials = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&dials);
+        let taken = loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => break listener,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        let dialed = tokio::spawn(async move {
+            while taken.accept().await.is_ok() {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let outcome = session.await.unwrap();
+        dialed.abort();
+        assert!(matches!(outcome, Outcome::Lost { .. }), "{outcome:?}");
+        // In three seconds: one look-up a second, and dials with pauses from 250 ms upwards.
+        let (look_ups, dials) = (
+            look_ups.load(Ordering::Relaxed),
+            dials.load(Ordering::Relaxed),
+        );
+        assert!((2..=5).contains(&look_ups), "{look_ups} look-ups");
+        assert!((2..=8).contains(&dials), "{dials} dials");
     }
 
     #[test]
