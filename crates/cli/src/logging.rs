@@ -14,9 +14,11 @@ pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
     let filter = match std::env::var(VARIABLE) {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text)
             .map_err(|error| CliError::Usage(format!("{VARIABLE}={text}: {error}")))?,
+        // What rustls has to say of a peer's mistakes is said by the connection's own line, which nobody can cause
+        // without bound.
         _ => EnvFilter::new(match (quiet, verbose) {
-            (true, _) => "error",
-            (false, 0) => "info",
+            (true, _) => "error,rustls=off",
+            (false, 0) => "info,rustls=off",
             (false, 1) => "debug",
             (false, _) => "trace",
         }),

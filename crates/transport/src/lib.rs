@@ -44,6 +44,7 @@ mod handshake;
 mod happy_eyeballs;
 pub mod keys;
 pub mod links;
+mod log_limit;
 mod pipe;
 pub mod relay;
 mod server;

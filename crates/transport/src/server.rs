@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sumlink_engine::frame::RefuseCode;
 use sumlink_engine::{ConfigError, Role};
@@ -20,6 +20,7 @@ use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners};
 use crate::egress::EgressPolicy;
 use crate::handshake::ServerCarrier;
 use crate::keys::PublicKey;
+use crate::log_limit::LogLimit;
 use crate::relay::{Upload, relay};
 use crate::socket::{self, SocketError};
 use crate::status::{PathEvent, SessionStatus};
@@ -78,6 +79,8 @@ struct Shared {
     /// Connections of each address that have not proved a key yet.
     half_open: Mutex<HashMap<IpAddr, usize>>,
     events: broadcast::Sender<PathEvent>,
+    /// For what is said of those who have not proved a key.
+    strangers: LogLimit,
     stopping: watch::Sender<bool>,
     /// Who takes the streams, if not their targets.
     handler: Handler,
@@ -133,6 +136,7 @@ impl Server {
             sessions: Mutex::default(),
             half_open: Mutex::default(),
             events: broadcast::channel(256).0,
+            strangers: LogLimit::new(),
             stopping: watch::channel(false).0,
             handler,
             config,
@@ -165,20 +169,27 @@ impl Server {
         let mut tasks = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
+            // A line is left out by a task, and its end comes round here.
+            let untold = self.shared.strangers.due();
             tokio::select! {
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
+                () = sleep_until(untold) => self.shared.tell_of_left_out(),
                 accepted = self.listener.accept() => match accepted {
                     Ok((tcp, from)) => {
                         let Some(guard) = HalfOpen::count(&self.shared, from.ip().to_canonical()) else {
-                            tracing::warn!(%from, "too many connections without a key; dropped");
+                            if self.shared.tells_of_strangers() {
+                                tracing::warn!(%from, "too many connections without a key; dropped");
+                            }
                             continue;
                         };
                         let (shared, tls) = (Arc::clone(&self.shared), Arc::clone(&tls));
                         tasks.spawn(async move { shared.serve(tcp, tls, guard).await });
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
+                        if self.shared.tells_of_strangers() {
+                            tracing::warn!(%error, "cannot accept a connection");
+                        }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -192,6 +203,7 @@ impl Server {
         }
         let all_left = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(STOP_TIMEOUT, all_left).await;
+        self.shared.tell_of_left_out();
     }
 }
 
@@ -267,13 +279,17 @@ impl Shared {
             .peer_addr()
             .map_or_else(|_| "?".to_owned(), |addr| addr.to_string());
         if let Err(error) = socket::tune_accepted(&tcp, self.config.congestion.as_deref()) {
-            tracing::warn!(%from, %error, "cannot set up a connection");
+            if self.tells_of_strangers() {
+                tracing::warn!(%from, %error, "cannot set up a connection");
+            }
             return;
         }
         let carrier = match ServerCarrier::accept(tcp, &tls).await {
             Ok(carrier) => carrier,
             Err(error) => {
-                tracing::info!(%from, %error, "connection refused");
+                if self.tells_of_strangers() {
+                    tracing::info!(%from, %error, "connection refused");
+                }
                 return;
             }
         };
@@ -442,6 +458,21 @@ impl Shared {
         }
     }
 
+    /// Whether one more line about those who have not proved a key may be written.
+    fn tells_of_strangers(&self) -> bool {
+        self.strangers.admits(Instant::now())
+    }
+
+    fn tell_of_left_out(&self) {
+        let left_out = self.strangers.take_left_out();
+        if left_out > 0 {
+            tracing::warn!(
+                left_out,
+                "connections without a key were refused, and left out of the log"
+            );
+        }
+    }
+
     fn sessions(&self) -> MutexGuard<'_, HashMap<(PublicKey, [u8; 16]), Entry>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -464,6 +495,14 @@ struct Forget<'a> {
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         self.shared.sessions().remove(&self.key);
+    }
+}
+
+/// Sleeps until then; for ever without a time.
+async fn sleep_until(then: Option<Instant>) {
+    match then {
+        Some(then) => tokio::time::sleep_until(then.into()).await,
+        None => std::future::pending().await,
     }
 }
 

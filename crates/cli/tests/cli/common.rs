@@ -149,7 +149,7 @@ impl Daemon {
     }
 
     /// What it logged; call it when it has ended or is about to.
-    fn log(&mut self) -> String {
+    pub(crate) fn log(&mut self) -> String {
         let _ = self.child.kill();
         let mut log = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
 
 use crate::common::{Bench, Daemon};
 
@@ -249,4 +250,29 @@ fn a_refused_client_says_why() {
         .to_string();
     assert_eq!(host.refused("--server", &closed).0, 5);
     assert_eq!(host.refused("--server", "no.such.host.invalid:1").0, 5);
+}
+
+#[test]
+fn strangers_cannot_fill_the_log() {
+    const STRANGERS: u64 = 300;
+    let mut host = Host::new();
+    let began = Instant::now();
+    for _ in 0..STRANGERS {
+        let mut stranger = TcpStream::connect(&host.address).unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        // A TLS alert, then the end, or a reset because of what was left unread.
+        let _ = stranger.read_to_end(&mut Vec::new());
+    }
+    let seconds = began.elapsed().as_secs();
+    host.server.signal("TERM");
+    assert_eq!(host.server.wait(), Some(0));
+    let log = host.server.log();
+    let told = log.matches("connection refused").count() as u64;
+    let counts = log.split("left_out=").skip(1).map(|rest| {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
+        rest[..digits].parse::<u64>().unwrap()
+    });
+    let left_out: u64 = counts.sum();
+    assert_eq!(told + left_out, STRANGERS, "{log}");
+    assert!(told <= 10 * (seconds + 1), "{told} in {seconds} s: {log}");
 }

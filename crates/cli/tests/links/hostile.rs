@@ -77,6 +77,16 @@ impl Scene {
         self.bond.stop();
     }
 
+    /// Waits until the server has told of so many refused connections, and no more.
+    #[track_caller]
+    fn refused(&self, times: usize) {
+        let server = &self.bond.server;
+        until(&format!("{times} refused connections are told of"), || {
+            (refused(&server.log()) >= times).then_some(())
+        });
+        assert_eq!(refused(&server.log()), times, "{}", server.log());
+    }
+
     /// Waits until the server's log has so many lines with the words, and no more.
     #[track_caller]
     fn told(&self, words: &str, times: usize) {
@@ -86,6 +96,21 @@ impl Scene {
         });
         assert_eq!(server.lines_with(words), times, "{}", server.log());
     }
+}
+
+/// How many connections without a key a server's log says were refused: by a line each, or together where there were
+/// too many for that.
+fn refused(log: &str) -> usize {
+    let lines = log.lines().map(|line| match line.split_once("left_out=") {
+        Some((_, rest)) => {
+            let number = rest.split(|c: char| !c.is_ascii_digit()).next();
+            number.unwrap().parse().unwrap()
+        }
+        None if line.contains("connection refused") => 1,
+        None if line.contains("too many connections without a key") => 1,
+        None => 0,
+    });
+    lines.sum()
 }
 
 /// Reads until the other end is done; what came does not matter.
@@ -113,7 +138,7 @@ fn garbage_instead_of_tls_is_cut() {
     }
     // And one that says nothing at all.
     drop(dial(&scene.bond.bench));
-    scene.told("connection refused", garbage.len() + 1);
+    scene.refused(garbage.len() + 1);
     scene.end();
 }
 
@@ -150,7 +175,7 @@ fn tls_with_a_wrong_key_no_key_or_another_protocol_is_refused() {
             assert_eq!(peer.next(), Said::End);
         }
     }
-    scene.told("connection refused", 4);
+    scene.refused(4);
     assert_eq!(scene.bond.sessions(Side::Server).len(), 1);
     scene.end();
 }
@@ -191,7 +216,7 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
         assert_eq!(peer.next(), refuse(code), "{first:02x?}");
         assert_eq!(peer.next(), Said::End);
     }
-    scene.told("connection refused", count);
+    scene.refused(count);
 
     // The greeting cut at every byte.
     let whole = hello(VERSION, true, SESSION, 0);
@@ -199,7 +224,7 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
         let mut peer = Peer::new(bench, Arc::clone(&scene.config)).unwrap();
         peer.send(&whole[..len]).unwrap();
     }
-    scene.told("connection refused", count + whole.len());
+    scene.refused(count + whole.len());
     assert_eq!(scene.bond.sessions(Side::Server).len(), 1);
     scene.end();
 }
@@ -444,11 +469,11 @@ fn connections_that_prove_no_key_are_limited_and_cut() {
     for _ in 0..20 {
         drain(dial(bench));
     }
-    scene.told("too many connections without a key", 20);
+    scene.refused(20);
     scene.good.goes_on(500_000);
     // They are not waited for for ever, and then there is room again.
     held.into_iter().for_each(drain);
-    scene.told("connection refused", 16);
+    scene.refused(20 + 16);
     let (mut peer, said) = scene.join(SESSION, true, 0);
     assert_eq!(said, Said::Welcome);
     peer.send(&encode(&Frame::Ping { token: 1 })).unwrap();
