@@ -76,6 +76,19 @@ impl Silent {
             _listener: listener,
         }
     }
+
+    /// Connections of this network namespace that wait for its answer.
+    pub(crate) fn dials(&self) -> usize {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let port = format!(":{:04X}", self.address.port());
+        let waiting = |line: &&str| {
+            let mut words = line.split_whitespace().skip(2);
+            let remote = words.next().is_some_and(|word| word.ends_with(&port));
+            // SYN_SENT of include/net/tcp_states.h.
+            remote && words.next() == Some("02")
+        };
+        table.lines().filter(waiting).count()
+    }
 }
 
 /// A port on which nothing listens.

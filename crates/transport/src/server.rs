@@ -1,9 +1,12 @@
 //! The server: one port for all clients, a session for each that proves an authorized key.
 
+mod half_open;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -14,6 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::carrier::Carrier;
 use crate::config::{AuthorizedClient, ServerConfig};
 use crate::dial::{Turn, Turns, dial_in_turn};
 use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners};
@@ -28,6 +32,8 @@ use crate::stream::Stream;
 use crate::target::{OpenError, Target};
 use crate::tasks::spawn_begun;
 use crate::tls::{self, Authorized};
+
+use half_open::{HalfOpen, HalfOpenLimit, MAX_HALF_OPEN};
 
 /// A server that listens and, once it [runs](Server::run), serves.
 #[derive(Debug)]
@@ -63,9 +69,6 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long sessions may take to say goodbye when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connections that have not proved a key, of all addresses together.
-const MAX_HALF_OPEN: usize = 512;
-
 /// Pause after a failed accept: the usual cause, a lack of file descriptors, does not go away at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -76,8 +79,7 @@ struct Shared {
     egress: RwLock<Arc<EgressPolicy>>,
     names: RwLock<HashMap<PublicKey, String>>,
     sessions: Mutex<HashMap<(PublicKey, [u8; 16]), Entry>>,
-    /// Connections of each address that have not proved a key yet.
-    half_open: Mutex<HashMap<IpAddr, usize>>,
+    half_open: Arc<HalfOpenLimit>,
     events: broadcast::Sender<PathEvent>,
     /// For what is said of those who have not proved a key.
     strangers: LogLimit,
@@ -106,6 +108,38 @@ impl std::fmt::Debug for Handler {
 #[derive(Clone, Debug)]
 struct Entry {
     commands: UnboundedSender<Command>,
+    /// Carriers that have a place in the session and are not yet paths of it.
+    joining: Arc<tokio::sync::Mutex<usize>>,
+}
+
+impl Entry {
+    /// A session whose first carrier is about to be welcomed.
+    fn new(commands: UnboundedSender<Command>) -> Self {
+        let joining = Arc::new(tokio::sync::Mutex::new(1));
+        Self { commands, joining }
+    }
+
+    /// Whether the session has a place for one more path, of `limit`; if so it is kept for the caller until
+    /// [`Entry::fill`].
+    async fn reserve(&self, limit: usize) -> bool {
+        let mut joining = self.joining.lock().await;
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Status(reply));
+        let paths = answer.await.map_or(0, |status| status.paths.len());
+        let has_place = paths + *joining < limit;
+        *joining += usize::from(has_place);
+        has_place
+    }
+
+    /// Gives the carrier its place, or gives the place back. Under the lock, so that [`Entry::reserve`] counts every
+    /// carrier once.
+    async fn fill(&self, carrier: Option<Carrier>) {
+        let mut joining = self.joining.lock().await;
+        *joining -= 1;
+        if let Some(carrier) = carrier {
+            let _ = self.commands.send(Command::Add(Box::new(carrier)));
+        }
+    }
 }
 
 impl Server {
@@ -134,7 +168,7 @@ impl Server {
             egress: RwLock::new(Arc::new(config.egress.clone())),
             names: RwLock::default(),
             sessions: Mutex::default(),
-            half_open: Mutex::default(),
+            half_open: HalfOpenLimit::new(config.limits.half_open, MAX_HALF_OPEN),
             events: broadcast::channel(256).0,
             strangers: LogLimit::new(),
             stopping: watch::channel(false).0,
@@ -177,7 +211,7 @@ impl Server {
                 () = sleep_until(untold) => self.shared.tell_of_left_out(),
                 accepted = self.listener.accept() => match accepted {
                     Ok((tcp, from)) => {
-                        let Some(guard) = HalfOpen::count(&self.shared, from.ip().to_canonical()) else {
+                        let Some(guard) = self.shared.half_open.count(from.ip().to_canonical()) else {
                             if self.shared.tells_of_strangers() {
                                 tracing::warn!(%from, "too many connections without a key; dropped");
                             }
@@ -306,17 +340,16 @@ impl Shared {
             let Some(entry) = entry else {
                 return carrier.refuse(RefuseCode::NoSuchSession, "").await;
             };
-            if path_count(&entry).await >= self.config.limits.paths {
+            if !entry.reserve(self.config.limits.paths).await {
                 return carrier
                     .refuse(RefuseCode::Limit, "too many paths in this session")
                     .await;
             }
-            match carrier.welcome().await {
-                Ok(carrier) => {
-                    let _ = entry.commands.send(Command::Add(Box::new(carrier)));
-                }
-                Err(error) => tracing::info!(%from, %error, "a joining connection was lost"),
+            let welcomed = carrier.welcome().await;
+            if let Err(error) = &welcomed {
+                tracing::info!(%from, %error, "a joining connection was lost");
             }
+            entry.fill(welcomed.ok()).await;
         }
     }
 
@@ -343,6 +376,7 @@ impl Shared {
                 return carrier.refuse(RefuseCode::Limit, "").await;
             }
         };
+        let entry = Entry::new(commands.clone());
         let refusal = {
             let mut sessions = self.sessions();
             let of_client = sessions
@@ -355,8 +389,7 @@ impl Shared {
                     Some((RefuseCode::Limit, "too many sessions"))
                 }
                 Vacant(vacant) => {
-                    let commands = commands.clone();
-                    vacant.insert(Entry { commands });
+                    vacant.insert(entry.clone());
                     None
                 }
             }
@@ -368,7 +401,8 @@ impl Shared {
         match carrier.welcome().await {
             Ok(carrier) => {
                 tracing::info!(%from, client = %key.0, name = self.name(&key.0), "session begins");
-                let _ = commands.send(Command::Add(Box::new(carrier)));
+                // Beside the session's task, which must run for the lock to become free.
+                tokio::spawn(async move { entry.fill(Some(carrier)).await });
                 let streams =
                     tokio::spawn(Arc::clone(self).serve_streams(key.0, incoming, commands));
                 driver.await;
@@ -503,77 +537,5 @@ async fn sleep_until(then: Option<Instant>) {
     match then {
         Some(then) => tokio::time::sleep_until(then.into()).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Counts a connection as long as it has not proved a key.
-#[derive(Debug)]
-struct HalfOpen {
-    shared: Arc<Shared>,
-    from: IpAddr,
-}
-
-impl HalfOpen {
-    fn count(shared: &Arc<Shared>, from: IpAddr) -> Option<Self> {
-        let from = neighbourhood(from);
-        let mut half_open = shared
-            .half_open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if half_open.values().sum::<usize>() >= MAX_HALF_OPEN {
-            return None;
-        }
-        let count = half_open.entry(from).or_default();
-        if *count >= shared.config.limits.half_open {
-            return None;
-        }
-        *count += 1;
-        Some(Self {
-            shared: Arc::clone(shared),
-            from,
-        })
-    }
-}
-
-impl Drop for HalfOpen {
-    fn drop(&mut self) {
-        let mut half_open = self
-            .shared
-            .half_open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = half_open.get_mut(&self.from) {
-            *count -= 1;
-            if *count == 0 {
-                half_open.remove(&self.from);
-            }
-        }
-    }
-}
-
-/// What belongs to one host for sure: an IPv4 address, or an IPv6 /64, of which a host has all addresses.
-fn neighbourhood(from: IpAddr) -> IpAddr {
-    match from {
-        IpAddr::V4(_) => from,
-        IpAddr::V6(ip) => std::net::Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
-    }
-}
-
-async fn path_count(entry: &Entry) -> usize {
-    let (reply, answer) = oneshot::channel();
-    let _ = entry.commands.send(Command::Status(reply));
-    answer.await.map_or(0, |status| status.paths.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_counts_as_one_however_many_ipv6_addresses_it_has() {
-        let of = |text: &str| neighbourhood(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::1"));
-        assert_ne!(of("2001:db8:1:3::1"), of("2001:db8:1:2::1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }

@@ -1,0 +1,195 @@
+//! What a hostile client can do to a server: less than it wants.
+
+use std::future::poll_fn;
+
+use sumlink_engine::PathId;
+use sumlink_engine::frame::Frame;
+use tokio::time::timeout;
+
+use super::*;
+use crate::fixture::{Silent, serve, server_config};
+use crate::handshake::{CarrierError, ClientCarrier};
+use crate::keys::SecretKey;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server on loopback and the keys of its client.
+async fn running(change: impl FnOnce(&mut ServerConfig)) -> Hostile {
+    let (server, key) = (
+        SecretKey::generate().unwrap(),
+        SecretKey::generate().unwrap(),
+    );
+    let mut config = server_config(&server, &key);
+    change(&mut config);
+    let address = serve(config).await;
+    let tls = tls::client_config(&key, &server.public());
+    let key = key.public();
+    Hostile { address, tls, key }
+}
+
+/// A client that does whatever a test wants.
+struct Hostile {
+    address: std::net::SocketAddr,
+    tls: Arc<rustls::ClientConfig>,
+    key: PublicKey,
+}
+
+impl Hostile {
+    /// A connection past TLS.
+    async fn connect(&self) -> ClientCarrier {
+        let tcp = TcpStream::connect(self.address).await.unwrap();
+        ClientCarrier::connect(tcp, &self.tls, &self.key)
+            .await
+            .unwrap()
+    }
+}
+
+/// Brings path `path` into a session, path 0 into a new one.
+async fn hello(carrier: ClientCarrier, session: u8, path: u32) -> Result<Carrier, CarrierError> {
+    let link = "lo".to_owned();
+    carrier
+        .hello([session; 16], path == 0, PathId(path), link)
+        .await
+}
+
+fn is_limit(error: &CarrierError) -> bool {
+    matches!(
+        error,
+        CarrierError::Refused {
+            code: RefuseCode::Limit,
+            ..
+        }
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_joins_at_once_one_gets_the_last_place() {
+    const PATHS: usize = 4;
+    const ROUNDS: u8 = 20;
+    let client = running(|config| {
+        config.limits.paths = PATHS;
+        config.limits.sessions = ROUNDS.into();
+        config.limits.memory = u64::MAX;
+    })
+    .await;
+    for round in 0..ROUNDS {
+        let mut paths = Vec::new();
+        for path in 0..PATHS as u32 - 1 {
+            let joined = hello(client.connect().await, round, path).await;
+            paths.push(joined.unwrap());
+        }
+        // Past TLS, so that only the HELLOs race.
+        let (one, other) = (client.connect().await, client.connect().await);
+        let (one, other) = tokio::join!(
+            tokio::spawn(hello(one, round, 10)),
+            tokio::spawn(hello(other, round, 11))
+        );
+        let (one, other) = (one.unwrap(), other.unwrap());
+        let refused = match (&one, &other) {
+            (Ok(_), Err(error)) | (Err(error), Ok(_)) => error,
+            (Ok(_), Ok(_)) => panic!("round {round}: one place, and both have got it"),
+            (Err(error), Err(_)) => panic!("round {round}: nobody has got the place: {error}"),
+        };
+        assert!(is_limit(refused), "{refused}");
+        // A place that is free again can be had again.
+        drop((one, other));
+        let again = async {
+            while let Err(error) = hello(client.connect().await, round, 12).await {
+                assert!(is_limit(&error), "{error}");
+            }
+        };
+        timeout(PATIENCE, again).await.unwrap();
+    }
+}
+
+/// Frames of a flood that a carrier has yet to send, and what the server has allowed.
+struct Flood {
+    carrier: Carrier,
+    target: Vec<u8>,
+    /// Streams opened so far, and how many the server allows.
+    opened: u64,
+    allowed: u64,
+    /// Received, not yet a whole frame.
+    received: Vec<u8>,
+}
+
+impl Flood {
+    /// Opens and resets streams as fast as the server allows, until `streams` have been.
+    async fn run(&mut self, streams: u64) {
+        while self.opened < streams {
+            let mut frames = Vec::new();
+            for number in self.opened..self.allowed.min(streams) {
+                // Even numbers are the client's.
+                let (stream, target) = (number * 2, &self.target);
+                let class = 0;
+                Frame::Open {
+                    stream,
+                    class,
+                    target,
+                }
+                .encode(&mut frames);
+                let (code, size) = (0, 0);
+                Frame::Reset { stream, code, size }.encode(&mut frames);
+            }
+            self.opened = self.allowed.min(streams);
+            self.carrier.send(&frames).unwrap();
+            poll_fn(|cx| self.carrier.poll_writable(cx)).await.unwrap();
+            if self.opened < streams {
+                self.listen().await;
+            }
+        }
+    }
+
+    /// Takes what the server says next.
+    async fn listen(&mut self) {
+        let received = &mut self.received;
+        let some = poll_fn(|cx| {
+            self.carrier
+                .poll_receive(cx, 1 << 16, |bytes| received.extend_from_slice(bytes))
+        });
+        assert!(
+            some.await.unwrap() > 0,
+            "the server has ended the connection"
+        );
+        while let Some((frame, len)) = Frame::decode(&self.received).unwrap() {
+            if let Frame::CreditStreams { limit } = frame {
+                self.allowed = limit;
+            }
+            self.received.drain(..len);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_opens_and_resets_has_a_bounded_number_of_dials() {
+    const STREAMS: u64 = 8;
+    let silent = Silent::new().await;
+    let client = running(|config| config.session.max_streams = STREAMS).await;
+    let carrier = hello(client.connect().await, 1, 0).await;
+    let target: Target = silent.address.into();
+    let mut flood = Flood {
+        carrier: carrier.unwrap(),
+        target: target.encode(),
+        opened: 0,
+        allowed: 0,
+        received: Vec::new(),
+    };
+    let mut most = 0;
+    for streams in 1..=100 {
+        timeout(PATIENCE, flood.run(streams * STREAMS))
+            .await
+            .unwrap();
+        most = most.max(silent.dials());
+    }
+    assert!(
+        most <= STREAMS as usize,
+        "{most} sockets for {STREAMS} streams"
+    );
+    // The server has seen them all, and no dial outlives its stream.
+    let ended = async {
+        while silent.dials() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(DIAL_TIMEOUT / 3, ended).await.unwrap();
+}
