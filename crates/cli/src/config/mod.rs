@@ -11,6 +11,7 @@ mod settings;
 use std::path::{Path, PathBuf};
 
 use sumlink_engine::scheduler;
+use sumlink_transport::links::is_pattern;
 
 pub(crate) use read::{Depth, read};
 pub(crate) use settings::{ClientPlan, ClientSettings, ServerPlan, ServerSettings};
@@ -131,9 +132,8 @@ pub(crate) fn parse_congestion(name: &str) -> Result<String, String> {
 
 /// An interface's name or a glob for some (IFNAMSIZ is 16 with its NUL).
 pub(crate) fn parse_link(name: &str) -> Result<String, String> {
-    let glob = name.contains(['*', '?', '[']);
     let plausible = !name.is_empty()
-        && (glob || name.len() <= 15)
+        && (is_pattern(name) || name.len() <= 15)
         && name.len() <= 64
         && !name.contains('/')
         && !name.contains(|c: char| c.is_whitespace() || c.is_control());
@@ -164,7 +164,14 @@ mod tests {
         assert!(parse_congestion("sixteen_letters_").is_err());
         assert!(parse_link("wlan0").is_ok());
         assert!(parse_link("wwan*").is_ok());
-        for bad in ["", "a b", "a/b", "an_interface_too_long"] {
+        assert!(parse_link("a_long_interface[0-9]").is_ok());
+        for bad in [
+            "",
+            "a b",
+            "a/b",
+            "an_interface_too_long",
+            "a_long_interface[0-9",
+        ] {
             assert!(parse_link(bad).is_err(), "{bad}");
         }
     }
