@@ -1,9 +1,10 @@
 //! Configuration files: what they may say, where they are wrong, how flags override them.
 //!
-//! A file is read in two steps. serde checks its shape ([`raw`]); then every text in it is parsed
-//! into the type it stands for ([`mod@read`]), and whatever does not parse is kept with its line, so that
-//! `sumlink check` can tell all problems at once.
+//! A file is read in three steps. It is taken apart ([`document`]); serde checks its shape ([`raw`]); then every text
+//! in it is parsed into the type it stands for ([`mod@read`]). Whatever does not fit or parse is kept with its line, so
+//! that `sumlink check` can tell all problems at once.
 
+mod document;
 mod raw;
 mod read;
 mod settings;

@@ -22,6 +22,9 @@ pub(super) const CLIENT_KEYS: [&str; 7] = [
 /// Keys that only a server's file has.
 pub(super) const SERVER_KEYS: [&str; 4] = ["listen", "client", "egress", "limits"];
 
+/// Keys that both have.
+pub(super) const COMMON_KEYS: [&str; 4] = ["key", "control", "congestion", "session"];
+
 /// A client's file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,9 +11,10 @@ use sumlink_transport::config::{AuthorizedClient, ClientLimits, LinkConfig};
 use sumlink_transport::{PublicKey, SecretKey, Target};
 use toml::Spanned;
 
+use super::document::{Document, Mistake};
 use super::raw::{self, Field};
 use super::settings::{ClientSettings, ServerSettings, SessionSettings};
-use super::{ConfigError, File, Problem, closest, parse_congestion, parse_link, parse_scheduler};
+use super::{ConfigError, File, Problem, parse_congestion, parse_link, parse_scheduler};
 
 /// Whether key files that are named in a file are opened too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +31,22 @@ pub(crate) fn read(file: &Path, depth: Depth) -> Result<File, ConfigError> {
         file: file.to_owned(),
         reason,
     })?;
+    let (document, mistakes) = Document::parse(&text);
     let mut reader = Reader {
         text: &text,
         file,
         depth,
+        document,
         problems: Vec::new(),
     };
-    let read = reader.read();
+    // What follows a mistake in the syntax is told wrong more often than not.
+    let read = match mistakes.is_empty() {
+        true => reader.read(),
+        false => {
+            reader.tell(mistakes);
+            None
+        }
+    };
     match read {
         Some(read) if reader.problems.is_empty() => Ok(read),
         _ => {
@@ -54,14 +64,14 @@ struct Reader<'a> {
     text: &'a str,
     file: &'a Path,
     depth: Depth,
+    document: Document<'a>,
     /// Found so far, in the order of discovery.
     problems: Vec<Problem>,
 }
 
 impl Reader<'_> {
     fn read(&mut self) -> Option<File> {
-        let table: toml::Table = self.shape()?;
-        let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
+        let has = |keys: &[&str]| keys.iter().any(|key| self.document.has(key));
         match (has(&raw::CLIENT_KEYS), has(&raw::SERVER_KEYS)) {
             (true, false) => Some(File::Client(Box::new(self.client()?))),
             (false, true) => Some(File::Server(Box::new(self.server()?))),
@@ -69,7 +79,7 @@ impl Reader<'_> {
                 let key = |keys: &[&'static str]| {
                     keys.iter()
                         .copied()
-                        .find(|key| table.contains_key(*key))
+                        .find(|key| self.document.has(key))
                         .unwrap_or_default()
                 };
                 let (client, server) = (key(&raw::CLIENT_KEYS), key(&raw::SERVER_KEYS));
@@ -83,6 +93,9 @@ impl Reader<'_> {
                     0..0,
                     "neither `server` (a client's file) nor `listen` (a server's)",
                 );
+                // A mistyped one may be the reason.
+                let known = [&raw::CLIENT_KEYS[..], &raw::SERVER_KEYS, &raw::COMMON_KEYS];
+                self.tell(self.document.unknown_keys(&known.concat()));
                 None
             }
         }
@@ -91,16 +104,10 @@ impl Reader<'_> {
     fn client(&mut self) -> Option<ClientSettings> {
         let raw: raw::Client = self.shape()?;
         if self.depth == Depth::Complete {
+            self.require("server", "no server: add `server = \"HOST:PORT\"`");
+            self.require("server_key", "no server key: add `server_key = \"...\"`");
             self.require(
-                raw.server.is_some(),
-                "no server: add `server = \"HOST:PORT\"`",
-            );
-            self.require(
-                raw.server_key.is_some(),
-                "no server key: add `server_key = \"...\"`",
-            );
-            self.require(
-                raw.key.is_some(),
+                "key",
                 "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
             );
         }
@@ -156,16 +163,13 @@ impl Reader<'_> {
     fn server(&mut self) -> Option<ServerSettings> {
         let raw: raw::Server = self.shape()?;
         if self.depth == Depth::Complete {
+            self.require("listen", "no address: add `listen = \"[::]:7443\"`");
             self.require(
-                raw.listen.is_some(),
-                "no address: add `listen = \"[::]:7443\"`",
-            );
-            self.require(
-                raw.key.is_some(),
+                "key",
                 "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
             );
             self.require(
-                !raw.client.is_empty(),
+                "client",
                 "nobody may connect: add a [[client]] block with a client's public key",
             );
         }
@@ -209,33 +213,51 @@ impl Reader<'_> {
         let memory = raw.memory.as_ref().map(Spanned::span);
         let stream_memory = raw.stream_memory.as_ref().map(Spanned::span);
         let max_streams = raw.max_streams.as_ref().map(Spanned::span);
-        let session = SessionSettings {
+        let mut session = SessionSettings {
             scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s)),
             memory: self.parse(raw.memory, |s| units::parse_size(s)),
             stream_memory: self.parse(raw.stream_memory, |s| units::parse_size(s)),
-            max_streams: self.count(raw.max_streams),
+            max_streams: self.parse(raw.max_streams, |n| {
+                u64::try_from(*n).map_err(|_| "write a positive number")
+            }),
             timeout: self.parse(raw.timeout, |s| parse_timeout(s)),
         };
-        // What the values must be together is known to the engine alone.
-        if let Err(error) = session.check() {
+        // What the values must be, alone and together, the session knows. It tells one thing at a time: what it has told
+        // of is put aside for the next.
+        let is_unread = memory.is_some() && session.memory.is_none();
+        while let Err(error) = session.check() {
             let place = match error {
-                sumlink_engine::ConfigError::StreamMemory => stream_memory.or(memory),
-                sumlink_engine::ConfigError::MaxStreams(_) => max_streams,
-                _ => memory.or(max_streams),
+                sumlink_engine::ConfigError::MaxStreams(_) if session.max_streams.is_some() => {
+                    session.max_streams = None;
+                    max_streams.clone()
+                }
+                // There is nothing to compare the others with.
+                _ if is_unread => break,
+                sumlink_engine::ConfigError::StreamMemory if session.stream_memory.is_some() => {
+                    session.stream_memory = None;
+                    stream_memory.clone()
+                }
+                _ => {
+                    self.problem(memory.or(max_streams).unwrap_or(0..0), error);
+                    break;
+                }
             };
             self.problem(place.unwrap_or(0..0), error);
         }
         session
     }
 
-    /// The file in the shape of `T`, or the problem that toml or serde has with it.
+    /// The file in the shape of `T`; what does not fit is told of.
     fn shape<T: serde::de::DeserializeOwned>(&mut self) -> Option<T> {
-        toml::from_str(self.text)
-            .map_err(|error| {
-                let reason = explain(error.message());
-                self.problem(error.span().unwrap_or(0..0), reason);
-            })
-            .ok()
+        let (shape, mistakes) = self.document.shape();
+        self.tell(mistakes);
+        shape
+    }
+
+    fn tell(&mut self, mistakes: Vec<Mistake>) {
+        for Mistake { span, reason, .. } in mistakes {
+            self.problem(span, reason);
+        }
     }
 
     fn parse<T, U, E: Display>(
@@ -289,16 +311,22 @@ impl Reader<'_> {
         self.file.parent().unwrap_or(Path::new("")).join(path)
     }
 
-    fn require(&mut self, there: bool, missing: &str) {
-        if !there {
+    /// Something wrong has been told of already, so only what is not there at all is missing.
+    fn require(&mut self, key: &str, missing: &str) {
+        if !self.document.has(key) {
             self.problem(0..0, missing);
         }
     }
 
-    fn problem(&mut self, span: Range<usize>, reason: impl Display) {
+    /// Counted from 1.
+    fn line(&self, span: &Range<usize>) -> usize {
         let before = self.text.get(..span.start).unwrap_or(self.text);
+        1 + before.matches('\n').count()
+    }
+
+    fn problem(&mut self, span: Range<usize>, reason: impl Display) {
         self.problems.push(Problem {
-            line: 1 + before.matches('\n').count(),
+            line: self.line(&span),
             reason: reason.to_string(),
             about_key_file: false,
         });
@@ -318,45 +346,5 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
         Ok(timeout)
     } else {
         Err(format!("`{text}` is out of range: write 1s to 86400s"))
-    }
-}
-
-/// What toml and serde say, on one line; with a guess where a key is mistyped.
-fn explain(message: &str) -> String {
-    let message = message.trim().replace('\n', "; ");
-    // serde's words: unknown field `scks`, expected one of `server`, `socks`, ...
-    let Some(rest) = message.strip_prefix("unknown field `") else {
-        return message;
-    };
-    let mut words = rest.split('`').step_by(2);
-    let Some(unknown) = words.next() else {
-        return message.clone();
-    };
-    let known: Vec<&str> = rest.split('`').skip(2).step_by(2).collect();
-    match closest(unknown, known.iter().copied()) {
-        Some(near) => format!("unknown key `{unknown}`: did you mean `{near}`?"),
-        None => format!(
-            "unknown key `{unknown}`: known here are {}",
-            known.join(", ")
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mistyped_key_is_guessed_and_a_strange_one_told_what_there_is() {
-        let expected = "expected one of `server`, `socks`, `http`";
-        assert_eq!(
-            explain(&format!("unknown field `scoks`, {expected}")),
-            "unknown key `scoks`: did you mean `socks`?"
-        );
-        assert_eq!(
-            explain(&format!("unknown field `bandwidth`, {expected}")),
-            "unknown key `bandwidth`: known here are server, socks, http"
-        );
-        assert_eq!(explain("invalid type\nfoo"), "invalid type; foo");
     }
 }

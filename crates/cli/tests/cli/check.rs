@@ -181,7 +181,17 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session]\nmax_streams = 0",
-            "x.toml:5: write a number from 1",
+            "x.toml:5: max_streams must be from 1 to 65536, not 0",
+        ),
+        (
+            "client",
+            "[session]\nmax_streams = 65537",
+            "x.toml:5: max_streams must be from 1 to 65536, not 65537",
+        ),
+        (
+            "client",
+            "[session]\nmax_streams = -1",
+            "x.toml:5: write a positive number",
         ),
         ("client", "control =", "x.toml:4: "),
         (
@@ -252,6 +262,116 @@ fn all_problems_are_told_at_once_in_the_order_of_lines() {
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(json["problems"].as_array().unwrap().len(), 4);
     assert_eq!(json["problems"][2]["line"], 2);
+}
+
+/// What `sumlink check` says of a file with these lines, each without the file's name.
+fn complaints(text: &str) -> Vec<String> {
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    bench.write("x.toml", &text.replace("KEY", &key));
+    let ran = bench.run(&["check", "x.toml"]);
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", ran.err);
+    let lines = ran.err.lines();
+    lines
+        .map(|line| line.strip_prefix("x.toml:").unwrap().to_owned())
+        .collect()
+}
+
+#[track_caller]
+fn assert_complaints(text: &str, expected: &[&str]) {
+    let told = complaints(text);
+    let fit = |(told, expected): (&String, &&str)| told.starts_with(expected);
+    assert!(
+        told.len() == expected.len() && told.iter().zip(expected).all(fit),
+        "expected {expected:#?}\n  but told {told:#?}"
+    );
+}
+
+#[test]
+fn unknown_keys_and_wrong_values_are_all_told() {
+    assert_complaints(
+        r#"
+server = "h:7443"
+sevrer_key = "KEY"
+server_key = 5
+key = "a.key"
+scoks = "127.0.0.1:1080"
+http = "x"
+forward = ["8080=a:80", 7, "8081"]
+bandwidth = 5
+[[link]]
+nmae = "wlan0"
+[[link]]
+[[link]]
+name = "eth0"
+congestion = 1
+cost = 3
+[session]
+scheduler = "fbtd"
+memory = 64
+stream_memory = "1GiB"
+max_streams = 100000
+timeout = "1"
+speed = 1
+"#,
+        &[
+            "3: unknown key `sevrer_key`: did you mean `server_key`?",
+            "4: invalid type: integer `5`, expected a string",
+            "6: unknown key `scoks`: did you mean `socks`?",
+            "7: `x` is no address and port",
+            "8: invalid type: integer `7`, expected a string",
+            "8: `8081` is not a forward",
+            "9: unknown key `bandwidth`: known here are server,",
+            "11: unknown key `nmae`: did you mean `name`?",
+            "12: missing field `name`",
+            "15: invalid type: integer `1`, expected a string",
+            "16: unknown key `cost`: known here are name, congestion",
+            "18: no scheduler `fbtd`: did you mean `fbdt`?",
+            "19: invalid type: integer `64`, expected a string",
+            "20: stream_memory must be from",
+            "21: max_streams must be from 1 to 65536, not 100000",
+            "22: '1' has no unit",
+            "23: unknown key `speed`: known here are scheduler,",
+        ],
+    );
+}
+
+#[test]
+fn a_servers_mistakes_are_all_told() {
+    assert_complaints(
+        r#"
+listen = 7443
+key = 1
+client = [{ key = "KEY", nme = "x" }, { name = "y" }, { key = "bad" }, 5]
+egress = { rules = ["allow 10.0.0.0/8", "alow *"], rule = [] }
+limits = { paths = 0, sessions = "3", half = 1 }
+"#,
+        &[
+            "2: invalid type: integer `7443`",
+            "3: invalid type: integer `1`",
+            "4: unknown key `nme`: did you mean `name`?",
+            "4: missing field `key`",
+            "4: invalid type: integer `5`",
+            "4: a public key is",
+            "5: unknown key `rule`: did you mean `rules`?",
+            "5: ",
+            "6: unknown key `half`: known here are",
+            "6: invalid type: string \"3\"",
+            "6: write a number from 1",
+        ],
+    );
+}
+
+#[test]
+fn a_file_that_is_no_toml_says_so_once_a_line() {
+    assert_complaints(
+        "server = \nkey == 1 1 =\nhttp = \"x\n",
+        &["1: ", "2: ", "3: "],
+    );
+    assert_complaints(
+        "sevrer = \"h:1\"\nkey = \"a.key\"\n",
+        &["1: neither", "1: unknown key `sevrer`"],
+    );
 }
 
 #[test]

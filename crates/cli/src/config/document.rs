@@ -1,0 +1,211 @@
+//! A file's tables and values with their places, and every one of them that does not fit.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::closest;
+
+/// A TOML file, taken apart.
+#[derive(Debug)]
+pub(super) struct Document<'a> {
+    text: &'a str,
+    /// What the file says, without what was found to be wrong.
+    table: DeTable<'a>,
+    /// The keys at the top of the file, right or wrong, and those that were meant.
+    keys: BTreeSet<String>,
+}
+
+/// One thing that does not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mistake {
+    /// The place in the file, in bytes.
+    pub(super) span: Range<usize>,
+    /// What is wrong, on one line.
+    pub(super) reason: String,
+    /// The key that was most likely meant.
+    meant: Option<String>,
+}
+
+impl<'a> Document<'a> {
+    /// Takes a file apart; the mistakes are those of the syntax, one for each line at most.
+    pub(super) fn parse(text: &'a str) -> (Self, Vec<Mistake>) {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        let line = |span: &Range<usize>| text.get(..span.start).map(|t| t.matches('\n').count());
+        let mut mistakes: Vec<Mistake> = Vec::new();
+        for error in errors {
+            let mistake = explain(error.span().unwrap_or(0..0), error.message());
+            if mistakes.last().map(|m| line(&m.span)) != Some(line(&mistake.span)) {
+                mistakes.push(mistake);
+            }
+        }
+        let mut document = Self {
+            text,
+            table: table.into_inner(),
+            keys: BTreeSet::new(),
+        };
+        document.note_keys();
+        (document, mistakes)
+    }
+
+    /// Whether the file has this key at its top, with a right value or a wrong one.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// The file in the shape of `T`, as far as it fits, and what does not. serde stops at the first key or value that
+    /// it does not like, so that one is mended or taken out, and the rest is tried again.
+    pub(super) fn shape<T: DeserializeOwned>(&mut self) -> (Option<T>, Vec<Mistake>) {
+        let mut mistakes = Vec::new();
+        loop {
+            let table = Spanned::new(0..self.text.len(), self.table.clone());
+            let error = match T::deserialize(toml::Deserializer::from(table)) {
+                Ok(shape) => return (Some(shape), mistakes),
+                Err(error) => error,
+            };
+            let mistake = explain(error.span().unwrap_or(0..0), error.message());
+            let mended = mend(&mut self.table, &mistake);
+            mistakes.push(mistake);
+            if !mended {
+                return (None, mistakes);
+            }
+            self.note_keys();
+        }
+    }
+
+    /// The keys at the top that are none of these.
+    pub(super) fn unknown_keys(&self, known: &[&str]) -> Vec<Mistake> {
+        let keys = self.table.keys();
+        keys.filter(|key| !known.contains(&key.get_ref().as_ref()))
+            .map(|key| unknown_key(key.span(), key.get_ref(), known))
+            .collect()
+    }
+
+    fn note_keys(&mut self) {
+        let keys = self.table.keys().map(|key| key.get_ref().to_string());
+        self.keys.extend(keys);
+    }
+}
+
+/// Gives the key of a mistake its right name, or takes the key, value or block there out of the table, or of one inside;
+/// whether it was there.
+fn mend<'a>(table: &mut DeTable<'a>, mistake: &Mistake) -> bool {
+    // Inside first: an array of blocks has the place of the first of them.
+    let inside = |(_, value): (_, &mut Spanned<DeValue<'a>>)| match value.get_mut() {
+        DeValue::Table(table) => mend(table, mistake),
+        DeValue::Array(array) => mend_in(array, mistake),
+        _ => false,
+    };
+    if table.iter_mut().any(inside) {
+        return true;
+    }
+    let mut found = false;
+    let meant = mistake.meant.as_deref();
+    let meant = meant.filter(|meant| table.keys().all(|key| key.get_ref() != meant));
+    for (key, value) in std::mem::take(table) {
+        if key.span() != mistake.span && value.span() != mistake.span {
+            table.insert(key, value);
+            continue;
+        }
+        found = true;
+        if let Some(meant) = meant {
+            table.insert(Spanned::new(key.span(), meant.to_owned().into()), value);
+        }
+    }
+    found
+}
+
+/// The same in an array.
+fn mend_in<'a>(array: &mut DeArray<'a>, mistake: &Mistake) -> bool {
+    let inside = |element: &mut Spanned<DeValue<'a>>| match element.get_mut() {
+        DeValue::Table(table) => mend(table, mistake),
+        DeValue::Array(array) => mend_in(array, mistake),
+        _ => false,
+    };
+    if array.iter_mut().any(inside) {
+        return true;
+    }
+    let before = array.len();
+    let elements = std::mem::replace(array, DeArray::new()).into_iter();
+    elements
+        .filter(|element| element.span() != mistake.span)
+        .for_each(|element| array.push(element));
+    array.len() < before
+}
+
+/// What toml and serde say, on one line; with a guess where a key is mistyped.
+fn explain(span: Range<usize>, message: &str) -> Mistake {
+    let message = message.trim().replace('\n', "; ");
+    // serde's words: unknown field `scks`, expected one of `server`, `socks`, ...
+    let mut words = message
+        .strip_prefix("unknown field `")
+        .map(|rest| rest.split('`').step_by(2))
+        .into_iter()
+        .flatten();
+    let Some(unknown) = words.next() else {
+        return Mistake {
+            reason: message.clone(),
+            meant: None,
+            span,
+        };
+    };
+    unknown_key(span, unknown, &words.collect::<Vec<_>>())
+}
+
+/// What is wrong with a key that is not one of the known ones.
+fn unknown_key(span: Range<usize>, unknown: &str, known: &[&str]) -> Mistake {
+    let meant = closest(unknown, known.iter().copied());
+    let reason = match meant {
+        Some(near) => format!("unknown key `{unknown}`: did you mean `{near}`?"),
+        None => format!(
+            "unknown key `{unknown}`: known here are {}",
+            known.join(", ")
+        ),
+    };
+    let meant = meant.map(str::to_owned);
+    Mistake {
+        span,
+        reason,
+        meant,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_key_is_guessed_and_a_strange_one_told_what_there_is() {
+        for (unknown, reason, meant) in [
+            (
+                "scoks",
+                "unknown key `scoks`: did you mean `socks`?",
+                Some("socks"),
+            ),
+            (
+                "bandwidth",
+                "unknown key `bandwidth`: known here are server, socks, http",
+                None,
+            ),
+        ] {
+            let message =
+                format!("unknown field `{unknown}`, expected one of `server`, `socks`, `http`");
+            let (reason, meant) = (reason.to_owned(), meant.map(str::to_owned));
+            assert_eq!(
+                explain(0..1, &message),
+                Mistake {
+                    span: 0..1,
+                    reason,
+                    meant
+                }
+            );
+        }
+        assert_eq!(
+            explain(0..1, "invalid type\nfoo").reason,
+            "invalid type; foo"
+        );
+    }
+}
