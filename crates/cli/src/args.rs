@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
+use sumlink_engine::scheduler;
 use sumlink_lab::LabCommand;
 use sumlink_proxy::Forward;
 use sumlink_transport::PublicKey;
@@ -166,10 +168,18 @@ pub(crate) struct ClientArgs {
 /// What client and server have in common.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
-    /// Scheduler that decides which path carries which bytes.
-    #[arg(long, value_name = "NAME", value_parser = crate::config::parse_scheduler)]
+    /// One of the engine's.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = PossibleValuesParser::new(scheduler::NAMES),
+        help = format!(
+            "Scheduler that decides which path carries which bytes; without it {}",
+            scheduler::DEFAULT
+        )
+    )]
     pub(crate) scheduler: Option<String>,
-    /// TCP congestion control of the paths; without it the kernel's default.
+    /// TCP congestion control of the paths, one that this kernel has; without it the kernel's default.
     #[arg(long, value_name = "NAME", value_parser = crate::config::parse_congestion)]
     pub(crate) congestion: Option<String>,
     /// Unix socket for `sumlink status`; made with mode 0600.

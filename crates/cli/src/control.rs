@@ -17,6 +17,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
+/// Longest path of a Unix socket, in bytes (unix(7): `sun_path`, less its NUL).
+const LONGEST_PATH: usize = 107;
+
 /// Longest request, in bytes.
 const MAX_REQUEST: u64 = 4096;
 
@@ -69,7 +72,7 @@ pub(crate) enum ControlError {
     #[error("{}: there is a file that is no socket; choose another --control", .0.display())]
     NotASocket(PathBuf),
     /// The system's or the user's: the socket cannot be made.
-    #[error("{}: cannot make the control socket: {reason}", path.display())]
+    #[error("{}: cannot make the control socket: {reason}; choose a --control of at most {LONGEST_PATH} bytes in a directory that exists and that you may write to", path.display())]
     Create {
         /// The socket.
         path: PathBuf,
@@ -88,7 +91,7 @@ pub(crate) enum ControlError {
     #[error("{}: not permitted: ask as the user that runs sumlink, or as root", .0.display())]
     NotPermitted(PathBuf),
     /// The other program's: what it says is no report.
-    #[error("{}: this is no answer of sumlink: {reason}", path.display())]
+    #[error("{}: this is no answer of sumlink: {reason}; is --control the socket of a sumlink of this version, and does it still run?", path.display())]
     Answer {
         /// The socket.
         path: PathBuf,

@@ -131,14 +131,6 @@ pub(crate) enum CliError {
     /// The system's: interfaces could not be listed.
     #[error(transparent)]
     Links(#[from] LinkError),
-    /// The user's or the resolver's: the server's name.
-    #[error("cannot find the server {server}: {reason}; write HOST:PORT and check the name")]
-    Resolve {
-        /// What was asked for.
-        server: String,
-        /// What the resolver said.
-        reason: String,
-    },
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -146,7 +138,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Lab(Box<LabError>),
     /// A file that a verb writes.
-    #[error("cannot write {}: {reason}", path.display())]
+    #[error("cannot write {}: {reason}; choose a directory that you may write to", path.display())]
     Write {
         /// Where to.
         path: PathBuf,
@@ -185,7 +177,7 @@ impl CliError {
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
-            Self::Listen(_) | Self::Links(_) | Self::Resolve { .. } => Exit::Network,
+            Self::Listen(_) | Self::Links(_) => Exit::Network,
             Self::Control(_) => Exit::Control,
             Self::Lab(error) => lab_exit(error),
             Self::Told(exit) => *exit,

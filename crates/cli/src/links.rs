@@ -3,9 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
+use sumlink_transport::ConnectError;
 use sumlink_transport::links::{self, Link, LinkError};
 
 use crate::args::LinksArgs;
+use crate::config;
 use crate::exit::CliError;
 use crate::output::{print, print_json};
 use crate::table::Table;
@@ -46,8 +48,9 @@ pub(crate) async fn run(args: &LinksArgs) -> Result<(), CliError> {
 }
 
 async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
-    let failed = |reason: String| CliError::Resolve {
-        server: server.to_owned(),
+    config::parse_server(server)?;
+    let failed = |reason: String| ConnectError::Resolve {
+        name: server.to_owned(),
         reason,
     };
     let found = tokio::net::lookup_host(server)
@@ -55,7 +58,7 @@ async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
         .map_err(|error| failed(error.to_string()))?;
     let addresses: Vec<SocketAddr> = found.collect();
     if addresses.is_empty() {
-        Err(failed("it has no address".to_owned()))
+        Err(failed("it has no address".to_owned()).into())
     } else {
         Ok(addresses)
     }

@@ -41,7 +41,9 @@ pub enum ConnectError {
     #[error("the server must be given as HOST:PORT, not \"{0}\"")]
     ServerAddress(String),
     /// The server's name does not resolve.
-    #[error("cannot resolve the server's name {name}: {reason}")]
+    #[error(
+        "cannot resolve the server's name {name}: {reason}; check the name and this machine's resolver"
+    )]
     Resolve {
         /// The name.
         name: String,

@@ -56,7 +56,9 @@ pub struct SecretKey {
 #[non_exhaustive]
 pub enum KeyError {
     /// The file is missing or the system refuses to read it.
-    #[error("cannot read the key file {path}: {source}")]
+    #[error(
+        "cannot read the key file {path}: {source}; check its path and owner, or make a key with `sumlink keygen --out FILE`"
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -110,7 +112,9 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// The file cannot be written.
-    #[error("cannot write the key file {path}: {source}")]
+    #[error(
+        "cannot write the key file {path}: {source}; choose a directory that exists and that you may write to"
+    )]
     Unwritable {
         /// The file.
         path: PathBuf,
@@ -118,7 +122,9 @@ pub enum KeyError {
         source: io::Error,
     },
     /// The operating system gives no random numbers.
-    #[error("the operating system gives no random numbers: no key can be made")]
+    #[error(
+        "the operating system gives no random numbers, so no key can be made: try again when it has started up, or where getrandom(2) is allowed"
+    )]
     NoRandomness,
 }
 

@@ -202,6 +202,15 @@ pub fn set_notsent_lowat(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
+/// Whether this kernel has a congestion control of this name and lets this program use it; it may load a module for
+/// it. Needs no connection.
+///
+/// Errors: [`SocketError::UnknownCongestion`] and [`SocketError::CongestionNotAllowed`], which list what there is.
+pub fn check_congestion(name: &str) -> Result<(), SocketError> {
+    let any = SocketAddr::from(([0, 0, 0, 0], 0));
+    set_congestion(&new_socket(any)?, Some(name))
+}
+
 /// The name of the congestion control that a TCP socket uses: `bbr`.
 pub fn congestion_name(socket: &impl AsFd) -> io::Result<String> {
     let name = SockRef::from(socket).tcp_congestion()?;

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use sumlink_engine::scheduler;
 use sumlink_transport::links::is_pattern;
+use sumlink_transport::socket::SocketError;
 
 pub(crate) use read::{Depth, read};
-pub(crate) use settings::{ClientPlan, ClientSettings, ServerPlan, ServerSettings};
+pub(crate) use settings::{ClientPlan, ClientSettings, ServerPlan, ServerSettings, parse_server};
 
 use crate::exit::Exit;
 
@@ -33,7 +34,7 @@ pub(crate) enum File {
 #[non_exhaustive]
 pub(crate) enum ConfigError {
     /// The user's or the system's: the file cannot be read at all.
-    #[error("{}: cannot read the configuration file: {reason}", file.display())]
+    #[error("{}: cannot read the configuration file: {reason}; check its path and owner", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -55,6 +56,14 @@ pub(crate) enum ConfigError {
         file: PathBuf,
         /// The role it is made for.
         is: &'static str,
+    },
+    /// The user's: the file asks for something that this machine does not have.
+    #[error("{}: {reason}", file.display())]
+    NotHere {
+        /// The file.
+        file: PathBuf,
+        /// What is missing, and what there is instead.
+        reason: SocketError,
     },
     /// The user's: neither the file nor a flag says something that is needed.
     #[error("{}: {what}", file.display())]

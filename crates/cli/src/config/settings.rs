@@ -9,6 +9,7 @@ use sumlink_transport::config::{
     AuthorizedClient, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::{EgressPolicy, EgressRule};
+use sumlink_transport::socket::check_congestion;
 use sumlink_transport::{PublicKey, SecretKey, Target};
 
 use super::read::{Depth, read};
@@ -126,9 +127,7 @@ impl ClientPlan {
             args.server.or(file.server),
             "no server: give --server HOST:PORT or `server = \"HOST:PORT\"`",
         )?;
-        server
-            .parse::<Target>()
-            .map_err(|error| CliError::Usage(format!("--server {server}: {error}")))?;
+        parse_server(&server)?;
         let server_key = source.need(args.server_key.or(file.server_key), "no server key: give --server-key PUBKEY or `server_key = \"PUBKEY\"`; sumlink pubkey prints it at the server")?;
         let mut links = Vec::new();
         for name in args.link {
@@ -140,6 +139,9 @@ impl ClientPlan {
         }
         if links.is_empty() {
             links = file.links.unwrap_or_default();
+        }
+        for name in links.iter().filter_map(|link| link.congestion.as_deref()) {
+            source.congestion_of_file(name)?;
         }
         let forward = if args.forward.is_empty() {
             file.forward
@@ -154,7 +156,7 @@ impl ClientPlan {
                 server_key,
                 key: SecretKey::load(&key)?,
                 links,
-                congestion: congestion.or(file.congestion),
+                congestion: source.congestion(congestion, file.congestion)?,
                 session: session.config(),
             },
             socks: args
@@ -218,12 +220,18 @@ impl ServerPlan {
                 authorized,
                 egress: EgressPolicy::new(rules),
                 limits: file.limits,
-                congestion: congestion.or(file.congestion),
+                congestion: source.congestion(congestion, file.congestion)?,
                 session: session.config(),
             },
             control: control.or(file.control),
         })
     }
+}
+
+/// A server that was given as a flag: HOST:PORT. The same words in every verb.
+pub(crate) fn parse_server(server: &str) -> Result<(), CliError> {
+    let wrong = |error| CliError::Usage(format!("--server {server}: {error}"));
+    server.parse::<Target>().map(drop).map_err(wrong)
 }
 
 /// The configuration file that was named, if one was.
@@ -234,6 +242,30 @@ impl Source<'_> {
         self.0
             .map(|path| Ok((path.to_owned(), read(path, Depth::Text)?)))
             .transpose()
+    }
+
+    /// The flag's congestion control, or else the file's; whoever asks for one that this kernel does not have is told
+    /// so before anything is started.
+    fn congestion(
+        &self,
+        flag: Option<String>,
+        file: Option<String>,
+    ) -> Result<Option<String>, CliError> {
+        if let Some(name) = &flag {
+            let wrong = |error| CliError::Usage(format!("--congestion: {error}"));
+            check_congestion(name).map_err(wrong)?;
+        } else if let Some(name) = &file {
+            self.congestion_of_file(name)?;
+        }
+        Ok(flag.or(file))
+    }
+
+    fn congestion_of_file(&self, name: &str) -> Result<(), CliError> {
+        let not_here = |reason| ConfigError::NotHere {
+            file: self.0.unwrap_or(Path::new("")).to_owned(),
+            reason,
+        };
+        Ok(check_congestion(name).map_err(not_here)?)
     }
 
     /// What is missing is the file's fault where there is a file, and the command line's else.

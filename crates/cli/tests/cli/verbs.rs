@@ -127,6 +127,130 @@ fn what_is_missing_on_the_command_line_is_named() {
 }
 
 #[test]
+fn a_server_that_is_none_is_told_in_the_same_words_everywhere() {
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    for server in ["foo", "foo:", ":5", "foo:99999", "a b:1", "::1:5", ""] {
+        let links = bench.run(&["links", "--server", server]);
+        let client = ["client", "--key", "a.key", "--server-key", &key];
+        let client = bench.run(&[&client[..], &["--server", server]].concat());
+        client.fails(2, &format!("--server {server}: "));
+        links.fails(2, &client.err);
+    }
+    let name = "no.such.host.invalid:1";
+    bench
+        .run(&["links", "--server", name])
+        .fails(5, &format!("cannot resolve the server's name {name}: "));
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_told_with_those_it_has() {
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    let server = [
+        "server",
+        "--listen",
+        "127.0.0.1:0",
+        "--key",
+        "a.key",
+        "--authorize",
+        &key,
+    ];
+    let client = [
+        "client",
+        "--key",
+        "a.key",
+        "--server",
+        "127.0.0.1:9",
+        "--server-key",
+        &key,
+    ];
+    for verb in [&server[..], &client] {
+        let ran = bench.run(&[verb, &["--congestion", "nosuch"]].concat());
+        // Every kernel has reno.
+        ran.fails(
+            2,
+            "--congestion: unknown congestion control nosuch: this kernel has ",
+        );
+        assert!(ran.err.contains("reno"), "{}", ran.err);
+    }
+    for (lines, verb) in [
+        ("congestion = \"nosuch\"", &server[..]),
+        ("congestion = \"nosuch\"", &client),
+        ("[[link]]\nname = \"lo\"\ncongestion = \"nosuch\"", &client),
+    ] {
+        let needed = if verb[0] == "client" {
+            "server = \"h:1\""
+        } else {
+            "listen = \"[::1]:0\""
+        };
+        bench.write("x.toml", &format!("{needed}\n{lines}\n"));
+        bench.run(&[verb, &["--config", "x.toml"]].concat()).fails(
+            3,
+            "x.toml: unknown congestion control nosuch: this kernel has ",
+        );
+    }
+}
+
+#[test]
+fn the_schedulers_are_listed_wherever_one_is_chosen() {
+    let bench = Bench::new();
+    let texts = [
+        include_str!("../../../../docs/cli.md").to_owned(),
+        bench.run(&["client", "--help"]).out,
+        bench.run(&["server", "-h"]).out,
+        bench.run(&["man", "client"]).out,
+        bench.run(&["completions", "bash"]).out,
+        bench.run(&["completions", "zsh"]).out,
+        bench.run(&["client", "--scheduler", "magic"]).err,
+    ];
+    for text in texts {
+        for name in sumlink_engine::scheduler::NAMES {
+            assert!(text.contains(name), "{name} is not in: {text}");
+        }
+    }
+    let ran = bench.run(&["client", "--scheduler", "fbtd"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("'fbdt'"), "{}", ran.err);
+}
+
+#[test]
+fn what_cannot_be_read_or_made_says_what_to_do() {
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    bench
+        .run(&["pubkey", "none.key"])
+        .fails(4, "sumlink keygen --out FILE");
+    bench
+        .run(&["keygen", "--out", "none/a.key"])
+        .fails(4, "choose a directory that exists");
+    let server = [
+        "server",
+        "--listen",
+        "127.0.0.1:0",
+        "--key",
+        "a.key",
+        "--authorize",
+        &key,
+    ];
+    for control in ["none/x.sock", &"x".repeat(200)] {
+        bench
+            .run(&[&server[..], &["--control", control]].concat())
+            .fails(8, "choose a --control of at most 107 bytes");
+    }
+    // Somebody else's socket, who closes without a word.
+    let other = std::os::unix::net::UnixListener::bind(bench.path("other.sock")).unwrap();
+    let closing = std::thread::spawn(move || drop(other.accept()));
+    bench
+        .run(&["status", "--control", "other.sock"])
+        .fails(8, "is --control the socket of a sumlink");
+    closing.join().unwrap();
+    bench
+        .run(&["check", "none.toml"])
+        .fails(3, "check its path and owner");
+}
+
+#[test]
 fn a_taken_port_is_named() {
     let bench = Bench::new();
     let key = bench.key("a.key");
