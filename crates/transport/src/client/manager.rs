@@ -455,6 +455,7 @@ async fn ways(link: &Link, servers: &[SocketAddr]) -> Result<Ways, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures_util::FutureExt;
@@ -486,6 +487,28 @@ mod tests {
         )
     }
 
+    /// A resolver may take half a minute, and nobody has to wait for it who wants to stop.
+    #[tokio::test]
+    async fn who_stops_does_not_wait_for_the_resolver() {
+        let key = SecretKey::generate().unwrap();
+        let config = client_config(&key, &key, "slow.invalid:1");
+        let (driver, mut manager) = session(&key, config);
+        let (asked, is_asked) = oneshot::channel();
+        let asked = Mutex::new(Some(asked));
+        manager.resolver = Resolver::with(Duration::ZERO, move || {
+            if let Some(asked) = asked.lock().unwrap().take() {
+                asked.send(()).unwrap();
+            }
+            std::future::pending().boxed()
+        });
+        let (close, mut closing) = watch::channel(false);
+        let stopped = tokio::spawn(async move { manager.run(driver, &mut closing, || ()).await });
+        is_asked.await.unwrap();
+        close.send_replace(true);
+        let outcome = tokio::time::timeout(Duration::from_secs(10), stopped).await;
+        assert!(matches!(outcome, Ok(Ok(Outcome::Closed))), "{outcome:?}");
+    }
+
     /// The server goes, and its name with it: what is left to do is done with pauses.
     #[tokio::test]
     async fn a_name_that_does_not_resolve_any_more_makes_no_busy_loop() {
@@ -501,25 +524,7 @@ mod tests {
         }));
         let mut config = client_config(&server, &client, "gone.invalid:1");
         config.session.session_timeout = Duration::from_secs(3);
-        let (events, _) = broadcast::channel(1);
-        let (news_sender, news) = unbounded_channel();
-        let listeners = Listeners {
-            incoming: None,
-            carriers: Some(news_sender),
-            events,
-            links: LinkStates::default(),
-            max_paths: 1,
-        };
-        let made = Driver::new(
-            Role::Client,
-            [7; 16],
-            server.public(),
-            &config.session,
-            listeners,
-        );
-        let (driver, commands) = made.unwrap();
-        let states = LinkStates::default();
-        let mut manager = Manager::new(Arc::new(config), [7; 16], commands, news, states);
+        let (driver, mut manager) = session(&server, config);
         let look_ups = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&look_ups);
         manager.resolver = Resolver::with(Duration::from_secs(1), move || {
@@ -560,6 +565,25 @@ mod tests {
         );
         assert!((2..=5).contains(&look_ups), "{look_ups} look-ups");
         assert!((2..=8).contains(&dials), "{dials} dials");
+    }
+
+    /// A session and what keeps links in it.
+    fn session(server: &SecretKey, config: ClientConfig) -> (Driver, Manager) {
+        let (events, _) = broadcast::channel(1);
+        let (news_sender, news) = unbounded_channel();
+        let listeners = Listeners {
+            incoming: None,
+            carriers: Some(news_sender),
+            events,
+            links: LinkStates::default(),
+            max_paths: 1,
+        };
+        let (id, peer) = ([7; 16], server.public());
+        let made = Driver::new(Role::Client, id, peer, &config.session, listeners);
+        let (driver, commands) = made.unwrap();
+        let states = LinkStates::default();
+        let manager = Manager::new(Arc::new(config), id, commands, news, states);
+        (driver, manager)
     }
 
     #[test]
