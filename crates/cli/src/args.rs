@@ -215,6 +215,9 @@ pub(crate) struct StatusArgs {
     /// The control socket of the running client or server.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: PathBuf,
+    /// Show every column, however wide the terminal is.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) wide: bool,
     /// Ask again every second until interrupted.
     #[arg(long)]
     pub(crate) watch: bool,

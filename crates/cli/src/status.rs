@@ -19,6 +19,18 @@ const CLEAR_LINE: &str = "\x1b[K\n";
 const CLEAR_BELOW: &str = "\x1b[J";
 const CLEAR_SCREEN: &str = "\x1b[2J";
 
+/// Columns of the table of paths that are left out where it is too wide, the first of them first.
+const DISPENSABLE: [&str; 8] = [
+    "DUPLICATES",
+    "RETRANS",
+    "SENT",
+    "RECEIVED",
+    "CC",
+    "SHARE OUT",
+    "SHARE IN",
+    "PATH",
+];
+
 /// Runs the verb.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
@@ -34,7 +46,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
                 serde_json::to_string(&report).map_err(io::Error::from)?
             )
         } else {
-            render(&report)
+            let width = if args.wide {
+                usize::MAX
+            } else {
+                terminal_width()
+            };
+            render(&report, width)
         };
         if in_place {
             let text = text.replace('\n', CLEAR_LINE);
@@ -53,8 +70,13 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
     }
 }
 
-/// The report as text.
-fn render(report: &Report) -> String {
+/// Characters in a line of the terminal; where there is none, as many as most have.
+fn terminal_width() -> usize {
+    terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0))
+}
+
+/// The report as text, its tables in lines of `width` characters.
+fn render(report: &Report, width: usize) -> String {
     let mut out = format!(
         "sumlink {} {}, pid {}",
         report.version, report.role, report.pid
@@ -70,15 +92,15 @@ fn render(report: &Report) -> String {
     }
     for session in &report.sessions {
         out.push('\n');
-        out.push_str(&render_session(session));
+        out.push_str(&render_session(session, width));
     }
     out
 }
 
-fn render_session(session: &SessionStatus) -> String {
+fn render_session(session: &SessionStatus, width: usize) -> String {
     // A client that is connecting again has links and nothing else to tell.
     if session.session.is_empty() {
-        return render_paths(&session.paths);
+        return render_paths(&session.paths, width);
     }
     let mut head = Table::new(&["session", &printable(&session.session)]);
     let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
@@ -139,10 +161,10 @@ fn render_session(session: &SessionStatus) -> String {
             bytes(session.duplicates_received_bytes)
         ),
     );
-    format!("{}\n{}", head.render(), render_paths(&session.paths))
+    format!("{}\n{}", head.render(), render_paths(&session.paths, width))
 }
 
-fn render_paths(paths: &[PathStatus]) -> String {
+fn render_paths(paths: &[PathStatus], width: usize) -> String {
     if paths.is_empty() {
         return "no path\n".to_owned();
     }
@@ -187,6 +209,7 @@ fn render_paths(paths: &[PathStatus]) -> String {
             path.reason.clone(),
         ]);
     }
+    table.fit(width, &DISPENSABLE);
     table.render()
 }
 
@@ -266,9 +289,43 @@ mod tests {
         }
     }
 
+    /// How wide the text is.
+    fn widest(text: &str) -> usize {
+        let widths = text.lines().map(|line| line.chars().count());
+        widths.max().unwrap_or(0)
+    }
+
     #[test]
     fn a_session_with_two_paths() {
-        insta::assert_snapshot!(render(&report("", vec![session()])));
+        insta::assert_snapshot!(render(&report("", vec![session()]), usize::MAX));
+    }
+
+    #[test]
+    fn a_session_on_a_terminal_of_80_columns() {
+        let text = render(&report("", vec![session()]), 80);
+        assert!(widest(&text) <= 80, "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn columns_come_back_with_the_room_for_them() {
+        let mut session = session();
+        session.paths[0].reason = "nothing delivered for 1234 ms".to_owned();
+        session.paths[1].link = "fifteen-letters".to_owned();
+        session.paths[2].reason =
+            "the link eth0 has no route to 198.51.100.1: it needs one of its own, such as a \
+            default route with a higher metric"
+                .to_owned();
+        let report = report("", vec![session]);
+        let columns = |width| {
+            let text = render(&report, width);
+            assert!(widest(&text) <= width, "{width}: {text}");
+            let head = text.lines().find(|line| line.ends_with("WHY")).unwrap();
+            head.split("  ").filter(|name| !name.is_empty()).count()
+        };
+        let counts: Vec<usize> = (80..400).map(columns).collect();
+        assert!(counts.is_sorted(), "{counts:?}");
+        assert_eq!(counts.last(), Some(&14));
     }
 
     #[test]
@@ -278,10 +335,8 @@ mod tests {
             paths: link.into_iter().collect(),
             ..SessionStatus::default()
         };
-        insta::assert_snapshot!(render(&report(
-            "connecting to bond.example.org:7443",
-            vec![links]
-        )));
+        let report = report("connecting to bond.example.org:7443", vec![links]);
+        insta::assert_snapshot!(render(&report, 80));
     }
 
     #[test]
@@ -289,7 +344,7 @@ mod tests {
         let mut hostile = session();
         hostile.paths[0].link = "\x1b[2J".to_owned();
         hostile.session = "\x1b[31m".to_owned();
-        let text = render(&report("\x07", vec![hostile]));
+        let text = render(&report("\x07", vec![hostile]), 80);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
     }
 }

@@ -28,27 +28,103 @@ impl Table {
             .push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    /// The lines of the table, each with its newline and without blanks at its end.
-    pub(crate) fn render(&self) -> String {
+    /// Makes the table fit into `width` characters: takes out the columns that are `dispensable`, the first of them
+    /// first, until the last column has room, and wraps that one. What is indispensable stays, however wide it is.
+    pub(crate) fn fit(&mut self, width: usize, dispensable: &[&str]) {
+        for name in dispensable {
+            let wanted = self
+                .widths()
+                .last()
+                .map_or(0, |last| ENOUGH_ROOM.min(*last));
+            if self.room_for_last(width) >= wanted {
+                break;
+            }
+            if let Some(column) = self.rows[0].iter().position(|head| head == name) {
+                self.rows
+                    .iter_mut()
+                    .for_each(|row| drop(row.remove(column)));
+                self.numeric.remove(column);
+            }
+        }
+        let room = self.room_for_last(width).max(LEAST_ROOM);
+        let rows = std::mem::take(&mut self.rows);
+        for row in rows {
+            let last = row.last().map(|cell| wrap(cell, room)).unwrap_or_default();
+            let (first, more) = last
+                .split_first()
+                .map_or((None, &[][..]), |(f, m)| (Some(f), m));
+            let before = row.len().saturating_sub(1);
+            let mut line: Vec<String> = row[..before].to_vec();
+            line.extend(first.cloned());
+            self.rows.push(line);
+            for text in more {
+                let mut line = vec![String::new(); before];
+                line.push(text.clone());
+                self.rows.push(line);
+            }
+        }
+    }
+
+    /// Characters that `width` leaves for the last column.
+    fn room_for_last(&self, width: usize) -> usize {
+        let widths = self.widths();
+        let before = widths.len().saturating_sub(1);
+        let taken: usize = widths[..before].iter().map(|width| width + GAP).sum();
+        width.saturating_sub(taken)
+    }
+
+    fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.numeric.len()).map(width).collect();
+        (0..self.numeric.len()).map(width).collect()
+    }
+
+    /// The lines of the table, each with its newline and without blanks at its end.
+    pub(crate) fn render(&self) -> String {
+        let widths = self.widths();
         let mut out = String::new();
         for row in &self.rows {
             let mut line = String::new();
             for ((cell, width), numeric) in row.iter().zip(&widths).zip(&self.numeric) {
                 match numeric {
-                    true => line.push_str(&format!("{cell:>width$}  ")),
-                    false => line.push_str(&format!("{cell:<width$}  ")),
+                    true => line.push_str(&format!("{cell:>width$}")),
+                    false => line.push_str(&format!("{cell:<width$}")),
                 }
+                line.push_str(&" ".repeat(GAP));
             }
             out.push_str(line.trim_end());
             out.push('\n');
         }
         out
     }
+}
+
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// What a last column of long texts gets before other columns get their place.
+const ENOUGH_ROOM: usize = 30;
+
+/// Narrower than this, a column of text cannot be read.
+const LEAST_ROOM: usize = 16;
+
+/// The text in lines of at most `width` characters, broken between words; a longer word has a line of its own.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        match lines.last_mut() {
+            Some(last) if line == 0 => last.push_str(word),
+            Some(last) if line + 1 + word.chars().count() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The text with every control character replaced.
@@ -114,6 +190,34 @@ mod tests {
             table.render(),
             "LINK        RATE  WHY\nwlan0  60 Mbit/s  delivers\nw              6\n"
         );
+    }
+
+    #[test]
+    fn a_table_fits_by_what_it_can_do_without_and_then_by_wrapping() {
+        let fitted = |width| {
+            let mut table = Table::new(&["LINK", ">RATE", ">LOSS", "WHY"]);
+            table.row(
+                ["wlan0", "60 Mbit/s", "1 %", "nothing delivered for 1200 ms"].map(str::to_owned),
+            );
+            table.row(["wwan0", "6 Mbit/s", "0 %", "delivers"].map(str::to_owned));
+            table.fit(width, &["LOSS", "RATE"]);
+            table.render()
+        };
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
+        let whole = fitted(usize::MAX);
+        assert_eq!(widest(&whole), Some(53), "{whole}");
+        assert_eq!(fitted(53), whole);
+        let less = fitted(52);
+        assert!(
+            !less.contains("LOSS") && widest(&less) == Some(47),
+            "{less}"
+        );
+        assert_eq!(
+            fitted(30),
+            "LINK   WHY\nwlan0  nothing delivered for\n       1200 ms\nwwan0  delivers\n"
+        );
+        // Too narrow for anything: as good as it gets.
+        assert_eq!(fitted(0), fitted(7 + LEAST_ROOM));
     }
 
     #[test]
