@@ -74,6 +74,8 @@ pub struct Path {
     pub(crate) last_asked: Option<Instant>,
     /// Token of a PING to answer.
     pub(crate) pong_due: Option<u64>,
+    /// The session's CLOSE has been handed to the carrier.
+    pub(crate) farewell_said: bool,
     /// Times that the path stalled, fading with a half-life of [`STALL_HALF_LIFE`].
     stalls: f64,
     /// When `stalls` was last brought up to date.
@@ -145,10 +147,6 @@ pub(crate) enum Control {
     Ping {
         token: u64,
     },
-    Close {
-        code: u64,
-        reason: Arc<[u8]>,
-    },
 }
 
 /// How fast past stalls are forgiven.
@@ -179,6 +177,7 @@ impl Path {
             last_received: now,
             last_asked: None,
             pong_due: None,
+            farewell_said: false,
             stalls: 0.0,
             stalls_at: now,
             loss: 0.0,

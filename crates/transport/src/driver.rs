@@ -254,7 +254,8 @@ impl Driver {
         let carrier = self.carriers.swap_remove(index);
         let now = self.now();
         self.engine.path_down(carrier.id, now);
-        if self.ended.is_none() {
+        // At the end of a session the ends of its paths are no news.
+        if !self.engine.is_closed() {
             tracing::info!(path = carrier.id.0, link = %carrier.link, reason, "path down");
         }
         let (id, link, reason) = (carrier.id, carrier.link, reason.to_owned());

@@ -60,6 +60,9 @@ pub struct Session {
     handled: Instant,
     /// The session has ended, in whichever way.
     closed: bool,
+    /// What CLOSE says, when this side ended the session. It goes over every path, so that it arrives before the end of
+    /// any of them.
+    farewell: Option<(u64, Arc<[u8]>)>,
 }
 
 /// What the peer lets this side send.
@@ -289,6 +292,7 @@ impl Session {
             pathless_since: Some(now),
             handled: now,
             closed: false,
+            farewell: None,
         })
     }
 
@@ -329,7 +333,7 @@ impl Session {
     }
 
     /// Ends the session; the peer is told over whichever path takes it.
-    pub fn close(&mut self, code: u64, reason: &str, now: Instant) {
+    pub fn close(&mut self, code: u64, reason: &str, _now: Instant) {
         if self.closed {
             return;
         }
@@ -337,8 +341,7 @@ impl Session {
         self.end(code, reason);
         let reason = reason.as_bytes();
         let reason: Arc<[u8]> = reason[..reason.len().min(crate::frame::MAX_TEXT)].into();
-        self.control
-            .push_back((now, Control::Close { code, reason }));
+        self.farewell = Some((code, reason));
     }
 
     /// Whether the session has ended.
@@ -348,7 +351,7 @@ impl Session {
 
     /// Whether something is left to be told to the peer after the end.
     pub fn has_farewell(&self) -> bool {
-        self.closed && !self.control.is_empty()
+        self.farewell.is_some() && !self.paths.values().all(|path| path.farewell_said)
     }
 
     /// The next event.

@@ -48,7 +48,7 @@ impl Session {
         let before = path.sent;
         let written = |out: &Vec<u8>| (out.len() - start) as u64;
         if self.closed {
-            self.write_control(id, true, usize::MAX, before, start, now, out);
+            self.write_farewell(id, out);
             self.finish_transmit(id, written(out), now);
             return out.len() - start;
         }
@@ -112,9 +112,7 @@ impl Session {
     ) {
         while let Some((since, frame)) = self.control.front() {
             let preferred = match frame {
-                Control::Open { .. } if !self.closed => {
-                    self.path_of_opens().map_or(best, |path| path == id)
-                }
+                Control::Open { .. } => self.path_of_opens().map_or(best, |path| path == id),
                 _ => best,
             };
             let full = self
@@ -157,6 +155,18 @@ impl Session {
         let best = self.paths.get(&self.best_path()?)?;
         let worth_it = path.delay() <= best.delay() + CONTROL_WAIT;
         (path.state == PathState::Active && path.confirmed < end && worth_it).then_some(id)
+    }
+
+    fn write_farewell(&mut self, id: PathId, out: &mut Vec<u8>) {
+        if let (Some((code, reason)), Some(path)) = (&self.farewell, self.paths.get_mut(&id))
+            && !std::mem::replace(&mut path.farewell_said, true)
+        {
+            Frame::Close {
+                code: *code,
+                reason,
+            }
+            .encode(out);
+        }
     }
 
     fn write_ping(
@@ -248,11 +258,6 @@ impl Session {
                 Frame::CreditStreams { limit: *streams }.encode(out);
             }
             Control::Ping { token } => Frame::Ping { token: *token }.encode(out),
-            Control::Close { code, reason } => Frame::Close {
-                code: *code,
-                reason,
-            }
-            .encode(out),
         }
     }
 

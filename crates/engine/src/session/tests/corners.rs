@@ -541,6 +541,24 @@ fn a_closed_session_says_so_even_over_a_stalled_path() {
 }
 
 #[test]
+fn every_path_hears_of_the_end() {
+    let (mut client, now) = session(Role::Client);
+    let second = PathId(PATH.0 + 1);
+    client.path_up(second, now);
+    client.close(0, "over", now);
+    for path in [PATH, second] {
+        assert!(client.has_farewell());
+        let frames = drain(&mut client, path, now);
+        assert!(
+            frames.len() == 1 && frames[0].starts_with("Close"),
+            "{frames:?}"
+        );
+        assert!(drain(&mut client, path, now).is_empty(), "said once");
+    }
+    assert!(!client.has_farewell());
+}
+
+#[test]
 fn a_repeated_accept_is_told_once() {
     let (mut client, now) = session(Role::Client);
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
