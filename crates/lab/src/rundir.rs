@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::netns;
+use crate::topology::Side;
 
 /// What the names of the laboratory's namespaces start with.
 pub(crate) const PREFIX: &str = "sumlink-";
@@ -160,7 +161,7 @@ pub fn clean() -> Result<Vec<String>, LabError> {
     let (running, dead) = survey();
     for (id, namespaces) in dead {
         // Only names of our own kind, whatever the file says.
-        for name in namespaces.iter().filter(|name| name.starts_with(PREFIX)) {
+        for name in namespaces.iter().filter(|name| owner_of(name).is_some()) {
             remove_namespace(name, &mut removed)?;
         }
         let directory = base().join(&id);
@@ -173,16 +174,28 @@ pub fn clean() -> Result<Vec<String>, LabError> {
         .flatten()
         .flatten();
     for name in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
-        let Some(rest) = name.strip_prefix(PREFIX) else {
+        let Some(id) = owner_of(&name) else {
             continue;
         };
-        let id = rest.rsplit_once('-').map_or(rest, |(id, _)| id);
         let just_started = base().join(format!(".{id}")).exists() || base().join(id).exists();
         if !just_started && !running.iter().any(|running| running == id) {
             remove_namespace(&name, &mut removed)?;
         }
     }
     Ok(removed)
+}
+
+/// The id of the laboratory whose namespace has this name; other namespaces are none of ours, whatever they are called.
+fn owner_of(name: &str) -> Option<&str> {
+    let (id, side) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let ours = id.len() == 8
+        && id
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_side = [Side::Client, Side::Server]
+        .iter()
+        .any(|known| known.name() == side);
+    (ours && is_side).then_some(id)
 }
 
 fn remove_namespace(name: &str, removed: &mut Vec<String>) -> Result<(), LabError> {
@@ -264,6 +277,25 @@ fn random_id() -> Result<String, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_of_laboratories_are_ours() {
+        assert_eq!(
+            owner_of(&namespace_name("0123abcd", "client")),
+            Some("0123abcd")
+        );
+        assert_eq!(owner_of("sumlink-0123abcd-server"), Some("0123abcd"));
+        for other in [
+            "sumlink-test-1-0",
+            "sumlink-production",
+            "sumlink-0123abcd",
+            "sumlink-0123abcd-router",
+            "sumlink-0123ABCD-client",
+            "other-0123abcd-client",
+        ] {
+            assert_eq!(owner_of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_process_is_told_by_its_start() {
