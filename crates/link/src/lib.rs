@@ -38,16 +38,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod change;
 mod counters;
 mod delay;
 mod link;
 mod loss;
+mod network;
 mod packet;
 mod queue;
 mod random;
 mod rate;
 
+pub use change::Change;
 pub use counters::Counters;
 pub use link::{Delivery, Link, LinkConfig, LinkState};
+pub use loss::Loss;
+pub use network::{LinkId, Network};
 pub use packet::Packet;
 pub use queue::QueueLimit;

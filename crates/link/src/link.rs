@@ -3,10 +3,10 @@
 use core::time::Duration;
 
 use crate::delay::DelayLine;
-use crate::loss::Loss;
+use crate::loss::{Loss, LossProcess};
 use crate::queue::DropTail;
 use crate::rate::RateServer;
-use crate::{Counters, Packet, QueueLimit};
+use crate::{Change, Counters, Packet, QueueLimit};
 
 /// What one direction of a link is like.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,7 @@ pub struct Link<P> {
     nominal_rate: u64,
     queue: DropTail<P>,
     server: RateServer,
-    loss: Loss,
+    loss: LossProcess,
     line: DelayLine<P>,
     /// What is counted as it happens; the backlog is filled in when asked for.
     counters: Counters,
@@ -71,7 +71,7 @@ impl<P: Packet> Link<P> {
             nominal_rate: config.rate,
             queue: DropTail::new(config.queue.bytes(config.rate)),
             server: RateServer::new(config.rate),
-            loss: Loss::new(config.loss, config.seed),
+            loss: LossProcess::new(config.loss, config.seed),
             line: DelayLine::new(config.delay),
             counters: Counters::default(),
         }
@@ -112,6 +112,20 @@ impl<P: Packet> Link<P> {
             .or_else(|| self.server.end().map(|end| self.line.due(end)))
     }
 
+    /// Changes one property.
+    pub fn set(&mut self, now: Duration, change: Change) {
+        match change {
+            Change::Rate(rate) => self.set_rate(now, rate),
+            Change::Delay(delay) => self.set_delay(now, delay),
+            Change::Queue(limit) => self.set_queue(now, limit),
+            Change::State(state) => self.set_state(now, state),
+            Change::Loss(loss) => {
+                self.advance(now);
+                self.loss.set(loss);
+            }
+        }
+    }
+
     /// Changes the rate in bits per second, also for the packet in transmission. 0 lets nothing pass.
     pub fn set_rate(&mut self, now: Duration, rate: u64) {
         self.advance(now);
@@ -132,8 +146,7 @@ impl<P: Packet> Link<P> {
 
     /// Changes the probability of loss, 0.0..=1.0 (other values are clamped).
     pub fn set_loss(&mut self, now: Duration, probability: f64) {
-        self.advance(now);
-        self.loss.set_probability(probability);
+        self.set(now, Change::Loss(Loss::Independent(probability)));
     }
 
     /// Changes what the queue holds; packets that are in it already stay.
@@ -179,7 +192,8 @@ impl<P: Packet> Link<P> {
     }
 
     /// Brings the rate server up to `now`: packets whose last bit has been sent set off, or are lost.
-    fn advance(&mut self, now: Duration) {
+    /// Returns when the first of those on their way is due.
+    pub(crate) fn advance(&mut self, now: Duration) -> Option<Duration> {
         self.now = self.now.max(now);
         while let Some(sent) = self.server.finish(self.now) {
             let Some(packet) = self.queue.pop() else {
@@ -193,6 +207,7 @@ impl<P: Packet> Link<P> {
             }
             self.start_next(sent);
         }
+        self.line.next_due()
     }
 
     /// Starts the transmission of the first packet in the queue, unless one is under way.

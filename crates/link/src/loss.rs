@@ -2,18 +2,31 @@
 
 use crate::random::Random;
 
+/// Which packets a link loses, behind its rate server: a packet that a radio sends in vain has still used
+/// the air.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loss {
+    /// Each packet with this probability, 0.0..=1.0 (other values are clamped, NaN means 0),
+    /// independently of all others.
+    Independent(f64),
+}
+
+impl Loss {
+    /// No packet.
+    pub const NONE: Self = Self::Independent(0.0);
+}
+
 /// Loses each packet with the same probability, independently of all others.
-///
-/// Loss stands behind the rate server: a packet that a radio sends in vain has still used the air.
 #[derive(Clone, Debug)]
-pub(crate) struct Loss {
+pub(crate) struct LossProcess {
     /// Probability of loss, 0.0..=1.0.
     probability: f64,
     /// Where the dice come from.
     random: Random,
 }
 
-impl Loss {
+impl LossProcess {
     pub(crate) fn new(probability: f64, seed: u64) -> Self {
         let mut loss = Self {
             probability: 0.0,
@@ -21,6 +34,12 @@ impl Loss {
         };
         loss.set_probability(probability);
         loss
+    }
+
+    /// Changes which packets are lost from now on.
+    pub(crate) fn set(&mut self, loss: Loss) {
+        let Loss::Independent(probability) = loss;
+        self.set_probability(probability);
     }
 
     /// Changes the probability; values outside 0.0..=1.0 are clamped, NaN means 0.
@@ -46,7 +65,7 @@ mod tests {
     use super::*;
 
     fn lost_of(n: u32, probability: f64) -> u32 {
-        let mut loss = Loss::new(probability, 42);
+        let mut loss = LossProcess::new(probability, 42);
         (0..n).map(|_| u32::from(loss.loses_next())).sum()
     }
 

@@ -12,6 +12,18 @@ impl Random {
         Self { state: seed }
     }
 
+    /// Another generator, independent of this one for all practical purposes, for the purpose of that
+    /// number. It depends on this one's state but does not change it.
+    ///
+    /// All generators walk the same cycle of 2^64 states from starting points that the output function
+    /// has scattered over it: a thousand streams of 10^9 numbers each overlap with a probability of about
+    /// 10^6 * 10^9 / 2^64, one in 20 000.
+    pub(crate) fn split(&self, purpose: u64) -> Self {
+        let purpose = Self::new(purpose).next_u64();
+        let state = Self::new(self.state ^ purpose).next_u64();
+        Self { state }
+    }
+
     /// The next 64 uniformly distributed bits.
     pub(crate) fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -38,6 +50,19 @@ mod tests {
         assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
         assert_eq!(random.next_u64(), 3_203_168_211_198_807_973);
         assert_eq!(random.next_u64(), 9_817_491_932_198_370_423);
+    }
+
+    #[test]
+    fn purposes_have_streams_of_their_own() {
+        let random = Random::new(1);
+        let first = |purpose| random.split(purpose).next_u64();
+        assert_eq!(first(1), first(1));
+        let all: std::collections::HashSet<u64> = (0..10_000).map(first).collect();
+        assert_eq!(all.len(), 10_000);
+        assert_ne!(
+            random.split(1).split(2).state,
+            random.split(2).split(1).state
+        );
     }
 
     #[test]

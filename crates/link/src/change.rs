@@ -1,0 +1,21 @@
+//! What may change on a link while it runs.
+
+use core::time::Duration;
+
+use crate::{LinkState, Loss, QueueLimit};
+
+/// One property of one direction of a link with its new value; see [`Network::set`](crate::Network::set).
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Bits per second, also for the packet in transmission; 0 lets nothing pass.
+    Rate(u64),
+    /// One-way delay of packets that have not left the queue.
+    Delay(Duration),
+    /// Which packets are lost behind the rate server.
+    Loss(Loss),
+    /// What the queue holds; packets that are in it already stay.
+    Queue(QueueLimit),
+    /// Whether the link carries packets. What is queued or on its way when it stops being up is discarded.
+    State(LinkState),
+}
