@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::{LinkState, Loss, QueueLimit};
+use crate::{Jitter, LinkState, Loss, QueueLimit, Trace};
 
 /// One property of one direction of a link with its new value; see [`Network::set`](crate::Network::set).
 #[non_exhaustive]
@@ -10,8 +10,13 @@ use crate::{LinkState, Loss, QueueLimit};
 pub enum Change {
     /// Bits per second, also for the packet in transmission; 0 lets nothing pass.
     Rate(u64),
+    /// Delivery opportunities instead of a rate, from now on and repeated; also for the packet in
+    /// transmission. A queue in time holds what the trace's mean rate sends in it.
+    Trace(Trace),
     /// One-way delay of packets that have not left the queue.
     Delay(Duration),
+    /// Variation of the delay of packets that have not left the queue.
+    Jitter(Jitter),
     /// Which packets are lost behind the rate server.
     Loss(Loss),
     /// What the queue holds; packets that are in it already stay.

@@ -18,10 +18,13 @@ pub struct Counters {
     pub discarded_packets: u64,
     /// Their bytes.
     pub discarded_bytes: u64,
-    /// Packets lost at random after they had passed the rate server.
+    /// Packets lost after they had passed the rate server, by the link's loss or because layer 2 gave up
+    /// repeating them.
     pub lost_packets: u64,
     /// Their bytes.
     pub lost_bytes: u64,
+    /// Transmissions that layer 2 repeated because of an interferer.
+    pub layer2_retransmissions: u64,
     /// Packets handed out by [`Link::poll`](crate::Link::poll).
     pub delivered_packets: u64,
     /// Their bytes.

@@ -3,14 +3,18 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use crate::Packet;
+use crate::random::Random;
+use crate::{Jitter, Packet};
 
-/// Holds each packet for a fixed time and never changes the order.
+/// Holds each packet for the delay, which may vary; changes the order only where the jitter says so.
 #[derive(Clone, Debug)]
 pub(crate) struct DelayLine<P> {
-    /// One-way delay of packets that set off from now on.
+    /// Mean one-way delay of packets that set off from now on.
     delay: Duration,
-    /// Packets with the time at which they are due, in order.
+    jitter: Jitter,
+    /// Where the jitter comes from.
+    random: Random,
+    /// Packets with the time at which they are due, in that order.
     packets: VecDeque<(Duration, P)>,
     /// Bytes of `packets`.
     bytes: u64,
@@ -19,9 +23,11 @@ pub(crate) struct DelayLine<P> {
 }
 
 impl<P: Packet> DelayLine<P> {
-    pub(crate) fn new(delay: Duration) -> Self {
+    pub(crate) fn new(delay: Duration, random: Random) -> Self {
         Self {
             delay,
+            jitter: Jitter::NONE,
+            random,
             packets: VecDeque::new(),
             bytes: 0,
             last_due: Duration::ZERO,
@@ -33,21 +39,52 @@ impl<P: Packet> DelayLine<P> {
         self.delay = delay;
     }
 
-    /// When a packet that sets off at `departure` would be due.
-    pub(crate) fn due(&self, departure: Duration) -> Duration {
-        departure.saturating_add(self.delay).max(self.last_due)
+    /// Changes the jitter of packets that set off from now on.
+    pub(crate) fn set_jitter(&mut self, jitter: Jitter) {
+        self.jitter = jitter;
+    }
+
+    /// The least time that a packet is on its way.
+    pub(crate) fn least_delay(&self) -> Duration {
+        self.delay.saturating_sub(self.jitter.distribution.bound())
+    }
+
+    /// Before when no packet that sets off at `departure` is due.
+    pub(crate) fn earliest_due(&self, departure: Duration) -> Duration {
+        let due = departure.saturating_add(self.least_delay());
+        if self.jitter.reorder {
+            due
+        } else {
+            due.max(self.last_due)
+        }
     }
 
     pub(crate) fn push(&mut self, departure: Duration, packet: P) {
-        let due = self.due(departure);
-        self.last_due = due;
+        let delay = self.jitter.distribution.draw(self.delay, &mut self.random);
+        let due = departure.saturating_add(delay);
         self.bytes += packet.wire_len() as u64;
-        self.packets.push_back((due, packet));
+        if due >= self.last_due || !self.jitter.reorder {
+            self.last_due = self.last_due.max(due);
+            self.packets.push_back((self.last_due, packet));
+        } else {
+            let place = self.packets.partition_point(|(other, _)| *other <= due);
+            self.packets.insert(place, (due, packet));
+        }
     }
 
     /// When the first packet is due.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.packets.front().map(|(due, _)| *due)
+    }
+
+    /// Before when nothing comes out, if the next packet sets off at `departure`.
+    pub(crate) fn deadline(&self, departure: Option<Duration>) -> Option<Duration> {
+        let first = self.next_due();
+        if first.is_some() && !self.jitter.reorder {
+            return first;
+        }
+        let next = departure.map(|departure| self.earliest_due(departure));
+        first.into_iter().chain(next).min()
     }
 
     /// The first packet, if it is due by `now`, with the time at which it was.
@@ -80,9 +117,13 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn line(delay: Duration) -> DelayLine<Vec<u8>> {
+        DelayLine::new(delay, Random::new(1))
+    }
+
     #[test]
     fn a_packet_is_due_after_the_delay_and_not_before() {
-        let mut line = DelayLine::new(10 * MS);
+        let mut line = line(10 * MS);
         line.push(MS, vec![0; 100]);
         assert_eq!(line.next_due(), Some(11 * MS));
         assert!(line.pop(11 * MS - Duration::from_nanos(1)).is_none());
@@ -92,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_shorter_delay_does_not_reorder() {
-        let mut line = DelayLine::new(10 * MS);
+        let mut line = line(10 * MS);
         line.push(MS, vec![1]);
         line.set_delay(MS);
         line.push(2 * MS, vec![2]);
@@ -101,5 +142,40 @@ mod tests {
             .map(|(due, p)| (due, p[0]))
             .collect();
         assert_eq!(order, [(11 * MS, 1), (11 * MS, 2), (21 * MS, 3)]);
+    }
+
+    /// Packets a millisecond apart with 5 ms of jitter: their numbers in the order in which they come out.
+    fn jittered(jitter: Jitter) -> Vec<u8> {
+        let mut line = line(10 * MS);
+        line.set_jitter(jitter);
+        let mut out = Vec::new();
+        let mut last = Duration::ZERO;
+        for number in 0..100 {
+            let departure = u32::from(number) * MS;
+            line.push(departure, vec![number]);
+            while let Some((due, packet)) = line.pop(departure) {
+                assert!(due >= last, "in the order in which they are due");
+                assert!(
+                    due >= u32::from(packet[0]) * MS + 5 * MS,
+                    "not before the least delay"
+                );
+                last = due;
+                out.push(packet[0]);
+            }
+            assert!(line.deadline(Some(departure + MS)).unwrap() > departure);
+        }
+        out.extend(std::iter::from_fn(|| line.pop(1_000 * MS)).map(|(_, packet)| packet[0]));
+        out
+    }
+
+    #[test]
+    fn jitter_keeps_the_order_unless_asked() {
+        let numbers: Vec<u8> = (0..100).collect();
+        let jitter = Jitter::uniform(5 * MS);
+        assert_eq!(jittered(jitter), numbers);
+        let mut reordered = jittered(jitter.reordering());
+        assert_ne!(reordered, numbers);
+        reordered.sort_unstable();
+        assert_eq!(reordered, numbers);
     }
 }

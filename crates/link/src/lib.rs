@@ -41,18 +41,27 @@
 mod change;
 mod counters;
 mod delay;
+mod error;
+mod jitter;
+mod layer2;
 mod link;
 mod loss;
 mod network;
+mod opportunity;
 mod packet;
 mod queue;
 mod random;
 mod rate;
+mod server;
+mod trace;
 
 pub use change::Change;
 pub use counters::Counters;
+pub use error::ModelError;
+pub use jitter::{Distribution, Jitter};
 pub use link::{Delivery, Link, LinkConfig, LinkState};
-pub use loss::Loss;
+pub use loss::{GilbertElliott, Loss, LossScript};
 pub use network::{LinkId, Network};
 pub use packet::Packet;
 pub use queue::QueueLimit;
+pub use trace::{Trace, TraceError};

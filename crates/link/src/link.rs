@@ -3,12 +3,15 @@
 use core::time::Duration;
 
 use crate::delay::DelayLine;
-use crate::loss::{Loss, LossProcess};
+use crate::layer2::{Attempt, Layer2};
+use crate::loss::LossProcess;
 use crate::queue::DropTail;
-use crate::rate::RateServer;
-use crate::{Change, Counters, Packet, QueueLimit};
+use crate::random::{Random, purpose};
+use crate::server::Server;
+use crate::{Change, Counters, Loss, Packet, QueueLimit};
 
-/// What one direction of a link is like.
+/// What one direction of a link is like at the start. Whatever else there is (a trace, jitter, other
+/// kinds of loss) is set with a [`Change`] before the first packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
     /// Bits per second; 0 lets nothing pass (packets wait in the queue).
@@ -19,7 +22,7 @@ pub struct LinkConfig {
     pub loss: f64,
     /// What the queue holds, the packet in transmission included.
     pub queue: QueueLimit,
-    /// Seed of the loss; the same seed and the same packets give the same losses.
+    /// Seed of everything random; the same seed and the same calls give the same deliveries.
     pub seed: u64,
 }
 
@@ -54,7 +57,8 @@ pub struct Link<P> {
     /// The last rate that was not 0, for a queue limited by time.
     nominal_rate: u64,
     queue: DropTail<P>,
-    server: RateServer,
+    server: Server,
+    layer2: Layer2,
     loss: LossProcess,
     line: DelayLine<P>,
     /// What is counted as it happens; the backlog is filled in when asked for.
@@ -64,25 +68,32 @@ pub struct Link<P> {
 impl<P: Packet> Link<P> {
     /// An empty link that is up.
     pub fn new(config: LinkConfig) -> Self {
+        let random = Random::new(config.seed);
         Self {
             now: Duration::ZERO,
             state: LinkState::Up,
             queue_limit: config.queue,
             nominal_rate: config.rate,
             queue: DropTail::new(config.queue.bytes(config.rate)),
-            server: RateServer::new(config.rate),
-            loss: LossProcess::new(config.loss, config.seed),
-            line: DelayLine::new(config.delay),
+            server: Server::new(config.rate),
+            layer2: Layer2::new(random.split(purpose::LAYER2)),
+            loss: LossProcess::new(config.loss, random.split(purpose::LOSS)),
+            line: DelayLine::new(config.delay, random.split(purpose::JITTER)),
             counters: Counters::default(),
         }
     }
 
     /// Puts a packet in. It is dropped, and counted, when the queue is full or the link is not up.
     pub fn enqueue(&mut self, now: Duration, packet: P) {
+        self.counters.offered_packets += 1;
+        self.counters.offered_bytes += packet.wire_len() as u64;
+        self.admit(now, packet);
+    }
+
+    /// As [`Self::enqueue`], for a packet that was counted as offered before.
+    pub(crate) fn admit(&mut self, now: Duration, packet: P) {
         self.advance(now);
         let bytes = packet.wire_len() as u64;
-        self.counters.offered_packets += 1;
-        self.counters.offered_bytes += bytes;
         if self.state != LinkState::Up {
             self.counters.discarded_packets += 1;
             self.counters.discarded_bytes += bytes;
@@ -105,43 +116,44 @@ impl<P: Packet> Link<P> {
 
     /// When to poll next: no packet is due before. `None` while nothing is on its way.
     ///
-    /// The packet behind it may turn out to be lost, then the poll at that time returns nothing.
+    /// The packet behind it may turn out to be lost or, with jitter, to be due later; then the poll at that
+    /// time returns nothing, and the next deadline is later than it.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.line
-            .next_due()
-            .or_else(|| self.server.end().map(|end| self.line.due(end)))
+        self.line.deadline(self.server.end())
     }
 
     /// Changes one property.
     pub fn set(&mut self, now: Duration, change: Change) {
+        self.advance(now);
         match change {
-            Change::Rate(rate) => self.set_rate(now, rate),
-            Change::Delay(delay) => self.set_delay(now, delay),
-            Change::Queue(limit) => self.set_queue(now, limit),
-            Change::State(state) => self.set_state(now, state),
-            Change::Loss(loss) => {
-                self.advance(now);
-                self.loss.set(loss);
+            Change::Rate(rate) => {
+                self.server.set_rate(self.now, rate);
+                self.resize_queue();
             }
+            Change::Trace(trace) => {
+                self.server.set_trace(self.now, trace);
+                self.resize_queue();
+            }
+            Change::Delay(delay) => self.line.set_delay(delay),
+            Change::Jitter(jitter) => self.line.set_jitter(jitter),
+            Change::Loss(loss) => self.loss.set(loss),
+            Change::Queue(limit) => {
+                self.queue_limit = limit;
+                self.resize_queue();
+            }
+            Change::State(state) => self.change_state(state),
         }
     }
 
     /// Changes the rate in bits per second, also for the packet in transmission. 0 lets nothing pass.
     pub fn set_rate(&mut self, now: Duration, rate: u64) {
-        self.advance(now);
-        self.server.set_rate(self.now, rate);
-        if rate != 0 {
-            self.nominal_rate = rate;
-        }
-        self.queue
-            .set_limit(self.queue_limit.bytes(self.nominal_rate));
+        self.set(now, Change::Rate(rate));
     }
 
     /// Changes the one-way delay of packets that have not left the queue. Order is kept: after a change
     /// to a shorter delay nothing overtakes what is on its way.
     pub fn set_delay(&mut self, now: Duration, delay: Duration) {
-        self.advance(now);
-        self.line.set_delay(delay);
+        self.set(now, Change::Delay(delay));
     }
 
     /// Changes the probability of loss, 0.0..=1.0 (other values are clamped).
@@ -151,23 +163,12 @@ impl<P: Packet> Link<P> {
 
     /// Changes what the queue holds; packets that are in it already stay.
     pub fn set_queue(&mut self, now: Duration, limit: QueueLimit) {
-        self.advance(now);
-        self.queue_limit = limit;
-        self.queue.set_limit(limit.bytes(self.nominal_rate));
+        self.set(now, Change::Queue(limit));
     }
 
     /// Changes the state. Whatever is queued or on its way when the link stops being up is discarded.
     pub fn set_state(&mut self, now: Duration, state: LinkState) {
-        self.advance(now);
-        self.state = state;
-        if state == LinkState::Up {
-            return;
-        }
-        self.counters.discarded_packets += self.queue.len() + self.line.len();
-        self.counters.discarded_bytes += self.queue.bytes() + self.line.bytes();
-        self.server.abort();
-        while self.queue.pop().is_some() {}
-        self.line.clear();
+        self.set(now, Change::State(state));
     }
 
     /// Whether the link carries packets.
@@ -175,7 +176,7 @@ impl<P: Packet> Link<P> {
         self.state
     }
 
-    /// The rate in bits per second.
+    /// The rate in bits per second; that of a trace is its mean.
     pub fn rate(&self) -> u64 {
         self.server.rate()
     }
@@ -192,14 +193,21 @@ impl<P: Packet> Link<P> {
     }
 
     /// Brings the rate server up to `now`: packets whose last bit has been sent set off, or are lost.
-    /// Returns when the first of those on their way is due.
-    pub(crate) fn advance(&mut self, now: Duration) -> Option<Duration> {
+    pub(crate) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
         while let Some(sent) = self.server.finish(self.now) {
+            let attempt = self.layer2.end();
+            if let (Attempt::Again(wait), Some(first)) = (attempt, self.queue.front()) {
+                self.counters.layer2_retransmissions += 1;
+                self.server.begin(sent + wait, first.packet.wire_len());
+                continue;
+            }
             let Some(packet) = self.queue.pop() else {
                 break;
             };
-            if self.loss.loses_next() {
+            // The dice of the loss are thrown for every packet, whatever became of it on layer 2.
+            let lost = self.loss.loses_next(sent);
+            if lost || attempt == Attempt::GivenUp {
                 self.counters.lost_packets += 1;
                 self.counters.lost_bytes += packet.wire_len() as u64;
             } else {
@@ -207,7 +215,63 @@ impl<P: Packet> Link<P> {
             }
             self.start_next(sent);
         }
+    }
+
+    /// When the packet in transmission is sent.
+    pub(crate) fn transmission_end(&self) -> Option<Duration> {
+        self.server.end()
+    }
+
+    /// When the first packet on its way is due.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
         self.line.next_due()
+    }
+
+    /// The least time between the end of a transmission and the packet's coming out.
+    pub(crate) fn least_delay(&self) -> Duration {
+        self.line.least_delay()
+    }
+
+    /// Whether it would send if it could.
+    pub(crate) fn is_backlogged(&self) -> bool {
+        self.queue.len() > 0 && self.server.rate() > 0
+    }
+
+    /// Leaves the link only so much of the medium: 1 is what it has alone.
+    pub(crate) fn set_share(&mut self, now: Duration, share: f64) {
+        self.advance(now);
+        self.server.set_share(self.now, share);
+    }
+
+    /// Access to layer 2, as of `now`.
+    pub(crate) fn layer2(&mut self, now: Duration) -> &mut Layer2 {
+        self.advance(now);
+        &mut self.layer2
+    }
+
+    /// Access to the counters of what happens outside of the link's own parts.
+    pub(crate) fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    fn resize_queue(&mut self) {
+        if self.server.rate() != 0 {
+            self.nominal_rate = self.server.rate();
+        }
+        self.queue
+            .set_limit(self.queue_limit.bytes(self.nominal_rate));
+    }
+
+    fn change_state(&mut self, state: LinkState) {
+        self.state = state;
+        if state == LinkState::Up {
+            return;
+        }
+        self.counters.discarded_packets += self.queue.len() + self.line.len();
+        self.counters.discarded_bytes += self.queue.bytes() + self.line.bytes();
+        self.server.abort();
+        while self.queue.pop().is_some() {}
+        self.line.clear();
     }
 
     /// Starts the transmission of the first packet in the queue, unless one is under way.
@@ -217,6 +281,7 @@ impl<P: Packet> Link<P> {
         }
         if let Some(first) = self.queue.front() {
             let start = first.arrived.max(idle_since);
+            self.layer2.begin();
             self.server.begin(start, first.packet.wire_len());
         }
     }

@@ -10,7 +10,7 @@ use crate::Packet;
 pub enum QueueLimit {
     /// So many bytes.
     Bytes(u64),
-    /// What the link sends in so much time: `rate * time / 8` bytes. While the rate is 0 the last rate
+    /// What the link sends in so much time: `rate * time / 8` bytes, by the mean rate of a trace. While the rate is 0 the last rate
     /// that was not 0 counts, and [`QueueLimit::MIN_BYTES`] where there was none.
     Time(Duration),
 }

@@ -37,6 +37,28 @@ impl Random {
     pub(crate) fn next_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
+
+    /// Exponentially distributed with mean 1.
+    pub(crate) fn next_exponential(&mut self) -> f64 {
+        // 1 - u is in (0, 1], so the logarithm is finite.
+        -(1.0 - self.next_f64()).ln()
+    }
+
+    /// Normally distributed with mean 0 and variance 1 (Box and Muller, 1958).
+    pub(crate) fn next_normal(&mut self) -> f64 {
+        let radius = (2.0 * self.next_exponential()).sqrt();
+        radius * (core::f64::consts::TAU * self.next_f64()).cos()
+    }
+}
+
+/// What the streams of one link are for.
+pub(crate) mod purpose {
+    /// Which packets are lost.
+    pub(crate) const LOSS: u64 = 1;
+    /// The delay of each packet.
+    pub(crate) const JITTER: u64 = 2;
+    /// Which attempts of layer 2 fail, and its back-off.
+    pub(crate) const LAYER2: u64 = 3;
 }
 
 #[cfg(test)]

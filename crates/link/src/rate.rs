@@ -31,8 +31,12 @@ impl RateServer {
         }
     }
 
-    pub(crate) fn rate(&self) -> u64 {
-        self.rate
+    /// Bytes of the packet in transmission that will not have been sent by `now`, rounded up.
+    pub(crate) fn remaining(&self, now: Duration) -> Option<u64> {
+        let elapsed = now.saturating_sub(self.at).as_nanos();
+        let done = u128::from(self.rate).saturating_mul(elapsed);
+        let left = self.work?.saturating_sub(done).div_ceil(8 * NANOS);
+        Some(u64::try_from(left).unwrap_or(u64::MAX))
     }
 
     /// Changes the rate from `now` on, also for the rest of the packet in transmission.

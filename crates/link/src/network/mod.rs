@@ -78,10 +78,9 @@ impl<P: Packet> Network<P> {
             let (due, number) = self.due.first().filter(|(due, _)| *due <= self.now)?;
             let link = &mut self.links[number];
             // The deadline may have been a lower bound; then the turn goes to whoever is first now.
-            let delivery = link
-                .advance(self.now)
-                .filter(|first| *first == due)
-                .and_then(|_| link.poll(self.now));
+            link.advance(self.now);
+            let first = link.next_due() == Some(due);
+            let delivery = if first { link.poll(self.now) } else { None };
             self.touch(number);
             if let Some(delivery) = delivery {
                 return Some((LinkId(number), delivery));

@@ -1,0 +1,153 @@
+//! Variation of the delay from packet to packet.
+
+use core::time::Duration;
+
+use crate::random::Random;
+
+/// How the delay varies around its mean, independently from packet to packet.
+///
+/// A delay never becomes negative: where the variation is larger than the delay, the negative part of
+/// the distribution collapses to a delay of 0 and the mean rises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Jitter {
+    /// How far from the delay, and how often.
+    pub distribution: Distribution,
+    /// Whether a packet may overtake another one.
+    ///
+    /// Without it a packet that would overtake is due together with the one before it. Then a stream of
+    /// packets much closer together than the jitter has less variation than asked for, and a mean delay
+    /// nearer to the largest than to the asked one.
+    pub reorder: bool,
+}
+
+/// A distribution around 0.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Distribution {
+    /// Always 0.
+    #[default]
+    Constant,
+    /// Uniform between minus and plus this much; the standard deviation is `1/sqrt(3)` of it.
+    Uniform(Duration),
+    /// Normal with this standard deviation, cut off at three of them (which leaves 98.7 % of it).
+    Normal(Duration),
+}
+
+impl Jitter {
+    /// None.
+    pub const NONE: Self = Self {
+        distribution: Distribution::Constant,
+        reorder: false,
+    };
+
+    /// Uniform between minus and plus `spread`, in order.
+    pub fn uniform(spread: Duration) -> Self {
+        Self {
+            distribution: Distribution::Uniform(spread),
+            reorder: false,
+        }
+    }
+
+    /// Normal with that standard deviation, cut off at three of them, in order.
+    pub fn normal(deviation: Duration) -> Self {
+        Self {
+            distribution: Distribution::Normal(deviation),
+            reorder: false,
+        }
+    }
+
+    /// The same with packets that overtake each other.
+    pub fn reordering(self) -> Self {
+        Self {
+            reorder: true,
+            ..self
+        }
+    }
+}
+
+impl Distribution {
+    /// The most that it adds or takes away.
+    pub(crate) fn bound(self) -> Duration {
+        match self {
+            Self::Constant => Duration::ZERO,
+            Self::Uniform(spread) => spread,
+            Self::Normal(deviation) => deviation.saturating_mul(3),
+        }
+    }
+
+    /// `mean` with a variation.
+    pub(crate) fn draw(self, mean: Duration, random: &mut Random) -> Duration {
+        let (scale, unit) = match self {
+            Self::Constant => return mean,
+            Self::Uniform(spread) => (spread, 2.0 * random.next_f64() - 1.0),
+            Self::Normal(deviation) => (deviation, cut_normal(random)),
+        };
+        let offset = scale
+            .checked_mul(4)
+            .map_or(Duration::MAX, |_| scale.mul_f64(unit.abs()));
+        if unit < 0.0 {
+            mean.saturating_sub(offset)
+        } else {
+            mean.saturating_add(offset)
+        }
+    }
+}
+
+/// Standard normal, drawn again while beyond three.
+fn cut_normal(random: &mut Random) -> f64 {
+    loop {
+        let z = random.next_normal();
+        if z.abs() <= 3.0 {
+            return z;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mean and standard deviation of 100 000 draws, in milliseconds.
+    fn moments(distribution: Distribution, mean: Duration) -> (f64, f64) {
+        let mut random = Random::new(3);
+        let n = 100_000;
+        let draws: Vec<f64> = (0..n)
+            .map(|_| distribution.draw(mean, &mut random))
+            .inspect(|d| {
+                let bound = distribution.bound();
+                assert!(*d <= mean + bound && *d >= mean.saturating_sub(bound));
+            })
+            .map(|d| d.as_secs_f64() * 1e3)
+            .collect();
+        let average = draws.iter().sum::<f64>() / f64::from(n);
+        let variance = draws.iter().map(|d| (d - average).powi(2)).sum::<f64>() / f64::from(n);
+        (average, variance.sqrt())
+    }
+
+    #[test]
+    fn the_moments_are_those_asked_for() {
+        let ms = Duration::from_millis;
+        let (mean, deviation) = moments(Distribution::Uniform(ms(6)), ms(20));
+        assert!((mean - 20.0).abs() < 0.1 && (deviation - 3.464).abs() < 0.05);
+        // Cut off at three, the standard deviation of a normal distribution is 0.9866.
+        let (mean, deviation) = moments(Distribution::Normal(ms(5)), ms(20));
+        assert!((mean - 20.0).abs() < 0.1 && (deviation - 4.933).abs() < 0.05);
+        assert_eq!(moments(Distribution::Constant, ms(20)), (20.0, 0.0));
+    }
+
+    #[test]
+    fn no_delay_is_negative_and_none_overflows() {
+        let (mean, _) = moments(
+            Distribution::Uniform(Duration::from_millis(8)),
+            Duration::ZERO,
+        );
+        assert!(
+            (mean - 2.0).abs() < 0.05,
+            "half of it is 0, the rest 4 ms on average"
+        );
+        let mut random = Random::new(1);
+        for distribution in [Distribution::Uniform, Distribution::Normal] {
+            distribution(Duration::MAX).draw(Duration::MAX, &mut random);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What a radio does about frames that nobody acknowledged: it sends them again.
+
+use core::time::Duration;
+
+use crate::random::Random;
+
+/// Slot of the back-off (IEEE 802.11-2020, table 17-21: OFDM PHY, 20 MHz).
+const SLOT: Duration = Duration::from_micros(9);
+/// Contention window before the first repetition, in slots; it doubles with each one.
+const CW_MIN: u32 = 15;
+/// Largest contention window, in slots.
+const CW_MAX: u32 = 1_023;
+
+/// Repeats packets whose transmission an interferer spoiled.
+///
+/// Each repetition takes the air time of the packet again, after a back-off that is uniform between 0 and
+/// a window that doubles, so that interference costs time first. Only after the last repetition the
+/// packet is lost. The packets behind wait: a receiver hands up frames in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer2 {
+    /// Whether somebody interferes now.
+    interfering: bool,
+    /// Whether somebody did at any time since the attempt under way began.
+    exposed: bool,
+    /// Probability that an exposed attempt fails.
+    error: f64,
+    /// How often a packet is repeated at most.
+    retry_limit: u32,
+    /// Repetitions of the packet in transmission.
+    repeated: u32,
+    random: Random,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// The packet got through.
+    Done,
+    /// It must be sent again after so much time.
+    Again(Duration),
+    /// It must not: it is lost.
+    GivenUp,
+}
+
+impl Layer2 {
+    pub(crate) fn new(random: Random) -> Self {
+        Self {
+            interfering: false,
+            exposed: false,
+            error: 0.0,
+            retry_limit: 0,
+            repeated: 0,
+            random,
+        }
+    }
+
+    /// Somebody starts to interfere, or changes how.
+    pub(crate) fn disturb(&mut self, error: f64, retry_limit: u32) {
+        self.interfering = true;
+        self.exposed = true;
+        self.error = error;
+        self.retry_limit = retry_limit;
+    }
+
+    /// It is over; an attempt under way stays exposed.
+    pub(crate) fn calm(&mut self) {
+        self.interfering = false;
+    }
+
+    /// A packet is sent for the first time.
+    pub(crate) fn begin(&mut self) {
+        self.repeated = 0;
+        self.exposed = self.interfering;
+    }
+
+    /// The attempt is over.
+    pub(crate) fn end(&mut self) -> Attempt {
+        if !self.exposed || self.random.next_f64() >= self.error {
+            return Attempt::Done;
+        }
+        if self.repeated >= self.retry_limit {
+            return Attempt::GivenUp;
+        }
+        let window = ((CW_MIN + 1) << self.repeated.min(6)).min(CW_MAX + 1);
+        self.repeated += 1;
+        self.exposed = self.interfering;
+        let slots = self.random.next_u64() % u64::from(window);
+        Attempt::Again(SLOT * slots as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_are_bounded_and_wait_longer_each_time() {
+        let mut layer = Layer2::new(Random::new(1));
+        layer.begin();
+        assert_eq!(layer.end(), Attempt::Done, "nobody interferes");
+        layer.disturb(1.0, 9);
+        let mut most = [Duration::ZERO; 9];
+        for _ in 0..2_000 {
+            layer.begin();
+            for most in &mut most {
+                match layer.end() {
+                    Attempt::Again(wait) => *most = wait.max(*most),
+                    other => panic!("{other:?} before the limit"),
+                }
+            }
+            assert_eq!(layer.end(), Attempt::GivenUp);
+        }
+        let slots = most.map(|wait| wait.as_micros() / 9);
+        assert_eq!(slots[..2], [15, 31]);
+        assert!(slots[6] > 1_000 && slots[8] > 1_000 && slots[8] <= 1_023);
+    }
+
+    #[test]
+    fn an_attempt_that_was_exposed_for_a_moment_may_fail() {
+        let mut layer = Layer2::new(Random::new(1));
+        layer.begin();
+        layer.disturb(1.0, 1);
+        layer.calm();
+        assert!(matches!(layer.end(), Attempt::Again(_)));
+        assert_eq!(layer.end(), Attempt::Done, "the repetition was not");
+    }
+}
