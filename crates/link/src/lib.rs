@@ -61,7 +61,7 @@ pub use error::ModelError;
 pub use jitter::{Distribution, Jitter};
 pub use link::{Delivery, Link, LinkConfig, LinkState};
 pub use loss::{GilbertElliott, Loss, LossScript};
-pub use network::{LinkId, Network};
+pub use network::{Air, Hotspot, Interferer, InterfererId, LinkId, Network, Radio, Schedule};
 pub use packet::Packet;
 pub use queue::QueueLimit;
 pub use trace::{Trace, TraceError};

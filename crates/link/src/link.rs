@@ -243,6 +243,12 @@ impl<P: Packet> Link<P> {
         self.server.set_share(self.now, share);
     }
 
+    /// A packet that is due, for somebody who carries it on; it counts as delivered only later.
+    pub(crate) fn hand_on(&mut self, now: Duration) -> Option<P> {
+        self.advance(now);
+        self.line.pop(self.now).map(|(_, packet)| packet)
+    }
+
     /// Access to layer 2, as of `now`.
     pub(crate) fn layer2(&mut self, now: Duration) -> &mut Layer2 {
         self.advance(now);

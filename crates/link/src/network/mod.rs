@@ -1,12 +1,24 @@
 //! All links of one experiment.
 
 mod agenda;
+mod air;
+mod drive;
+mod interferer;
+mod radio;
 
 use core::time::Duration;
 
 use crate::random::Random;
-use crate::{Change, Counters, Delivery, Link, LinkConfig, LinkState, Packet};
+use crate::{Change, Counters, Delivery, Link, LinkConfig, LinkState, ModelError, Packet};
 use agenda::Agenda;
+use air::AirGroup;
+use drive::{Actor, Ties};
+use interferer::Interference;
+use radio::{Card, Side};
+
+pub use air::Air;
+pub use interferer::Interferer;
+pub use radio::{Hotspot, Radio, Schedule};
 
 /// One direction of a link in a [`Network`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +30,10 @@ impl LinkId {
         self.0
     }
 }
+
+/// An interferer in a [`Network`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterfererId(usize);
 
 /// All directions of all links of one experiment, under one clock and one seed.
 ///
@@ -34,8 +50,20 @@ pub struct Network<P> {
     /// From which every stream of random numbers is split.
     random: Random,
     links: Vec<Link<P>>,
-    /// For each link the time before which no packet can come out of it.
+    /// For each link what acts on it.
+    ties: Vec<Ties>,
+    /// For each link the time before which no packet can come out of it; for one that others act on, when
+    /// the first packet that is past all of that is due.
     due: Agenda,
+    /// What happens inside before a packet of a link that others act on can be due.
+    events: Agenda,
+    /// Whose the events are.
+    actors: Vec<Actor>,
+    /// No packet comes out sooner after an event.
+    slack: Duration,
+    airs: Vec<AirGroup>,
+    interferers: Vec<Interference>,
+    cards: Vec<Card<P>>,
 }
 
 impl<P: Packet> Network<P> {
@@ -45,7 +73,14 @@ impl<P: Packet> Network<P> {
             now: Duration::ZERO,
             random: Random::new(seed),
             links: Vec::new(),
+            ties: Vec::new(),
             due: Agenda::new(),
+            events: Agenda::new(),
+            actors: Vec::new(),
+            slack: Duration::MAX,
+            airs: Vec::new(),
+            interferers: Vec::new(),
+            cards: Vec::new(),
         }
     }
 
@@ -54,9 +89,95 @@ impl<P: Packet> Network<P> {
     /// Its random streams are split from the network's seed, the link's number and `config.seed`.
     pub fn add(&mut self, config: LinkConfig) -> LinkId {
         let id = LinkId(self.links.len());
-        let seed = self.random.split(id.0 as u64).split(config.seed).next_u64();
+        let random = self.random.split(drive::LINKS).split(id.0 as u64);
+        let seed = random.split(config.seed).next_u64();
         self.links.push(Link::new(LinkConfig { seed, ..config }));
+        self.ties.push(Ties::default());
         id
+    }
+
+    /// Makes links share the air: a coupling group, see [`Air`] for the model. Their rates are what each
+    /// carries alone. A link can be in one group.
+    pub fn couple(&mut self, links: &[LinkId], air: Air) -> Result<(), ModelError> {
+        if air.links() != links.len() {
+            return Err(ModelError::WrongCount {
+                what: "the list of coupled links",
+                got: links.len(),
+                expected: air.links(),
+            });
+        }
+        self.check_free(links, "coupling groups", |ties| ties.air.is_some())?;
+        let number = self.airs.len();
+        let numbers: Vec<usize> = links.iter().map(|id| id.0).collect();
+        let random = self.random.split(drive::AIRS).split(number as u64);
+        self.airs.push(AirGroup::new(air, &numbers, &random));
+        let actor = self.hire(Actor::Air(number));
+        for (member, link) in numbers.into_iter().enumerate() {
+            self.ties[link].air = Some((number, member, actor));
+            self.drive(link);
+        }
+        Ok(())
+    }
+
+    /// Puts an interferer on the channel of links. A link can have one, which may do nothing at first
+    /// ([`Interferer::NONE`]).
+    pub fn interfere(
+        &mut self,
+        links: &[LinkId],
+        interferer: Interferer,
+    ) -> Result<InterfererId, ModelError> {
+        interferer.check()?;
+        self.check_free(links, "groups of an interferer", |ties| {
+            ties.interferer.is_some()
+        })?;
+        let number = self.interferers.len();
+        let numbers: Vec<usize> = links.iter().map(|id| id.0).collect();
+        let random = self.random.split(drive::INTERFERERS).split(number as u64);
+        self.interferers
+            .push(Interference::new(interferer, numbers.clone(), random));
+        let actor = self.hire(Actor::Interferer(number));
+        for (member, link) in numbers.into_iter().enumerate() {
+            self.ties[link].interferer = Some((number, member, actor));
+            self.drive(link);
+        }
+        self.spread_interference(number, self.now);
+        Ok(InterfererId(number))
+    }
+
+    /// Changes what an interferer does.
+    ///
+    /// # Panics
+    ///
+    /// If `id` is of another network and this one has fewer interferers.
+    pub fn set_interferer(
+        &mut self,
+        now: Duration,
+        id: InterfererId,
+        interferer: Interferer,
+    ) -> Result<(), ModelError> {
+        interferer.check()?;
+        self.advance(now);
+        self.interferers[id.0].change(self.now, interferer);
+        self.spread_interference(id.0, self.now);
+        Ok(())
+    }
+
+    /// Puts hotspots behind one radio; see [`Radio`]. The links are what lies behind the hotspots' Wi-Fi. A
+    /// link can be behind one radio.
+    pub fn radio(&mut self, hotspots: &[Hotspot], radio: Radio) -> Result<(), ModelError> {
+        radio.check(hotspots.len())?;
+        let links: Vec<LinkId> = hotspots.iter().flat_map(|h| [h.up, h.down]).collect();
+        self.check_free(&links, "places behind a radio", |ties| ties.radio.is_some())?;
+        let number = self.cards.len();
+        self.cards.push(Card::new(radio, hotspots));
+        let actor = self.hire(Actor::Card(number));
+        for (channel, hotspot) in hotspots.iter().enumerate() {
+            for (id, side) in [(hotspot.up, Side::Up), (hotspot.down, Side::Down)] {
+                self.ties[id.0].radio = Some((number, channel, side, actor));
+                self.drive(id.0);
+            }
+        }
+        Ok(())
     }
 
     /// Puts a packet into a link. It is dropped, and counted, when the queue is full or the link is not up.
@@ -65,23 +186,31 @@ impl<P: Packet> Network<P> {
     ///
     /// Here and elsewhere, if `id` is of another network and this one has fewer links.
     pub fn enqueue(&mut self, now: Duration, id: LinkId, packet: P) {
-        self.now = self.now.max(now);
-        self.links[id.0].enqueue(self.now, packet);
-        self.touch(id.0);
+        self.advance(now);
+        if let Some((card, channel, Side::Up, _)) = self.ties[id.0].radio {
+            self.send_by_card(card, channel, id.0, packet);
+        } else {
+            self.links[id.0].enqueue(self.now, packet);
+            self.follow(id.0, self.now);
+        }
     }
 
     /// The next packet that is due by `now` on any link. Packets come out in the order in which they are
     /// due, those of the same moment in the order of the links.
     pub fn poll(&mut self, now: Duration) -> Option<(LinkId, Delivery<P>)> {
-        self.now = self.now.max(now);
+        self.advance(now);
         loop {
             let (due, number) = self.due.first().filter(|(due, _)| *due <= self.now)?;
-            let link = &mut self.links[number];
-            // The deadline may have been a lower bound; then the turn goes to whoever is first now.
-            link.advance(self.now);
-            let first = link.next_due() == Some(due);
-            let delivery = if first { link.poll(self.now) } else { None };
-            self.touch(number);
+            let delivery = if let Some((card, channel, Side::Down, _)) = self.ties[number].radio {
+                self.take_from_card(card, channel, number)
+            } else {
+                let link = &mut self.links[number];
+                link.advance(self.now);
+                // The deadline may have been a lower bound; then the turn goes to whoever is first now.
+                let is_first = link.next_due() == Some(due);
+                if is_first { link.poll(self.now) } else { None }
+            };
+            self.note_due(number);
             if let Some(delivery) = delivery {
                 return Some((LinkId(number), delivery));
             }
@@ -90,22 +219,47 @@ impl<P: Packet> Network<P> {
 
     /// When to poll next: no packet is due before. `None` while nothing is on its way.
     ///
-    /// The packet behind it may turn out to be lost, then the poll at that time returns nothing; the next
-    /// deadline is later than that time.
+    /// What is behind it may turn out to be lost or to be due later, then the poll at that time returns
+    /// nothing; the next deadline is later than that time.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.due.first().map(|(due, _)| due)
+        let inside = self
+            .events
+            .first()
+            .map(|(at, _)| at.saturating_add(self.slack));
+        let due = self.due.first().map(|(due, _)| due);
+        inside.into_iter().chain(due).min()
     }
 
     /// Changes one property of a link.
     pub fn set(&mut self, now: Duration, id: LinkId, change: Change) {
-        self.now = self.now.max(now);
+        self.advance(now);
+        let is_down = matches!(change, Change::State(state) if state != LinkState::Up);
         self.links[id.0].set(self.now, change);
-        self.touch(id.0);
+        if is_down {
+            self.clear_card(id.0);
+        }
+        self.follow(id.0, self.now);
+        self.measure_slack();
     }
 
     /// What passed through a link and what did not, as of the latest call that concerned it.
     pub fn counters(&self, id: LinkId) -> Counters {
-        self.links[id.0].counters()
+        let mut counters = self.links[id.0].counters();
+        if let Some((card, channel, side, _)) = self.ties[id.0].radio {
+            let channel = &self.cards[card].channels[channel];
+            match side {
+                Side::Up => {
+                    counters.queued_packets += channel.waiting.len();
+                    counters.queued_bytes += channel.waiting.bytes();
+                }
+                Side::Down => {
+                    counters.in_flight_packets +=
+                        channel.buffered.len() + channel.arrived.len() as u64;
+                    counters.in_flight_bytes += channel.buffered.bytes() + channel.arrived_bytes;
+                }
+            }
+        }
+        counters
     }
 
     /// Whether a link carries packets.
@@ -128,8 +282,22 @@ impl<P: Packet> Network<P> {
         (0..self.links.len()).map(LinkId)
     }
 
-    /// Takes note of what a link does next.
-    fn touch(&mut self, number: usize) {
-        self.due.set(number, self.links[number].next_deadline());
+    /// Checks that links exist, are named once, and are in no group of that kind.
+    fn check_free(
+        &self,
+        links: &[LinkId],
+        groups: &'static str,
+        taken: impl Fn(&Ties) -> bool,
+    ) -> Result<(), ModelError> {
+        for (i, LinkId(link)) in links.iter().copied().enumerate() {
+            let ties = self
+                .ties
+                .get(link)
+                .ok_or(ModelError::UnknownLink { link })?;
+            if taken(ties) || links[..i].contains(&LinkId(link)) {
+                return Err(ModelError::InTwoGroups { link, groups });
+            }
+        }
+        Ok(())
     }
 }

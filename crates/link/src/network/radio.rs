@@ -1,0 +1,344 @@
+//! Virtual interfaces: several hotspots behind one radio that is on one channel at a time.
+//!
+//! After `004` ("Using Multipath TCP for live video from nearby phones", section 3): a Wi-Fi card keeps an
+//! association with K hotspots, each of which has a cellular link of its own. Before it leaves a channel
+//! it tells the hotspot that it goes to sleep (a null frame with the power-save bit), the hotspot buffers
+//! what arrives for it, and hands it over when the card is back. Uplink packets of the other virtual
+//! interfaces wait at the card.
+//!
+//! ```text
+//! up:    enqueue ──▶ card's queue ──▶ Wi-Fi while on channel ──▶ the hotspot's link ──▶ poll
+//! down:  enqueue ──▶ the hotspot's link ──▶ power-save buffer ──▶ Wi-Fi while on channel ──▶ poll
+//! ```
+//!
+//! The Wi-Fi hop is faster than the cellular links; that is why their rates can add up: they go on
+//! working while the card is elsewhere. It carries one packet at a time, up and down in turn. A packet
+//! under way when a turn ends is finished first.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::queue::DropTail;
+use crate::{LinkId, ModelError, Packet};
+
+/// The links of one hotspot: what lies behind its Wi-Fi.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hotspot {
+    /// From the hotspot to the far end.
+    pub up: LinkId,
+    /// From the far end to the hotspot.
+    pub down: LinkId,
+}
+
+/// A card with virtual interfaces; see [`Network::radio`](crate::Network::radio).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Radio {
+    /// Bits per second between the card and the hotspot it is with, both directions together; above 0.
+    pub rate: u64,
+    /// Time without any packet at each change of hotspot: null frame, retuning, wake-up frame.
+    pub switching: Duration,
+    /// Bytes that wait at the card for each hotspot.
+    pub card_queue: u64,
+    /// Bytes that each hotspot buffers for the sleeping card.
+    pub hotspot_buffer: u64,
+    /// Who is served when.
+    pub schedule: Schedule,
+}
+
+/// When the card is with which hotspot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// One turn for each hotspot in their order, for ever, used or not; the weights of a weighted
+    /// round-robin are their lengths. The switching at its beginning is part of a turn and must be shorter.
+    Fixed(Vec<Duration>),
+    /// The card stays while there is something to send or to fetch, but at most a `turn` if another
+    /// hotspot is waiting, then goes to the next that is. It knows at once what waits at the card; of what
+    /// a sleeping hotspot buffers it learns from the next beacon, one every `listen` interval.
+    OnDemand {
+        /// The longest stay while others wait.
+        turn: Duration,
+        /// Time between two beacons; 100 ms is usual.
+        listen: Duration,
+    },
+}
+
+impl Radio {
+    pub(crate) fn check(&self, hotspots: usize) -> Result<(), ModelError> {
+        if self.rate == 0 {
+            return Err(ModelError::OutOfRange {
+                what: "the rate of a radio",
+                value: 0.0,
+                range: "above 0",
+            });
+        }
+        match &self.schedule {
+            Schedule::Fixed(turns) => {
+                if turns.len() != hotspots {
+                    return Err(ModelError::WrongCount {
+                        what: "the schedule of a radio",
+                        got: turns.len(),
+                        expected: hotspots,
+                    });
+                }
+                if let Some(turn) = turns.iter().find(|turn| **turn <= self.switching) {
+                    return Err(ModelError::OutOfRange {
+                        what: "a turn in milliseconds",
+                        value: turn.as_secs_f64() * 1e3,
+                        range: "longer than the switching",
+                    });
+                }
+            }
+            Schedule::OnDemand { turn, listen } => {
+                for (what, time, example) in [
+                    ("the turn of a radio", turn, "100ms"),
+                    ("the listen interval of a radio", listen, "100ms"),
+                ] {
+                    if time.is_zero() {
+                        return Err(ModelError::ZeroTime { what, example });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A direction, seen from the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Up,
+    Down,
+}
+
+/// One hotspot while the network runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Channel<P> {
+    /// Number of its link up.
+    pub(crate) up: usize,
+    /// Number of its link down.
+    pub(crate) down: usize,
+    /// Waits at the card.
+    pub(crate) waiting: DropTail<P>,
+    /// Waits at the hotspot.
+    pub(crate) buffered: DropTail<P>,
+    /// When the card knows that something is buffered.
+    announced: Option<Duration>,
+    /// Has arrived at the card, with the time.
+    pub(crate) arrived: VecDeque<(Duration, P)>,
+    /// Bytes of `arrived`.
+    pub(crate) arrived_bytes: u64,
+}
+
+impl<P: Packet> Channel<P> {
+    fn has_work(&self) -> bool {
+        self.waiting.len() + self.buffered.len() > 0
+    }
+
+    /// Whether the card knows of work while it is elsewhere.
+    fn calls(&self, now: Duration) -> bool {
+        self.waiting.len() > 0 || self.announced.is_some_and(|at| at <= now)
+    }
+}
+
+/// A card while the network runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Card<P> {
+    radio: Radio,
+    pub(crate) channels: Vec<Channel<P>>,
+    /// The channel it is on or switches to.
+    current: usize,
+    /// When the turn on that channel began.
+    turn_began: Duration,
+    /// When the switching is over.
+    ready_at: Duration,
+    /// The packet on the air: the first of that side of the current channel, until then.
+    sending: Option<(Side, Duration)>,
+    /// The end of the last transmission, and its side.
+    last: (Side, Duration),
+    next: Option<Duration>,
+}
+
+/// What came of the end of a transmission.
+pub(crate) enum Moved<P> {
+    /// A packet reached the hotspot and goes into the link of that number.
+    Up(usize, P),
+    /// A packet reached the card over the link of that number.
+    Down(usize),
+}
+
+impl<P: Packet> Card<P> {
+    pub(crate) fn new(radio: Radio, hotspots: &[Hotspot]) -> Self {
+        let channel = |hotspot: &Hotspot| Channel {
+            up: hotspot.up.index(),
+            down: hotspot.down.index(),
+            waiting: DropTail::new(radio.card_queue),
+            buffered: DropTail::new(radio.hotspot_buffer),
+            announced: None,
+            arrived: VecDeque::new(),
+            arrived_bytes: 0,
+        };
+        Self {
+            channels: hotspots.iter().map(channel).collect(),
+            radio,
+            current: 0,
+            turn_began: Duration::ZERO,
+            ready_at: Duration::ZERO,
+            sending: None,
+            last: (Side::Down, Duration::ZERO),
+            next: None,
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.next
+    }
+
+    /// A packet for a hotspot; given back if it does not fit.
+    pub(crate) fn send(&mut self, now: Duration, channel: usize, packet: P) -> Result<(), P> {
+        let result = self.channels[channel].waiting.push(now, packet);
+        self.plan(now);
+        result
+    }
+
+    /// A packet that reached the hotspot; given back if it does not fit.
+    pub(crate) fn buffer(&mut self, now: Duration, channel: usize, packet: P) -> Result<(), P> {
+        let slot = &mut self.channels[channel];
+        slot.buffered.push(now, packet)?;
+        if let (Schedule::OnDemand { listen, .. }, None) = (&self.radio.schedule, slot.announced) {
+            let beacon = now.as_nanos().div_ceil(listen.as_nanos()) * listen.as_nanos();
+            slot.announced = Some(Duration::from_nanos(
+                u64::try_from(beacon).unwrap_or(u64::MAX),
+            ));
+        }
+        self.plan(now);
+        Ok(())
+    }
+
+    /// Discards what waits on one side of a channel; returns packets and bytes.
+    pub(crate) fn clear(&mut self, now: Duration, channel: usize, side: Side) -> (u64, u64) {
+        if channel == self.current && self.sending.is_some_and(|(sending, _)| sending == side) {
+            self.sending = None;
+            self.last.1 = now;
+        }
+        let slot = &mut self.channels[channel];
+        let (queue, mut packets, mut bytes) = match side {
+            Side::Up => (&mut slot.waiting, 0, 0),
+            Side::Down => {
+                let gone = (slot.arrived.len() as u64, slot.arrived_bytes);
+                slot.arrived.clear();
+                slot.arrived_bytes = 0;
+                slot.announced = None;
+                (&mut slot.buffered, gone.0, gone.1)
+            }
+        };
+        packets += queue.len();
+        bytes += queue.bytes();
+        while queue.pop().is_some() {}
+        self.plan(now);
+        (packets, bytes)
+    }
+
+    /// Lets what is due at `now` happen.
+    pub(crate) fn fire(&mut self, now: Duration) -> Option<Moved<P>> {
+        let mut moved = None;
+        if let Some((side, end)) = self.sending.filter(|(_, end)| *end <= now) {
+            self.sending = None;
+            self.last = (side, end);
+            let channel = &mut self.channels[self.current];
+            moved = match side {
+                Side::Up => channel
+                    .waiting
+                    .pop()
+                    .map(|packet| Moved::Up(channel.up, packet)),
+                Side::Down => channel.buffered.pop().map(|packet| {
+                    channel.arrived_bytes += packet.wire_len() as u64;
+                    channel.arrived.push_back((end, packet));
+                    Moved::Down(channel.down)
+                }),
+            };
+            if channel.buffered.len() == 0 {
+                channel.announced = None;
+            }
+        }
+        self.plan(now);
+        moved
+    }
+
+    /// Works out what the card does now and when something changes next.
+    fn plan(&mut self, now: Duration) {
+        if let Some((_, end)) = self.sending {
+            self.next = Some(end);
+            return;
+        }
+        let idle_until = match self.radio.schedule.clone() {
+            Schedule::Fixed(turns) => self.follow(&turns, now),
+            Schedule::OnDemand { turn, .. } => self.serve_next(turn, now),
+        };
+        let channel = &self.channels[self.current];
+        self.next = if !channel.has_work() {
+            idle_until
+        } else if self.ready_at > now {
+            Some(self.ready_at)
+        } else {
+            let side = match (channel.waiting.front(), channel.buffered.front()) {
+                (Some(_), Some(_)) if self.last.0 == Side::Up => Side::Down,
+                (None, _) => Side::Down,
+                _ => Side::Up,
+            };
+            let queue = match side {
+                Side::Up => &channel.waiting,
+                Side::Down => &channel.buffered,
+            };
+            let bits = queue.front().map_or(0, |first| first.packet.wire_len() * 8);
+            let nanos = (bits as u128 * 1_000_000_000).div_ceil(u128::from(self.radio.rate));
+            let end = now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+            self.sending = Some((side, end));
+            Some(end)
+        };
+    }
+
+    /// Fixed turns: goes where the card belongs now; returns when it gets to work elsewhere.
+    fn follow(&mut self, turns: &[Duration], now: Duration) -> Option<Duration> {
+        let cycle: u128 = turns.iter().map(Duration::as_nanos).sum();
+        let within = (now.as_nanos() % cycle) as u64;
+        let mut start = now - Duration::from_nanos(within);
+        let mut whose = 0;
+        while now - start >= turns[whose] {
+            start += turns[whose];
+            whose += 1;
+        }
+        if turns.len() > 1 && (whose, start) != (self.current, self.turn_began) {
+            self.ready_at = start.max(self.last.1) + self.radio.switching;
+            self.current = whose;
+            self.turn_began = start;
+        }
+        for step in 0..turns.len() {
+            start += turns[(whose + step) % turns.len()];
+            let next = (whose + step + 1) % turns.len();
+            if self.channels[next].has_work() {
+                return Some(start);
+            }
+        }
+        None
+    }
+
+    /// On demand: goes to whoever is next; returns when the card learns of work if it has none.
+    fn serve_next(&mut self, turn: Duration, now: Duration) -> Option<Duration> {
+        let count = self.channels.len();
+        let over = now >= self.turn_began.saturating_add(turn);
+        if over || !self.channels[self.current].has_work() {
+            let next = (1..count)
+                .map(|step| (self.current + step) % count)
+                .find(|other| self.channels[*other].calls(now));
+            if let Some(next) = next {
+                self.current = next;
+                self.ready_at = now + self.radio.switching;
+                self.turn_began = self.ready_at;
+            }
+        }
+        self.channels
+            .iter()
+            .filter_map(|channel| channel.announced.filter(|at| *at > now))
+            .min()
+    }
+}
