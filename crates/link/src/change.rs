@@ -21,6 +21,7 @@ pub enum Change {
     Loss(Loss),
     /// What the queue holds; packets that are in it already stay.
     Queue(QueueLimit),
-    /// Whether the link carries packets. What is queued or on its way when it stops being up is discarded.
+    /// Whether the link carries packets. What is queued or on its way when it stops being up is discarded,
+    /// and so is what is due and has not been polled.
     State(LinkState),
 }

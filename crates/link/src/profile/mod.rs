@@ -1,0 +1,393 @@
+//! Links that change as radios do: generators of timelines.
+//!
+//! A profile with a seed and a duration gives the same timeline everywhere; nothing recorded is in it. The
+//! recordings below served to fit the generators and to check them, coarsely: mean and quantiles of the
+//! throughput of whole seconds, in Mbit/s. The generated figures are of 200 seeds of 100 s each, by the
+//! test `the_figures_of_the_table`, which prints them with `--nocapture`.
+//!
+//! | profile | | mean | 5 % | 50 % | 95 % | recording |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | `mmwave-los` | recorded | 1721 | 1206 | 1772 | 2055 | 5Gophers v1.0, 5G mmWave with reflections, the 73 s without obstruction |
+//! | | generated | 1733 | 1173 | 1778 | 2070 | |
+//! | `mmwave-nlos` | recorded | 1219 | 713 | 1269 | 1636 | the same, the 24 s with a person or a hand in the way |
+//! | | generated | 1229 | 745 | 1233 | 1694 | |
+//! | `mmwave-mobile` | recorded | 523 | 52 | 545 | 860 | 5Gophers v1.0, on foot, the 288 s on 5G |
+//! | | generated | 527 | 63 | 577 | 909 | |
+//! | `train` | recorded | 1.84 | 0.47 | 1.67 | 3.73 | three commuter-train journeys in Norway (3G), 923 s |
+//! | | generated | 1.75 | 0.45 | 1.66 | 3.59 | |
+//! | `lte` | recorded | 5.03 | 1.08 | 4.34 | 11.11 | Mahimahi's Verizon LTE, downlink, 140 s |
+//! | | generated | 5.19 | 1.09 | 4.31 | 11.30 | |
+//! | `wifi` | recorded | | | | | none at hand: its figures are ours |
+//! | | generated | 97.9 | 50.8 | 97.0 | 147.7 | |
+//!
+//! Between whole seconds the rate changes every 100 ms. What was measured is what TCP got, not what the
+//! radio could have given. Delays, jitter, the length of outages and the losses (there are none: radios
+//! repeat) are ours too: the recordings say nothing about them.
+
+mod wander;
+
+use core::fmt;
+use core::time::Duration;
+use std::str::FromStr;
+
+use crate::random::Random;
+use crate::{Change, Jitter, Trace, TraceError};
+use wander::{Law, Rates, Wander};
+
+/// Changes with their times, in order; the first ones are at 0. See [`Network::set`](crate::Network::set).
+pub type Timeline = Vec<(Duration, Change)>;
+
+/// A kind of link that changes by itself. The names are those of [`Profile::name`].
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// 60 GHz or 5G mmWave with a free line of sight.
+    MmwaveLos,
+    /// The same with somebody in the way: what reflections carry.
+    MmwaveNlos,
+    /// Line of sight (14 s on average) and none (6 s) in turn, as for a client on foot. At each change the
+    /// beams are trained anew and nothing gets through for 100 to 500 ms.
+    MmwaveMobile,
+    /// A commuter train on a 3G network.
+    Train,
+    /// LTE in a city, with a gap of 0.2 to 1.7 s about every two minutes.
+    Lte,
+    /// Wi-Fi among other networks, which take most of the air for a second or so every quarter of a minute.
+    Wifi,
+}
+
+/// There is no such profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no profile \"{name}\"; there are mmwave-los, mmwave-nlos, mmwave-mobile, train, lte and wifi"
+)]
+pub struct UnknownProfile {
+    /// What was asked for, cut off when long.
+    pub name: String,
+}
+
+/// Between two rates.
+const STEP: Duration = Duration::from_millis(100);
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::MmwaveLos,
+        Self::MmwaveNlos,
+        Self::MmwaveMobile,
+        Self::Train,
+        Self::Lte,
+        Self::Wifi,
+    ];
+
+    /// Its name in scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MmwaveLos => "mmwave-los",
+            Self::MmwaveNlos => "mmwave-nlos",
+            Self::MmwaveMobile => "mmwave-mobile",
+            Self::Train => "train",
+            Self::Lte => "lte",
+            Self::Wifi => "wifi",
+        }
+    }
+
+    /// What one direction of such a link does from 0 to `duration`.
+    ///
+    /// Both directions of a link take the same seed, so that what happens to the radio happens to both;
+    /// [`scale`] gives the other direction a rate of its own.
+    pub fn timeline(self, seed: u64, duration: Duration) -> Timeline {
+        let (delay, jitter) = self.delay();
+        let mut timeline = vec![
+            (Duration::ZERO, Change::Delay(delay)),
+            (Duration::ZERO, Change::Jitter(Jitter::uniform(jitter))),
+        ];
+        let mut last = None;
+        for (at, rate) in self.rates(seed, duration) {
+            if last != Some(rate) {
+                timeline.push((at, Change::Rate(rate)));
+                last = Some(rate);
+            }
+        }
+        timeline
+    }
+
+    /// The rates alone, as delivery opportunities.
+    pub fn trace(self, seed: u64, duration: Duration) -> Result<Trace, TraceError> {
+        Trace::from_rates(&self.rates(seed, duration), duration)
+    }
+
+    /// Bits per second, in steps.
+    fn rates(self, seed: u64, duration: Duration) -> Vec<(Duration, u64)> {
+        let random = Random::new(seed).split(self as u64);
+        let mut wander = Wander::new(STEP, self.memory(), random.split(1));
+        let mut weather = Weather::new(self, random.split(2));
+        let mut rates = Vec::new();
+        let mut at = Duration::ZERO;
+        while at < duration {
+            let mbit = weather.next().at(wander.next());
+            rates.push((at, (mbit * 1e6).round() as u64));
+            at += STEP;
+        }
+        rates
+    }
+
+    /// One-way delay and how far it varies.
+    fn delay(self) -> (Duration, Duration) {
+        let (delay, jitter) = match self {
+            Self::MmwaveLos | Self::MmwaveNlos | Self::MmwaveMobile => (2, 1),
+            Self::Train => (50, 20),
+            Self::Lte => (25, 8),
+            Self::Wifi => (2, 1),
+        };
+        (Duration::from_millis(delay), Duration::from_millis(jitter))
+    }
+
+    /// In what time the rate forgets what it was.
+    fn memory(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::MmwaveLos | Self::MmwaveNlos | Self::MmwaveMobile | Self::Wifi => 4,
+            Self::Lte => 6,
+            Self::Train => 8,
+        })
+    }
+
+    /// The rates while nothing is in the way, and while something is.
+    fn laws(self) -> [Rates; 2] {
+        let normal = |mean, deviation, bounds| Rates {
+            law: Law::Normal { mean, deviation },
+            bounds,
+        };
+        let log_normal = |median, deviation, bounds| Rates {
+            law: Law::LogNormal { median, deviation },
+            bounds,
+        };
+        match self {
+            Self::MmwaveLos => [normal(1_780.0, 380.0, (1_000.0, 2_070.0)); 2],
+            Self::MmwaveNlos => [normal(1_220.0, 330.0, (690.0, 1_720.0)); 2],
+            Self::MmwaveMobile => [
+                normal(680.0, 180.0, (380.0, 930.0)),
+                normal(170.0, 130.0, (20.0, 480.0)),
+            ],
+            Self::Train => [normal(1.7, 1.15, (0.45, 3.9)); 2],
+            Self::Lte => [log_normal(4.3, 0.85, (0.4, 11.3)), NOTHING],
+            Self::Wifi => [
+                log_normal(100.0, 0.25, (40.0, 160.0)),
+                log_normal(30.0, 0.25, (10.0, 60.0)),
+            ],
+        }
+    }
+
+    /// Mean seconds with nothing in the way; shortest and longest time with something.
+    fn spells(self) -> Option<(f64, Spell)> {
+        match self {
+            Self::MmwaveLos | Self::MmwaveNlos | Self::Train => None,
+            Self::MmwaveMobile => Some((14.0, Spell::Exponential(6.0))),
+            Self::Lte => Some((120.0, Spell::Uniform(0.2, 1.7))),
+            Self::Wifi => Some((14.0, Spell::Exponential(1.0))),
+        }
+    }
+}
+
+/// An outage.
+const NOTHING: Rates = Rates {
+    law: Law::Normal {
+        mean: 0.0,
+        deviation: 0.0,
+    },
+    bounds: (0.0, 0.0),
+};
+
+/// How long something is in the way, in seconds.
+#[derive(Clone, Copy, Debug)]
+enum Spell {
+    /// With this mean.
+    Exponential(f64),
+    /// Between these two.
+    Uniform(f64, f64),
+}
+
+impl Spell {
+    fn draw(self, random: &mut Random) -> f64 {
+        match self {
+            Self::Exponential(mean) => mean * random.next_exponential(),
+            Self::Uniform(from, to) => from + (to - from) * random.next_f64(),
+        }
+    }
+}
+
+/// What is in the way of a radio, step by step.
+struct Weather {
+    laws: [Rates; 2],
+    spells: Option<(f64, Spell)>,
+    /// Whether a change needs new beams.
+    trains: bool,
+    blocked: bool,
+    /// Seconds until that changes.
+    left: f64,
+    /// Steps until the beams are found.
+    training: u64,
+    random: Random,
+}
+
+impl Weather {
+    fn new(profile: Profile, mut random: Random) -> Self {
+        let spells = profile.spells();
+        Self {
+            laws: profile.laws(),
+            left: spells.map_or(f64::INFINITY, |(free, _)| free * random.next_exponential()),
+            spells,
+            trains: profile == Profile::MmwaveMobile,
+            blocked: false,
+            training: 0,
+            random,
+        }
+    }
+
+    /// The rates of the next step.
+    fn next(&mut self) -> Rates {
+        if self.left <= 0.0
+            && let Some((free, spell)) = self.spells
+        {
+            self.blocked = !self.blocked;
+            self.left = if self.blocked {
+                spell.draw(&mut self.random)
+            } else {
+                free * self.random.next_exponential()
+            };
+            if self.trains {
+                self.training = 1 + self.random.next_u64() % 5;
+            }
+        }
+        self.left -= STEP.as_secs_f64();
+        if self.training > 0 {
+            self.training -= 1;
+            return NOTHING;
+        }
+        self.laws[usize::from(self.blocked)]
+    }
+}
+
+/// Multiplies every rate of a timeline, for a link that is like a profile but faster or slower.
+pub fn scale(timeline: &mut Timeline, factor: f64) {
+    for (_, change) in timeline {
+        if let Change::Rate(rate) = change {
+            *rate = (*rate as f64 * factor).round() as u64;
+        }
+    }
+}
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
+        let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
+        found.ok_or_else(|| UnknownProfile {
+            name: name.chars().take(40).collect(),
+        })
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Mean and 5, 50, 95 % quantiles of the whole seconds of many runs, in Mbit/s.
+    fn figures(profile: Profile) -> [f64; 4] {
+        let mut seconds = Vec::new();
+        for seed in 0..200 {
+            for second in profile.rates(seed, 100 * SECOND).chunks(10) {
+                seconds.push(second.iter().map(|(_, rate)| *rate as f64).sum::<f64>() / 1e7);
+            }
+        }
+        seconds.sort_by(f64::total_cmp);
+        let quantile = |q: f64| seconds[(seconds.len() as f64 * q) as usize];
+        let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+        [mean, quantile(0.05), quantile(0.5), quantile(0.95)]
+    }
+
+    #[test]
+    fn the_figures_of_the_table() {
+        // As recorded: mean, 5 %, 50 %, 95 %.
+        let recorded = [
+            (Profile::MmwaveLos, Some([1721.0, 1206.0, 1772.0, 2055.0])),
+            (Profile::MmwaveNlos, Some([1219.0, 713.0, 1269.0, 1636.0])),
+            (Profile::MmwaveMobile, Some([523.0, 52.0, 545.0, 860.0])),
+            (Profile::Train, Some([1.84, 0.47, 1.67, 3.73])),
+            (Profile::Lte, Some([5.03, 1.08, 4.34, 11.11])),
+            (Profile::Wifi, None),
+        ];
+        for (profile, recorded) in recorded {
+            let generated = figures(profile);
+            println!("{profile}: {generated:.2?}");
+            let Some(recorded) = recorded else { continue };
+            // The lowest seconds of a short recording are few.
+            for (i, tolerance) in [0.06, 0.35, 0.12, 0.12].into_iter().enumerate() {
+                let (got, expected) = (generated[i], recorded[i]);
+                assert!(
+                    (got / expected - 1.0).abs() < tolerance,
+                    "{profile}: {got} instead of {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_timeline() {
+        for profile in Profile::ALL {
+            let timeline = profile.timeline(1, 20 * SECOND);
+            assert_eq!(timeline, profile.timeline(1, 20 * SECOND));
+            assert_ne!(timeline, profile.timeline(2, 20 * SECOND));
+            assert!(timeline.is_sorted_by_key(|(at, _)| *at));
+            assert_eq!(timeline[2].0, Duration::ZERO, "a rate from the start");
+            // A longer run begins as the shorter one.
+            let longer = profile.timeline(1, 30 * SECOND);
+            assert_eq!(longer[..timeline.len()], timeline);
+            assert_eq!(profile.name().parse(), Ok(profile));
+        }
+        let unknown = "x".repeat(1_000).parse::<Profile>().unwrap_err();
+        assert!(unknown.to_string().len() < 200);
+    }
+
+    #[test]
+    fn a_client_on_foot_meets_outages() {
+        let rates = Profile::MmwaveMobile.rates(1, 600 * SECOND);
+        let mut outages = Vec::new();
+        for (i, (_, rate)) in rates.iter().enumerate() {
+            if *rate == 0 {
+                if i == 0 || rates[i - 1].1 != 0 {
+                    outages.push(0);
+                }
+                *outages.last_mut().unwrap() += 1;
+            }
+        }
+        // A change every 10 s on average, 100 to 500 ms each.
+        assert!((40..80).contains(&outages.len()), "{}", outages.len());
+        assert!(outages.iter().filter(|steps| **steps <= 5).count() + 3 >= outages.len());
+    }
+
+    #[test]
+    fn a_trace_carries_what_the_timeline_does() {
+        let rates = Profile::Lte.rates(3, 60 * SECOND);
+        let mean = rates.iter().map(|(_, rate)| *rate).sum::<u64>() / rates.len() as u64;
+        let trace = Profile::Lte.trace(3, 60 * SECOND).unwrap();
+        assert!(trace.mean_rate().abs_diff(mean) < mean / 100);
+        let mut timeline = Profile::Lte.timeline(3, SECOND);
+        let before = timeline.clone();
+        scale(&mut timeline, 0.5);
+        for ((_, change), (_, before)) in timeline.iter().zip(&before) {
+            match (change, before) {
+                (Change::Rate(half), Change::Rate(rate)) => assert!(rate.abs_diff(2 * half) <= 1),
+                _ => assert_eq!(change, before),
+            }
+        }
+    }
+}
