@@ -25,10 +25,11 @@
 //!
 //! # What the parameters are worth
 //!
-//! `theta` = 9, `d_12` = 0.90, `d_21` = 0.14 turn the 229 and 261 Mbit/s that the two radios of table 5.1
-//! (80-80 MHz, clean) of Li's report ("WhiteHaul-based Spectrum Aggregation in Wi-Fi Bands", Edinburgh 2023) carry alone into the 149 and 258 they carried at once;
-//! `d_12` = 0.76, `d_21` = 0 give table 5.2's 253 and 195 alone, 204 and 195 at once. That is a fit of two
-//! numbers with two parameters each: it shows that the model can be that lopsided, and validates nothing.
+//! `theta` = 9, `d_12` = 0.90, `d_21` = 0.14 turn what the two radios of table 5.1 (80-80 MHz, clean) in Li,
+//! "WhiteHaul-based Spectrum Aggregation in Wi-Fi Bands" (Edinburgh 2023), carry alone, 229 and
+//! 261 Mbit/s, into what they carried at once, 149 and 258; `d_12` = 0.76, `d_21` = 0 give table 5.2's 253
+//! and 195 alone, 204 and 195 at once. That is a fit of two numbers with two parameters each: it shows
+//! that the model can be that lopsided, and validates nothing.
 
 use core::time::Duration;
 

@@ -1,11 +1,10 @@
 //! Virtual interfaces: several hotspots behind one radio that is on one channel at a time.
 //!
-//! After Maheshwari, Lundrigan, Kasera ("Scheduling Virtual WiFi Interfaces for High Bandwidth Video
-//! Upstreaming Using Multipath TCP", section 3): a Wi-Fi card keeps an
-//! association with K hotspots, each of which has a cellular link of its own. Before it leaves a channel
-//! it tells the hotspot that it goes to sleep (a null frame with the power-save bit), the hotspot buffers
-//! what arrives for it, and hands it over when the card is back. Uplink packets of the other virtual
-//! interfaces wait at the card.
+//! After Maheshwari, Lundrigan, Kasera, "Scheduling Virtual WiFi Interfaces for High Bandwidth Video
+//! Upstreaming Using Multipath TCP", section 3: a Wi-Fi card keeps an association with K hotspots, each of
+//! which has a cellular link of its own. Before it leaves a channel it tells the hotspot that it goes to
+//! sleep (a null frame with the power-save bit), the hotspot buffers what arrives for it, and hands it
+//! over when the card is back. Uplink packets of the other virtual interfaces wait at the card.
 //!
 //! ```text
 //! up:    enqueue ──▶ card's queue ──▶ Wi-Fi while on channel ──▶ the hotspot's link ──▶ poll
