@@ -14,9 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::health::Health;
 
+mod compute;
 mod summary;
 
-pub use summary::{Bounds, Spread, Summary, SystemSummary};
+pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader};
+pub use summary::{Bounds, LinkPart, Missing, Quantiles, Spread, Summary, SystemSummary};
 
 /// The version of these structures; a file with another one is not read.
 pub const SCHEMA: u32 = 1;
@@ -135,6 +137,9 @@ pub struct Completion {
     pub start_s: f64,
     /// How long it took, from the request to the last byte.
     pub duration_s: f64,
+    /// The link that it was bound to, if it was: the best link alone is what completion times are measured by.
+    #[serde(default)]
+    pub link: Option<String>,
 }
 
 /// One direction of a link over the run.
