@@ -15,10 +15,14 @@ use serde::{Deserialize, Serialize};
 use crate::health::Health;
 
 mod compute;
+mod load;
 mod summary;
 
 pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader};
+pub(crate) use compute::{figures, link_goodput};
+pub use load::{EventMark, ScenarioResults, load};
 pub use summary::{Bounds, LinkPart, Missing, Quantiles, Spread, Summary, SystemSummary};
+pub(crate) use summary::{quantile, sorted};
 
 /// The version of these structures; a file with another one is not read.
 pub const SCHEMA: u32 = 1;

@@ -1,9 +1,8 @@
 //! The demonstration's chart: horizontal bars in two groups, as SVG.
 
-use std::fmt::Write;
-
 use super::report::{ConditionReport, DemoReport, Row};
 use super::systems::System;
+use crate::plot::{Anchor, Ink, Svg, tick_step};
 
 const WIDTH: f64 = 940.0;
 /// Left and right end of the plot; labels stand to the left, figures to the right.
@@ -17,9 +16,9 @@ const GROUP_GAP: f64 = 22.0;
 /// Height of the axis with its numbers and title.
 const AXIS: f64 = 56.0;
 
-const INK: &str = "#1f2933";
-const FAINT: &str = "#d9dee3";
-const MUTED: &str = "#52606d";
+/// Dashes of the line of the best link.
+const DASH: &str = "5 4";
+const BOLD: &str = "font-weight=\"600\"";
 
 /// Draws the report.
 pub(crate) fn draw(report: &DemoReport) -> String {
@@ -33,48 +32,41 @@ pub(crate) fn draw(report: &DemoReport) -> String {
         .iter()
         .flat_map(|c| c.rows.iter().filter_map(|r| r.megabits).chain(c.sum_alone))
         .fold(1.0, f64::max);
-    let step = tick_step(largest);
+    let step = tick_step(largest, 8.0);
     let end = (largest / step).ceil() * step;
     let x = |megabits: f64| PLOT.0 + (PLOT.1 - PLOT.0) * megabits / end;
 
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-    );
-    text(
-        &mut svg,
+    let mut svg = Svg::new(WIDTH, height, &report.title);
+    svg.text(
         (24.0, 34.0),
-        19,
-        INK,
-        "start",
-        "font-weight=\"600\"",
+        19.0,
+        Ink::Text,
+        Anchor::Start,
+        BOLD,
         &report.title,
     );
     legend(&mut svg);
     let ticks = (end / step).round() as u32;
     for tick in 0..=ticks {
         let megabits = step * f64::from(tick);
-        line(&mut svg, x(megabits), (HEAD, bottom), FAINT, "1", "");
+        let at = x(megabits);
+        svg.line((at, HEAD), (at, bottom), Ink::Grid, 1.0, "");
         let label = format!("{megabits}");
-        text(
-            &mut svg,
-            (x(megabits), bottom + 20.0),
-            13,
-            MUTED,
-            "middle",
+        svg.text(
+            (at, bottom + 20.0),
+            13.0,
+            Ink::Muted,
+            Anchor::Middle,
             "",
             &label,
         );
     }
     let middle = f64::midpoint(PLOT.0, PLOT.1);
-    text(
-        &mut svg,
+    svg.text(
         (middle, bottom + 44.0),
-        14,
-        INK,
-        "middle",
+        14.0,
+        Ink::Text,
+        Anchor::Middle,
         "",
         "goodput, Mbit/s",
     );
@@ -83,62 +75,42 @@ pub(crate) fn draw(report: &DemoReport) -> String {
         group(&mut svg, condition, top, &x);
         top += group_height(condition);
     }
-    svg.push_str("</svg>\n");
-    svg
+    svg.finish()
 }
 
 /// Title, bars and the two reference lines of one condition.
-fn group(svg: &mut String, condition: &ConditionReport, top: f64, x: &impl Fn(f64) -> f64) {
-    text(
+fn group(svg: &mut Svg, condition: &ConditionReport, top: f64, x: &impl Fn(f64) -> f64) {
+    let label = |svg: &mut Svg, at, size, anchor, more: &str, text: &str| {
+        svg.text(at, size, Ink::Text, anchor, more, text);
+    };
+    label(
         svg,
         (24.0, top + 20.0),
-        15,
-        INK,
-        "start",
-        "font-weight=\"600\"",
+        15.0,
+        Anchor::Start,
+        BOLD,
         &condition.name,
     );
     let bars = top + GROUP_TITLE;
     for (index, row) in condition.rows.iter().enumerate() {
         let y = bars + BAR_STEP * index as f64;
         let baseline = y + BAR * 0.7;
-        text(
-            svg,
-            (PLOT.0 - 10.0, baseline),
-            14,
-            INK,
-            "end",
-            "",
-            &row.system,
-        );
+        let name = (PLOT.0 - 10.0, baseline);
+        label(svg, name, 14.0, Anchor::End, "", &row.system);
         if let Some(megabits) = row.megabits {
-            let width = x(megabits) - PLOT.0;
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\" rx=\"2\" fill=\"{}\"/>",
-                PLOT.0,
-                colour(&row.kind)
-            );
+            let size = (x(megabits) - PLOT.0, BAR);
+            svg.rect((PLOT.0, y), size, colour(&row.kind));
         }
-        text(
-            svg,
-            (PLOT.1 + 16.0, baseline),
-            14,
-            INK,
-            "start",
-            "",
-            &figure(row),
-        );
+        let text = figure(row);
+        let place = (PLOT.1 + 16.0, baseline);
+        label(svg, place, 14.0, Anchor::Start, "", &text);
     }
-    let span = (
-        bars - 5.0,
-        bars + BAR_STEP * condition.rows.len() as f64 - 3.0,
-    );
-    if let Some(best) = condition.best_alone {
-        line(svg, x(best), span, INK, "1.6", "stroke-dasharray=\"5 4\"");
-    }
-    if let Some(sum) = condition.sum_alone {
-        line(svg, x(sum), span, INK, "1.6", "");
+    let bottom = bars + BAR_STEP * condition.rows.len() as f64 - 3.0;
+    for (megabits, dash) in [(condition.best_alone, DASH), (condition.sum_alone, "")] {
+        if let Some(megabits) = megabits {
+            let at = x(megabits);
+            svg.line((at, bars - 5.0), (at, bottom), Ink::Text, 1.6, dash);
+        }
     }
 }
 
@@ -150,7 +122,7 @@ fn figure(row: &Row) -> String {
     }
 }
 
-fn legend(svg: &mut String) {
+fn legend(svg: &mut Svg) {
     let y = 66.0;
     let samples = [
         ("one link alone", System::Alone(String::new())),
@@ -159,69 +131,26 @@ fn legend(svg: &mut String) {
     ];
     let mut left = 24.0;
     for (label, system) in samples {
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{left}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" fill=\"{}\"/>",
-            y - 12.0,
-            colour(&system)
-        );
-        text(svg, (left + 22.0, y), 13, INK, "start", "", label);
+        svg.rect((left, y - 12.0), (14.0, 14.0), colour(&system));
+        let place = (left + 22.0, y);
+        svg.text(place, 13.0, Ink::Text, Anchor::Start, "", label);
         left += 140.0;
     }
-    for (label, dash) in [
-        ("best link alone", "stroke-dasharray=\"5 4\""),
-        ("sum of the links alone", ""),
-    ] {
-        line(svg, left + 6.0, (y - 14.0, y + 4.0), INK, "1.6", dash);
-        text(svg, (left + 18.0, y), 13, INK, "start", "", label);
+    for (label, dash) in [("best link alone", DASH), ("sum of the links alone", "")] {
+        let at = left + 6.0;
+        svg.line((at, y - 14.0), (at, y + 4.0), Ink::Text, 1.6, dash);
+        svg.text((left + 18.0, y), 13.0, Ink::Text, Anchor::Start, "", label);
         left += 150.0;
     }
 }
 
-fn colour(system: &System) -> &'static str {
-    match system {
-        System::Alone(_) => "#9aa5b1",
-        System::Mptcp => "#4a7fb5",
-        System::Sumlink => "#e07b39",
-    }
-}
-
-/// A step of 1, 2 or 5 times a power of ten that gives four to ten ticks.
-fn tick_step(largest: f64) -> f64 {
-    let magnitude = 10f64.powf((largest / 5.0).log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * magnitude)
-        .find(|step| largest / step <= 8.0)
-        .unwrap_or(10.0 * magnitude)
-}
-
-fn line(svg: &mut String, x: f64, (top, bottom): (f64, f64), ink: &str, width: &str, more: &str) {
-    let _ = writeln!(
-        svg,
-        "<line x1=\"{x:.1}\" y1=\"{top:.1}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\" stroke=\"{ink}\" \
-         stroke-width=\"{width}\" {more}/>"
-    );
-}
-
-fn text(
-    svg: &mut String,
-    (x, y): (f64, f64),
-    size: u32,
-    ink: &str,
-    anchor: &str,
-    more: &str,
-    content: &str,
-) {
-    let escaped = content
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{ink}\" \
-         text-anchor=\"{anchor}\" {more}>{escaped}</text>"
-    );
+/// The same colours as in the report of scenarios.
+fn colour(system: &System) -> Ink {
+    Ink::Colour(match system {
+        System::Alone(_) => 0,
+        System::Mptcp => 2,
+        System::Sumlink => 3,
+    })
 }
 
 #[cfg(test)]
@@ -248,12 +177,5 @@ mod tests {
         let mut report = report([225.0, 65.0]);
         report.title = "a < b & c".to_owned();
         assert!(draw(&report).contains("a &lt; b &amp; c"));
-    }
-
-    #[test]
-    fn ticks_are_round_numbers() {
-        assert_eq!(tick_step(229.0), 50.0);
-        assert_eq!(tick_step(1.0), 0.2);
-        assert_eq!(tick_step(2_400.0), 500.0);
     }
 }

@@ -1,0 +1,61 @@
+//! The figures of a scenario.
+
+mod distribution;
+mod plane;
+mod throughput;
+
+use super::{View, words};
+use crate::plot::{Anchor, Ink, Svg, shortened};
+use crate::results::{Measurement, figures};
+
+/// A picture, the same as numbers, and what is to be said of it.
+pub(super) struct Figure {
+    /// Short name, for files and links.
+    pub(super) id: &'static str,
+    pub(super) title: String,
+    /// How to read it; plain text.
+    pub(super) caption: String,
+    pub(super) svg: String,
+    pub(super) csv: String,
+}
+
+/// All figures for which there are values.
+pub(super) fn all(view: &View<'_>) -> Vec<Figure> {
+    [
+        throughput::draw(view),
+        distribution::draw(view),
+        plane::draw(view),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The figures of a system that may be believed, one for each seed.
+fn measured<'a>(view: &'a View<'_>, system: &str) -> Vec<&'a Measurement> {
+    let runs = view.results.runs.iter();
+    runs.filter(|run| run.system == system)
+        .filter_map(|run| figures(run).ok())
+        .collect()
+}
+
+/// The line below a picture that says what it was measured with.
+fn footer(svg: &mut Svg, view: &View<'_>, (width, y): (f64, f64)) {
+    let runs = view.summary.systems.iter().map(|system| system.runs).max();
+    let text = format!(
+        "{}; {}",
+        words::count(runs.unwrap_or(0), "seed"),
+        words::environment(&view.summary.environment)
+    );
+    let text = shortened(&text, (width / 5.2) as usize);
+    svg.text((6.0, y), 10.0, Ink::Muted, Anchor::Start, "", &text);
+}
+
+/// A field of a CSV file (RFC 4180).
+pub(super) fn field(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

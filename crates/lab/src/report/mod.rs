@@ -1,0 +1,112 @@
+//! The report: a directory of results as one page for people, with every figure as SVG and CSV beside it.
+//!
+//! ```text
+//! DIR/report.html                          the page: no scripts, nothing from elsewhere
+//! DIR/figures/SCENARIO-throughput.svg      goodput and link rates over time
+//! DIR/figures/SCENARIO-distribution.svg    completion times, message delays or goodput of intervals, as CDFs
+//! DIR/figures/SCENARIO-plane.svg           one link's goodput against the others'
+//! DIR/figures/SCENARIO-*.csv               the same as numbers; SCENARIO-table.csv is the table
+//! DIR/SCENARIO/summary.json                the table for programs
+//! ```
+
+mod figures;
+mod page;
+#[cfg(test)]
+pub(crate) mod sample;
+mod table;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::LabError;
+use crate::plot::Palette;
+use crate::results::{self, ScenarioResults, Summary};
+use figures::Figure;
+
+/// One scenario, ready to be shown.
+struct View<'a> {
+    /// The name of its files.
+    slug: String,
+    results: &'a ScenarioResults,
+    summary: Summary,
+    palette: &'a Palette,
+}
+
+/// Writes the report of a directory of results into that directory and returns the files, the page first.
+///
+/// It is an error if there are no results or if a file cannot be written; results that cannot be read are named
+/// on the page.
+pub fn write(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let all = results::load(directory)?;
+    let summaries: Vec<Summary> = all
+        .iter()
+        .map(|results| Summary::from_runs(&results.header, &results.runs))
+        .collect();
+    let names = summaries
+        .iter()
+        .flat_map(|summary| summary.systems.iter().map(|system| system.system.as_str()));
+    let palette = Palette::new(names);
+    let mut files = vec![directory.join("report.html")];
+    let mut sections = Vec::new();
+    for (results, summary) in all.iter().zip(&summaries) {
+        let path = results.directory.join("summary.json");
+        let json = serde_json::to_string_pretty(summary)
+            .map_err(|error| LabError::system("writing JSON", error))?;
+        put(&path, &json)?;
+        files.push(path);
+        let view = View::new(results, summary.clone(), &palette);
+        let figures = figures::all(&view);
+        for (name, text) in beside(&view, &figures) {
+            let path = directory.join("figures").join(name);
+            put(&path, &text)?;
+            files.push(path);
+        }
+        sections.push((view, figures));
+    }
+    put(&files[0], &page::page(&sections, &palette))?;
+    Ok(files)
+}
+
+/// The files beside the page, by name.
+fn beside(view: &View<'_>, figures: &[Figure]) -> Vec<(String, String)> {
+    let mut files = vec![(format!("{}-table.csv", view.slug), table::csv(view))];
+    for figure in figures {
+        let name = format!("{}-{}", view.slug, figure.id);
+        files.push((format!("{name}.svg"), figure.svg.clone()));
+        files.push((format!("{name}.csv"), figure.csv.clone()));
+    }
+    files
+}
+
+fn put(path: &Path, text: &str) -> Result<(), LabError> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(LabError::file(parent))?;
+    fs::write(path, text).map_err(LabError::file(path))
+}
+
+impl<'a> View<'a> {
+    fn new(results: &'a ScenarioResults, summary: Summary, palette: &'a Palette) -> Self {
+        // The directory's name differs from those beside it; the scenario's need not.
+        let name = results.directory.file_name();
+        let name = name.map_or_else(|| "results".into(), |name| name.to_string_lossy());
+        let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let mut slug: String = name.chars().map(safe).take(80).collect();
+        if slug != name {
+            // Different names may have become alike.
+            let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
+            for byte in &digest.as_ref()[..4] {
+                slug.push_str(&format!("{byte:02x}"));
+            }
+        }
+        Self {
+            slug,
+            results,
+            summary,
+            palette,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The table of a scenario, for people and for spreadsheets.
+
+use std::fmt::Write;
+
+use super::{View, figures, words};
+use crate::plot::{COLOURS, Palette, escape};
+use crate::results::{ALONE, Quantiles, SIMULTANEOUS, Spread, SystemSummary};
+
+/// Columns that are left out where no system has a value.
+struct Columns {
+    completion: bool,
+    delay: bool,
+    fairness: bool,
+}
+
+/// The table as HTML.
+pub(super) fn html(view: &View<'_>) -> String {
+    let systems = &view.summary.systems;
+    let columns = Columns {
+        completion: systems.iter().any(|system| system.completion_s.is_some()),
+        delay: systems
+            .iter()
+            .any(|system| system.message_delay_ms.is_some()),
+        fairness: systems.iter().any(|system| system.fairness.is_some()),
+    };
+    let mut heads = vec![
+        "System",
+        "Goodput<small>median (least–most)</small>",
+        "Of the sum<small>ratio, eq. 3.1</small>",
+        "Benefit<small>eq. 3.2</small>",
+    ];
+    if columns.completion {
+        heads.push("Completion<small>50 %, 95 %, 99 %</small>");
+    }
+    if columns.delay {
+        heads.push("Delay<small>50 %, 95 %, 99 %</small>");
+    }
+    heads.extend([
+        "Sent again<small>segments</small>",
+        "Duplicates<small>on purpose</small>",
+        "CPU<small>cores</small>",
+        "Memory<small>peak</small>",
+    ]);
+    if columns.fairness {
+        heads.push("Fairness<small>Jain, of flows</small>");
+    }
+    heads.push("Runs");
+    let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_owned();
+    for head in &heads {
+        let _ = write!(html, "<th scope=\"col\">{head}</th>");
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for system in systems {
+        row(&mut html, view, system, &columns);
+        let parts = match system.system.as_str() {
+            ALONE => &view.summary.alone,
+            SIMULTANEOUS => &view.summary.simultaneous,
+            _ => &Vec::new(),
+        };
+        for (link, goodput) in parts {
+            let best = system.system == ALONE && view.summary.best_link() == Some(link);
+            let badge = if best {
+                " <em class=\"badge\">best</em>"
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                html,
+                "<tr class=\"part\"><th scope=\"row\">{}{badge}</th><td>{}</td><td colspan=\"{}\"></td></tr>",
+                escape(link),
+                spread(Some(goodput), &words::rate),
+                heads.len() - 2
+            );
+        }
+        for missing in &system.missing {
+            let _ = writeln!(
+                html,
+                "<tr class=\"missing\"><th scope=\"row\"></th><td colspan=\"{}\"><em class=\"badge {}\">{}</em> \
+                 {}: {}</td></tr>",
+                heads.len() - 1,
+                class(&missing.kind),
+                escape(&missing.kind),
+                words::count(missing.runs, "run"),
+                escape(&missing.reason)
+            );
+        }
+    }
+    html.push_str("</tbody></table></div>\n");
+    html
+}
+
+fn row(html: &mut String, view: &View<'_>, system: &SystemSummary, columns: &Columns) {
+    let mut cells = vec![spread(system.goodput_bps.as_ref(), &words::rate)];
+    let below = match (system.below_best, &system.aggregation_ratio) {
+        (0, _) | (_, None) => String::new(),
+        (below, Some(ratio)) => format!(
+            "<small class=\"bad\">▼ below the best link in {below} of {}</small>",
+            ratio.count
+        ),
+    };
+    let ratio = spread(system.aggregation_ratio.as_ref(), &words::percent);
+    cells.push(format!("{ratio}{below}"));
+    cells.push(spread(system.aggregation_benefit.as_ref(), &|benefit| {
+        format!("{benefit:+.2}")
+    }));
+    if columns.completion {
+        cells.push(tail(system.completion_s.as_ref(), 1.0));
+    }
+    if columns.delay {
+        cells.push(tail(system.message_delay_ms.as_ref(), 1e-3));
+    }
+    cells.push(spread(system.retransmissions.as_ref(), &|n| {
+        format!("{n:.0}")
+    }));
+    cells.push(spread(system.duplicates_bytes.as_ref(), &words::bytes));
+    cells.push(spread(system.cpu_share.as_ref(), &|share| {
+        format!("{share:.2}")
+    }));
+    cells.push(spread(system.peak_memory_bytes.as_ref(), &words::bytes));
+    if columns.fairness {
+        cells.push(spread(system.fairness.as_ref(), &|index| {
+            format!("{index:.2}")
+        }));
+    }
+    let asked = view.results.header.seeds.max(system.runs);
+    cells.push(format!("{} of {asked}", system.runs));
+    let _ = write!(
+        html,
+        "<tr><th scope=\"row\">{}{}</th>",
+        swatch(view.palette, &system.system),
+        escape(&system.system)
+    );
+    for cell in cells {
+        let _ = write!(html, "<td>{cell}</td>");
+    }
+    html.push_str("</tr>\n");
+}
+
+/// The colour of a system.
+pub(super) fn swatch(palette: &Palette, system: &str) -> String {
+    let colour = palette.style(system).colour % COLOURS.len();
+    format!("<i class=\"swatch b-c{colour}\"></i>")
+}
+
+/// A class for a badge: the kinds are words of this program, but come from a file.
+fn class(kind: &str) -> &'static str {
+    match kind {
+        "refused" | "failed" => "bad",
+        _ => "",
+    }
+}
+
+fn spread(values: Option<&Spread>, word: &dyn Fn(f64) -> String) -> String {
+    let Some(values) = values else {
+        return "<span class=\"none\">–</span>".to_owned();
+    };
+    let (least, median, most) = (word(values.min), word(values.median), word(values.max));
+    if least == most {
+        median
+    } else {
+        format!("{median}<small>{}</small>", words::range(&least, &most))
+    }
+}
+
+fn tail(values: Option<&Quantiles>, seconds: f64) -> String {
+    values.map_or_else(
+        || "<span class=\"none\">–</span>".to_owned(),
+        |values| {
+            format!(
+                "{}<small>{}, {}</small>",
+                words::time(values.p50 * seconds),
+                words::time(values.p95 * seconds),
+                words::time(values.p99 * seconds)
+            )
+        },
+    )
+}
+
+/// The table as CSV: a line for each system and figure.
+pub(super) fn csv(view: &View<'_>) -> String {
+    let environment = &view.summary.environment;
+    let mut csv = "scenario,system,quantity,unit,median,min,max,p95,p99,values,missing,congestion,\
+                   socket_buffer_max_bytes,kernel,sumlink\n"
+        .to_owned();
+    let field = figures::field;
+    let mut line =
+        |system: &SystemSummary, quantity: &str, unit: &str, values: [Option<f64>; 5], count| {
+            let missing: Vec<String> = system
+                .missing
+                .iter()
+                .map(|m| format!("{} {}: {}", m.runs, m.kind, m.reason))
+                .collect();
+            let values =
+                values.map(|value| value.map_or_else(String::new, |value| value.to_string()));
+            let _ = writeln!(
+                csv,
+                "{},{},{quantity},{unit},{},{count},{},{},{},{},{}",
+                field(&view.summary.scenario),
+                field(&system.system),
+                values.join(","),
+                field(&missing.join("; ")),
+                field(&environment.congestion),
+                environment.socket_buffer_max_bytes,
+                field(&environment.kernel),
+                field(&environment.sumlink)
+            );
+        };
+    for system in &view.summary.systems {
+        let spreads = [
+            ("goodput", "bit/s", &system.goodput_bps),
+            ("aggregation ratio", "", &system.aggregation_ratio),
+            ("aggregation benefit", "", &system.aggregation_benefit),
+            ("fairness", "", &system.fairness),
+            ("retransmissions", "segments", &system.retransmissions),
+            ("duplicates", "bytes", &system.duplicates_bytes),
+            ("cpu", "cores", &system.cpu_share),
+            ("peak memory", "bytes", &system.peak_memory_bytes),
+        ];
+        for (quantity, unit, values) in spreads {
+            // The goodput stands there in any case, for the sake of the column that says why it is missing.
+            match values {
+                Some(v) => {
+                    let values = [Some(v.median), Some(v.min), Some(v.max), None, None];
+                    line(system, quantity, unit, values, v.count);
+                }
+                None if quantity == "goodput" => line(system, quantity, unit, [None; 5], 0),
+                None => {}
+            }
+        }
+        let tails = [
+            ("completion", "s", &system.completion_s),
+            ("message delay", "ms", &system.message_delay_ms),
+        ];
+        for (quantity, unit, values) in tails {
+            if let Some(v) = values {
+                let values = [v.p50, v.min, v.max, v.p95, v.p99].map(Some);
+                line(system, quantity, unit, values, v.count);
+            }
+        }
+    }
+    csv
+}

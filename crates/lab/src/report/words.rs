@@ -1,0 +1,215 @@
+//! What the figures say, in words.
+
+use crate::plot::short;
+use crate::results::{ALONE, Environment, Quantiles, SIMULTANEOUS, Spread, Summary, SystemSummary};
+
+/// A rate for people.
+pub(super) fn rate(bps: f64) -> String {
+    match bps {
+        _ if bps >= 999.5e6 => format!("{:.2} Gbit/s", bps / 1e9),
+        _ if bps >= 99.95e6 => format!("{:.0} Mbit/s", bps / 1e6),
+        _ if bps >= 1e6 => format!("{:.1} Mbit/s", bps / 1e6),
+        _ if bps >= 1e3 => format!("{:.1} kbit/s", bps / 1e3),
+        _ => format!("{bps:.0} bit/s"),
+    }
+}
+
+/// A time for people, from seconds.
+pub(super) fn time(seconds: f64) -> String {
+    if seconds >= 1.0 {
+        format!("{} s", short(seconds))
+    } else {
+        format!("{} ms", short(seconds * 1e3))
+    }
+}
+
+/// A number of bytes for people.
+pub(super) fn bytes(bytes: f64) -> String {
+    match bytes {
+        _ if bytes >= 1e9 => format!("{} GB", short(bytes / 1e9)),
+        _ if bytes >= 1e6 => format!("{} MB", short(bytes / 1e6)),
+        _ if bytes >= 1e3 => format!("{} kB", short(bytes / 1e3)),
+        _ => format!("{bytes:.0} B"),
+    }
+}
+
+/// A part of a whole.
+pub(super) fn percent(part: f64) -> String {
+    let percent = part * 100.0;
+    // "100 %" is for what is at least that.
+    if (99.95..100.0).contains(&percent) {
+        return "99.9 %".to_owned();
+    }
+    format!("{percent:.1} %")
+}
+
+/// From one quantity to another; the unit stands once where both have the same.
+pub(super) fn range(least: &str, most: &str) -> String {
+    match (least.rsplit_once(' '), most.rsplit_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} – {most}"),
+        _ => format!("{least} – {most}"),
+    }
+}
+
+/// "5 seeds".
+pub(super) fn count(number: usize, one: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{plural}")
+}
+
+/// The headline of a scenario, the best system first: how close each comes to the sum, and whether it falls behind
+/// the best link.
+pub(super) fn headline(summary: &Summary) -> Vec<String> {
+    match summary.workload.as_str() {
+        "files" => by_tail(summary, "of the objects", |system| {
+            system.completion_s.clone()
+        }),
+        "cbr" => by_tail(summary, "of the messages", |system| {
+            system.message_delay_ms.as_ref().map(|ms| Quantiles {
+                p50: ms.p50 / 1e3,
+                p99: ms.p99 / 1e3,
+                ..ms.clone()
+            })
+        }),
+        _ => by_goodput(summary),
+    }
+}
+
+/// The systems that aggregate.
+pub(super) fn contenders(summary: &Summary) -> impl Iterator<Item = &SystemSummary> {
+    summary
+        .systems
+        .iter()
+        .filter(|system| system.system != ALONE && system.system != SIMULTANEOUS)
+}
+
+fn by_goodput(summary: &Summary) -> Vec<String> {
+    let mut ranked: Vec<(&SystemSummary, &Spread)> = contenders(summary)
+        .filter_map(|system| Some((system, system.goodput_bps.as_ref()?)))
+        .collect();
+    ranked.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
+    if ranked.is_empty() {
+        return vec!["No aggregating system has a figure here.".to_owned()];
+    }
+    let sentence = |(system, goodput): &(&SystemSummary, &Spread)| match &system.aggregation_ratio {
+        Some(ratio) => {
+            let below = if system.below_best > 0 {
+                format!(
+                    "but fell below the best link in {} of {}",
+                    system.below_best,
+                    count(ratio.count, "seed")
+                )
+            } else {
+                "and was never below the best link".to_owned()
+            };
+            format!(
+                "{} reached {} of the sum of the links ({}), {below}.",
+                system.system,
+                percent(ratio.median),
+                rate(goodput.median)
+            )
+        }
+        None => format!("{} delivered {}.", system.system, rate(goodput.median)),
+    };
+    ranked.iter().map(sentence).collect()
+}
+
+fn by_tail(
+    summary: &Summary,
+    what: &str,
+    of: impl Fn(&SystemSummary) -> Option<Quantiles>,
+) -> Vec<String> {
+    let mut ranked: Vec<(&str, Quantiles)> = contenders(summary)
+        .filter_map(|system| Some((system.system.as_str(), of(system)?)))
+        .collect();
+    ranked.sort_by(|a, b| a.1.p50.total_cmp(&b.1.p50));
+    if ranked.is_empty() {
+        return vec!["No aggregating system has a figure here.".to_owned()];
+    }
+    let sentence = |(system, tail): &(&str, Quantiles)| {
+        format!(
+            "{system}: half {what} took at most {}, 99 % at most {}.",
+            time(tail.p50),
+            time(tail.p99)
+        )
+    };
+    let mut lines: Vec<String> = ranked.iter().map(sentence).collect();
+    if let Some((link, alone)) = &summary.best_alone_completion_s {
+        lines.push(format!(
+            "The best link alone, {link}: {} and {}.",
+            time(alone.p50),
+            time(alone.p99)
+        ));
+    }
+    lines
+}
+
+/// What every figure was measured with, on one line.
+pub(super) fn environment(of: &Environment) -> String {
+    let known = |text: &str| {
+        if text.is_empty() {
+            "unknown".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    format!(
+        "congestion control {}, socket buffers up to {}, kernel {}, {}, sumlink {}",
+        known(&of.congestion),
+        buffer_limit(of),
+        known(&of.kernel),
+        count(of.processors, "processor"),
+        known(&of.sumlink)
+    )
+}
+
+/// The limit of the socket buffers.
+pub(super) fn buffer_limit(of: &Environment) -> String {
+    let mib = of.socket_buffer_max_bytes as f64 / f64::from(1 << 20);
+    format!("{} MiB", short(mib))
+}
+
+/// A day, from seconds since 1970 (UTC); the calendar's arithmetic is that of E. G. Richards, in the
+/// Explanatory Supplement to the Astronomical Almanac (2013), section 15.11.
+pub(super) fn day(unix_s: u64) -> String {
+    let julian = i128::from(unix_s / 86_400) + 2_440_588;
+    let f = julian + 1401 + (4 * julian + 274_277) / 146_097 * 3 / 4 - 38;
+    let e = 4 * f + 3;
+    let h = 5 * (e % 1461 / 4) + 2;
+    let day = h % 153 / 5 + 1;
+    let month = (h / 153 + 2) % 12 + 1;
+    let year = e / 1461 - 4716 + (14 - month) / 12;
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        assert_eq!(day(0), "1970-01-01");
+        assert_eq!(day(951_782_400), "2000-02-29");
+        assert_eq!(day(1_795_305_600), "2026-11-22");
+        assert!(!day(u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_hundred_percent_is_not_rounded_to() {
+        assert_eq!(percent(0.999_9), "99.9 %");
+        assert_eq!(percent(1.0), "100.0 %");
+        assert_eq!(percent(0.964), "96.4 %");
+        assert_eq!(percent(0.331), "33.1 %");
+    }
+
+    #[test]
+    fn quantities_have_units() {
+        assert_eq!(rate(1.707e9), "1.71 Gbit/s");
+        assert_eq!(rate(606.4e6), "606 Mbit/s");
+        assert_eq!(rate(4.83e6), "4.8 Mbit/s");
+        assert_eq!(time(0.0312), "31.2 ms");
+        assert_eq!(bytes(25e6), "25 MB");
+        assert_eq!(range("1.5 Mbit/s", "2 Mbit/s"), "1.5 – 2 Mbit/s");
+        assert_eq!(range("900 kbit/s", "2 Mbit/s"), "900 kbit/s – 2 Mbit/s");
+    }
+}

@@ -1,0 +1,366 @@
+//! Results from a directory: what cannot be read is left out by name, with the reason.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::{Run, SCHEMA, ScenarioHeader, Summary};
+use crate::error::LabError;
+use crate::units::parse_duration;
+
+/// A result larger than this is not one of ours: an hour of a thousand intervals of 64 links is a tenth of it.
+const LARGEST_FILE: u64 = 256 << 20;
+
+/// Everything that a directory holds about one scenario.
+#[derive(Clone, Debug, Default)]
+pub struct ScenarioResults {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// What the scenario's file says.
+    pub header: ScenarioHeader,
+    /// The time at the start of a run that is not measured, in seconds.
+    pub warmup_s: f64,
+    /// What happens to the links during a run.
+    pub events: Vec<EventMark>,
+    /// The scenario that measured the same links without interference, by name (`clean = "NAME"`).
+    pub clean: Option<String>,
+    /// The runs, all of the same scenario text.
+    pub runs: Vec<Run>,
+    /// What was left out, and why.
+    pub warnings: Vec<String>,
+}
+
+/// An event as a reader of a figure wants to know it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventMark {
+    /// When, in seconds since the start of the run.
+    pub at_s: f64,
+    /// To which link.
+    pub link: String,
+    /// What, for people.
+    pub what: String,
+}
+
+/// Reads the results below a directory: that of one scenario, or one with several of them. Scenarios come in the
+/// order of their directories' names.
+///
+/// Files that cannot be read, are cut off, have another schema or belong to another text of the scenario are left
+/// out and named in [`ScenarioResults::warnings`]. It is an error if there are no results at all, or if the
+/// directory cannot be read.
+pub fn load(directory: &Path) -> Result<Vec<ScenarioResults>, LabError> {
+    let own = subdirectories(directory)?;
+    let candidates = if own.iter().any(|path| is_seed(path)) {
+        vec![directory.to_path_buf()]
+    } else {
+        own
+    };
+    let mut all = Vec::new();
+    for candidate in candidates {
+        let seeds = subdirectories(&candidate)?;
+        let seeds: Vec<PathBuf> = seeds.into_iter().filter(|path| is_seed(path)).collect();
+        if !seeds.is_empty() {
+            all.push(scenario(&candidate, &seeds));
+        }
+    }
+    if all.is_empty() {
+        return Err(LabError::Usage(format!(
+            "there are no results in {}: make some with sumlink lab run FILE --out {}",
+            directory.display(),
+            directory.display()
+        )));
+    }
+    connect_clean(&mut all);
+    Ok(all)
+}
+
+fn scenario(directory: &Path, seeds: &[PathBuf]) -> ScenarioResults {
+    let mut results = ScenarioResults {
+        directory: directory.to_path_buf(),
+        ..ScenarioResults::default()
+    };
+    for seed in seeds {
+        for file in result_files(seed, &mut results.warnings) {
+            match read_run(&file) {
+                Ok(run) => results.runs.push(run),
+                Err(reason) => results
+                    .warnings
+                    .push(format!("{} is left out: {reason}", file.display())),
+            }
+        }
+    }
+    // What was run last is what the directory is about.
+    let newest = results.runs.iter().max_by_key(|run| run.started_unix_s);
+    let (hash, name) = newest.map_or_else(Default::default, |run| {
+        (run.scenario_sha256.clone(), run.scenario.clone())
+    });
+    let before = results.runs.len();
+    results
+        .runs
+        .retain(|run| run.scenario_sha256 == hash && run.scenario == name);
+    let foreign = before - results.runs.len();
+    if foreign > 0 {
+        results.warnings.push(format!(
+            "{foreign} runs in {} are left out: they are of another scenario or an earlier text of it; run it again",
+            directory.display()
+        ));
+    }
+    results.header.name = if name.is_empty() {
+        directory
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    } else {
+        name
+    };
+    read_scenario_file(&mut results);
+    results
+}
+
+/// Directories in a directory, sorted by name, numbers by value.
+fn subdirectories(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let entries = fs::read_dir(directory).map_err(LabError::file(directory))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(LabError::file(directory))?.path();
+        if path.is_dir() {
+            paths.push(path);
+        }
+    }
+    paths.sort_by_key(|path| (seed_number(path), path.clone()));
+    Ok(paths)
+}
+
+fn seed_number(path: &Path) -> Option<u64> {
+    path.file_name()?
+        .to_str()?
+        .strip_prefix("seed-")?
+        .parse()
+        .ok()
+}
+
+fn is_seed(path: &Path) -> bool {
+    seed_number(path).is_some()
+}
+
+fn result_files(directory: &Path, warnings: &mut Vec<String>) -> Vec<PathBuf> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) => {
+            warnings.push(format!("{} cannot be read: {error}", directory.display()));
+            return Vec::new();
+        }
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// A run, or why there is none.
+fn read_run(path: &Path) -> Result<Run, String> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        schema: u32,
+    }
+    let cannot = |error: std::io::Error| format!("it cannot be read: {error}");
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(cannot)?;
+    file.take(LARGEST_FILE + 1)
+        .read_to_end(&mut text)
+        .map_err(cannot)?;
+    if text.len() as u64 > LARGEST_FILE {
+        return Err(format!("it is larger than {} MiB", LARGEST_FILE >> 20));
+    }
+    let broken = |error: serde_json::Error| {
+        if error.is_eof() {
+            "it is cut off: run that seed again".to_owned()
+        } else {
+            format!("it is not a result: {error}")
+        }
+    };
+    let versioned: Versioned = serde_json::from_slice(&text).map_err(broken)?;
+    if versioned.schema != SCHEMA {
+        return Err(format!(
+            "it has schema {}, this program reads {SCHEMA}: report it with the version that wrote it",
+            versioned.schema
+        ));
+    }
+    serde_json::from_slice(&text).map_err(broken)
+}
+
+/// Takes from the scenario's file what a reader wants to know. The file was checked when it was run, perhaps by
+/// another version: what is unknown here is passed over.
+fn read_scenario_file(results: &mut ScenarioResults) {
+    let path = results.directory.join("scenario.toml");
+    let table = match fs::read_to_string(&path) {
+        Ok(text) => text
+            .parse::<Table>()
+            .map_err(|error| error.message().to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let table = match table {
+        Ok(table) => table,
+        Err(error) => {
+            let warning = format!(
+                "{} cannot be read ({error}): the order of links and systems is that of the results",
+                path.display()
+            );
+            results.warnings.push(warning);
+            return;
+        }
+    };
+    let text = |table: &Table, key: &str| table.get(key)?.as_str().map(str::to_owned);
+    let blocks = |key: &str| -> Vec<Table> {
+        let list = table.get(key).and_then(Value::as_array);
+        list.into_iter()
+            .flatten()
+            .filter_map(|block| block.as_table().cloned())
+            .collect()
+    };
+    let seconds = |table: &Table, key: &str| {
+        let text = table.get(key)?.as_str()?;
+        Some(parse_duration(text).ok()?.as_secs_f64())
+    };
+    let header = &mut results.header;
+    header.about = text(&table, "about").unwrap_or_default();
+    header.direction = text(&table, "direction").unwrap_or_else(|| "down".to_owned());
+    header.workload = table
+        .get("workload")
+        .and_then(|workload| text(workload.as_table()?, "kind"))
+        .unwrap_or_else(|| "bulk".to_owned());
+    header.seeds = table
+        .get("seeds")
+        .and_then(Value::as_integer)
+        .and_then(|seeds| usize::try_from(seeds).ok())
+        .unwrap_or(0);
+    header.links = blocks("link")
+        .iter()
+        .filter_map(|link| text(link, "name"))
+        .collect();
+    let systems = table.get("systems").and_then(Value::as_array);
+    header.systems = systems
+        .into_iter()
+        .flatten()
+        .filter_map(|system| system.as_str().map(str::to_owned))
+        .collect();
+    results.warmup_s = seconds(&table, "warmup").unwrap_or(0.0);
+    results.clean = text(&table, "clean");
+    results.events = blocks("event")
+        .iter()
+        .filter_map(|event| {
+            let changes = event
+                .iter()
+                .filter(|(key, _)| *key != "at" && *key != "link");
+            let words = changes.map(|(key, value)| match value.as_str() {
+                Some(text) => format!("{key} {text}"),
+                None => format!("{key} {value}"),
+            });
+            Some(EventMark {
+                at_s: seconds(event, "at")?,
+                link: text(event, "link")?,
+                what: words.collect::<Vec<_>>().join(", "),
+            })
+        })
+        .collect();
+}
+
+/// Fills in what MPTCP did on clean links, where a scenario names another one that is here.
+fn connect_clean(all: &mut [ScenarioResults]) {
+    for index in 0..all.len() {
+        let Some(clean) = all[index].clean.clone() else {
+            continue;
+        };
+        let other = all.iter().find(|other| other.header.name == clean);
+        let median = other.and_then(|other| {
+            let summary = Summary::from_runs(&other.header, &other.runs);
+            Some(summary.system(super::MPTCP)?.goodput_bps.as_ref()?.median)
+        });
+        if median.is_none() {
+            let warning = format!(
+                "the bounds are without MPTCP on clean links: '{clean}' has no figure of it here"
+            );
+            all[index].warnings.push(warning);
+        }
+        all[index].header.clean_mptcp_bps = median;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn what_cannot_be_read_is_left_out_by_name() {
+        let base = tempfile::tempdir().unwrap();
+        sample::write(base.path());
+        let seed = base.path().join("los/seed-1");
+        let good = fs::read_to_string(seed.join("mptcp.json")).unwrap();
+        fs::write(seed.join("cut.json"), &good[..good.len() / 2]).unwrap();
+        fs::write(
+            seed.join("new.json"),
+            good.replacen("\"schema\":1", "\"schema\":2", 1),
+        )
+        .unwrap();
+        fs::write(seed.join("text.json"), "hello").unwrap();
+        fs::write(seed.join("empty.json"), "").unwrap();
+        fs::write(seed.join("bytes.json"), [0xff, 0xfe, 0]).unwrap();
+        fs::write(
+            seed.join("null.json"),
+            good.replacen("\"seed\":1", "\"seed\":null", 1),
+        )
+        .unwrap();
+        let foreign = good.replacen("\"scenario_sha256\":\"", "\"scenario_sha256\":\"other", 1);
+        fs::write(seed.join("foreign.json"), foreign).unwrap();
+        let before = load(base.path()).unwrap();
+        let los = before
+            .iter()
+            .find(|results| results.header.name == "los")
+            .unwrap();
+        let warnings = los.warnings.join("\n");
+        for (file, reason) in [
+            ("cut", "cut off"),
+            ("new", "schema 2"),
+            ("text", "not a result"),
+            ("empty", "cut off"),
+            ("bytes", "not a result"),
+            ("null", "not a result"),
+        ] {
+            let named =
+                |line: &str| line.contains(&format!("{file}.json")) && line.contains(reason);
+            assert!(warnings.lines().any(named), "{file}: {warnings}");
+        }
+        assert!(warnings.contains("1 runs"), "{warnings}");
+        assert_eq!(los.warnings.len(), 7);
+    }
+
+    #[test]
+    fn one_scenario_or_several_or_none() {
+        let base = tempfile::tempdir().unwrap();
+        let error = load(base.path()).unwrap_err().to_string();
+        assert!(error.contains("no results"), "{error}");
+        assert!(load(&base.path().join("missing")).is_err());
+        sample::write(base.path());
+        let all = load(base.path()).unwrap();
+        let names: Vec<_> = all
+            .iter()
+            .map(|results| results.header.name.as_str())
+            .collect();
+        assert_eq!(names, ["files", "los", "loss", "voice"]);
+        let one = load(&base.path().join("loss")).unwrap();
+        assert_eq!(one.len(), 1);
+        // It alone does not know what its clean twin did.
+        assert!(one[0].header.clean_mptcp_bps.is_none());
+        assert!(all[2].header.clean_mptcp_bps.is_some());
+        assert_eq!(all[2].events.len(), 1);
+    }
+}
