@@ -11,7 +11,7 @@ use crate::error::LabError;
 use crate::health::Health;
 use crate::laboratory::LabConfig;
 use crate::topology::Side;
-use crate::{control, demo, netns, rundir, shell, signals};
+use crate::{control, demo, netns, report, rundir, shell, signals};
 
 /// What `sumlink lab` can do.
 #[derive(Debug, Subcommand)]
@@ -78,6 +78,12 @@ pub enum LabCommand {
     },
     /// Remove what laboratories whose owner was killed have left behind
     Clean,
+    /// Write a page with tables and figures of a directory of results
+    Report {
+        /// The directory that results were written to; the page and its figures are written there too
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Fetch a file over two emulated links: each alone, kernel MPTCP, sumlink
     Demo(DemoOptions),
 }
@@ -127,6 +133,11 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             if removed.is_empty() {
                 println!("nothing to remove");
             }
+            Ok(())
+        }
+        LabCommand::Report { directory } => {
+            let files = report::write(&directory)?;
+            println!("{} ({} files)", files[0].display(), files.len());
             Ok(())
         }
         LabCommand::Demo(options) => {
