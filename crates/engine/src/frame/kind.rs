@@ -1,0 +1,40 @@
+//! The types of frames on the wire, and what people call them.
+
+pub(super) const HELLO: u64 = 0x01;
+pub(super) const WELCOME: u64 = 0x02;
+pub(super) const REFUSE: u64 = 0x03;
+pub(super) const OPEN: u64 = 0x04;
+pub(super) const ACCEPT: u64 = 0x05;
+pub(super) const DATA: u64 = 0x06;
+pub(super) const FIN: u64 = 0x07;
+pub(super) const RESET: u64 = 0x08;
+pub(super) const ACK: u64 = 0x09;
+pub(super) const CREDIT_SESSION: u64 = 0x0a;
+pub(super) const CREDIT_STREAM: u64 = 0x0b;
+pub(super) const CREDIT_INITIAL: u64 = 0x0c;
+pub(super) const CREDIT_STREAMS: u64 = 0x0d;
+pub(super) const PING: u64 = 0x0e;
+pub(super) const PONG: u64 = 0x0f;
+pub(super) const PATH: u64 = 0x10;
+pub(super) const CLOSE: u64 = 0x11;
+
+/// What an error calls a frame of this type; all kinds of credit have one name.
+pub(super) fn name(kind: u64) -> &'static str {
+    match kind {
+        HELLO => "HELLO",
+        WELCOME => "WELCOME",
+        REFUSE => "REFUSE",
+        OPEN => "OPEN",
+        ACCEPT => "ACCEPT",
+        DATA => "DATA",
+        FIN => "FIN",
+        RESET => "RESET",
+        ACK => "ACK",
+        CREDIT_SESSION..=CREDIT_STREAMS => "CREDIT",
+        PING => "PING",
+        PONG => "PONG",
+        PATH => "PATH",
+        CLOSE => "CLOSE",
+        _ => "unknown",
+    }
+}

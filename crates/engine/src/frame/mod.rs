@@ -1,0 +1,285 @@
+//! The frames that carriers transport: `type, length, body`, all integers variable-length.
+//!
+//! docs/protocol.md is the description for people; the examples there are decoded by a test. Frames are
+//! length-delimited, so that a receiver can pass over types it does not know when they are marked as optional
+//! (the type's lowest bit is set and it is at least [`FIRST_OPTIONAL`]).
+
+mod decode;
+mod encode;
+mod handshake;
+mod kind;
+
+pub use decode::FrameError;
+pub(crate) use encode::encode_data_head;
+pub use handshake::{Hello, RefuseCode};
+
+/// Version of this format, spoken in the ALPN of the carrier (`sumlink/1`) and in HELLO.
+pub const VERSION: u64 = 1;
+
+/// Longest body of a frame, in bytes.
+pub const MAX_BODY: usize = 16 * 1024;
+
+/// Most bytes that a DATA frame's head takes before its payload: type, length, stream, offset.
+pub const DATA_HEAD: usize = 1 + 4 + 8 + 8;
+
+/// Most payload that one DATA frame carries: with its head it fills one TLS record (RFC 8446, section 5.1).
+pub const MAX_DATA: usize = MAX_BODY - DATA_HEAD;
+
+/// Most received ranges that one ACK frame lists.
+pub const MAX_ACK_RANGES: usize = 64;
+
+/// Longest target of an OPEN, reason of a CLOSE or REFUSE, and link name of a HELLO, in bytes.
+pub const MAX_TEXT: usize = 512;
+
+/// From this type on, odd frame types may be passed over by who does not know them.
+pub const FIRST_OPTIONAL: u64 = 0x40;
+
+/// One frame. Byte strings are borrowed from the buffer it was decoded from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Frame<'a> {
+    /// First frame of a carrier, from the client: which session it belongs to.
+    Hello(Hello<'a>),
+    /// The server's answer: the carrier is a path of the session now.
+    Welcome {
+        /// The version that both sides speak from here on.
+        version: u64,
+    },
+    /// The server's other answer: why the carrier is closed.
+    Refuse {
+        /// See [`RefuseCode`].
+        code: u64,
+        /// For people.
+        reason: &'a [u8],
+    },
+    /// Opens a stream to a target.
+    Open {
+        /// The new stream's number; even from the client, odd from the server.
+        stream: u64,
+        /// Traffic class, 0..=3; see [`crate::Class`].
+        class: u64,
+        /// What to connect to; opaque to the engine.
+        target: &'a [u8],
+    },
+    /// The stream's target is connected.
+    Accept {
+        /// The stream.
+        stream: u64,
+    },
+    /// Bytes of a stream.
+    Data {
+        /// The stream.
+        stream: u64,
+        /// Position of the first byte in the stream.
+        offset: u64,
+        /// At least one byte, at most [`MAX_DATA`].
+        data: &'a [u8],
+    },
+    /// No byte follows at or after `size`.
+    Fin {
+        /// The stream.
+        stream: u64,
+        /// Length of the stream in this direction.
+        size: u64,
+    },
+    /// Both directions of the stream end at once.
+    Reset {
+        /// The stream.
+        stream: u64,
+        /// Why; application-defined.
+        code: u64,
+        /// End of the highest byte that the sender of this frame has sent on the stream, so that both sides agree
+        /// on the session's credit.
+        size: u64,
+    },
+    /// What has been received of a stream.
+    Ack(Ack),
+    /// Bytes of all streams together that the peer may send, counted by their highest offsets.
+    CreditSession {
+        /// The new limit since the session began; never shrinks.
+        limit: u64,
+    },
+    /// Offset that the peer may send up to on one stream.
+    CreditStream {
+        /// The stream.
+        stream: u64,
+        /// The new limit; never shrinks.
+        limit: u64,
+    },
+    /// Offset that the peer may send up to on a stream that has had no CREDIT of its own.
+    CreditInitial {
+        /// The limit.
+        limit: u64,
+    },
+    /// How many streams the peer may have opened since the session began.
+    CreditStreams {
+        /// The new limit; never shrinks.
+        limit: u64,
+    },
+    /// Asks for a PONG on the same path and for a report on any.
+    Ping {
+        /// Comes back in the PONG.
+        token: u64,
+    },
+    /// Answer to a PING.
+    Pong {
+        /// The PING's token.
+        token: u64,
+    },
+    /// What has been received on a path: the proof of delivery for everything on it.
+    Path {
+        /// The path.
+        path: u64,
+        /// Bytes of whole frames received on it since it joined.
+        received: u64,
+    },
+    /// Ends the session.
+    Close {
+        /// Why; application-defined, 0 is a normal end.
+        code: u64,
+        /// For people.
+        reason: &'a [u8],
+    },
+}
+
+/// Body of an ACK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// The stream.
+    pub stream: u64,
+    /// The whole stream is received, its end included, or nobody waits for it any more.
+    pub complete: bool,
+    /// Every byte below this offset is received.
+    pub cumulative: u64,
+    /// Ranges received above, ascending, with at least one byte missing before each; at most
+    /// [`MAX_ACK_RANGES`], the lowest ones when there are more.
+    pub ranges: Vec<core::ops::Range<u64>>,
+}
+
+impl Frame<'_> {
+    /// Whether the receiver must report that it arrived. Reports themselves must not, or two idle peers would
+    /// report to each other for ever.
+    pub(crate) fn elicits_report(&self) -> bool {
+        !matches!(
+            self,
+            Frame::Ack(_) | Frame::Path { .. } | Frame::Pong { .. }
+        )
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::varint;
+    use proptest::prelude::*;
+
+    /// One frame of every kind, with fields at small values and at their limits.
+    pub(crate) fn samples() -> Vec<Frame<'static>> {
+        let session = [7; 16];
+        let ranges = vec![20..30, 31..varint::MAX];
+        vec![
+            Frame::Hello(Hello {
+                version: VERSION,
+                new: true,
+                session,
+                path: 3,
+                link: b"wlan0",
+            }),
+            Frame::Hello(Hello {
+                version: varint::MAX,
+                new: false,
+                session,
+                path: 0,
+                link: b"",
+            }),
+            Frame::Welcome { version: VERSION },
+            Frame::Refuse {
+                code: 2,
+                reason: b"no such session",
+            },
+            Frame::Open {
+                stream: 4,
+                class: 3,
+                target: b"\x01\xc0\x00\x02\x01\x00\x50",
+            },
+            Frame::Accept { stream: 4 },
+            Frame::Data {
+                stream: 4,
+                offset: 0,
+                data: b"hello",
+            },
+            Frame::Data {
+                stream: varint::MAX,
+                offset: varint::MAX - 5,
+                data: b"world",
+            },
+            Frame::Fin { stream: 4, size: 5 },
+            Frame::Reset {
+                stream: 4,
+                code: varint::MAX,
+                size: 17,
+            },
+            Frame::Ack(Ack {
+                stream: 4,
+                complete: true,
+                cumulative: 5,
+                ranges: vec![],
+            }),
+            Frame::Ack(Ack {
+                stream: 4,
+                complete: false,
+                cumulative: 10,
+                ranges,
+            }),
+            Frame::CreditSession { limit: 1 << 26 },
+            Frame::CreditStream {
+                stream: 4,
+                limit: 1 << 25,
+            },
+            Frame::CreditInitial { limit: 1 << 25 },
+            Frame::CreditStreams { limit: 1024 },
+            Frame::Ping { token: 9 },
+            Frame::Pong { token: 9 },
+            Frame::Path {
+                path: 1,
+                received: 123_456,
+            },
+            Frame::Close {
+                code: 0,
+                reason: b"done",
+            },
+        ]
+    }
+
+    #[test]
+    fn every_kind_comes_back_unchanged_and_every_cut_waits_for_more() {
+        for frame in samples() {
+            let mut out = Vec::new();
+            frame.encode(&mut out);
+            let whole = out.len();
+            assert_eq!(Frame::decode(&out), Ok(Some((frame.clone(), whole))));
+            for cut in 0..whole {
+                assert_eq!(
+                    Frame::decode(&out[..cut]),
+                    Ok(None),
+                    "{frame:?} cut at {cut}"
+                );
+            }
+            out.push(0xff);
+            assert_eq!(Frame::decode(&out), Ok(Some((frame, whole))));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic_and_what_decodes_comes_back(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(Some((frame, len))) = Frame::decode(&bytes) {
+                prop_assert!(len <= bytes.len());
+                let mut out = Vec::new();
+                frame.encode(&mut out);
+                let (again, _) = Frame::decode(&out).unwrap().unwrap();
+                prop_assert_eq!(frame, again);
+            }
+        }
+    }
+}
