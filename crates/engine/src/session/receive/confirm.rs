@@ -1,0 +1,140 @@
+//! What the peer has received: acknowledged bytes of streams, and counts of whole paths, which prove the same.
+
+use std::ops::Range;
+
+use super::MAX_PIECES;
+use crate::frame::Ack;
+use crate::path::{Control, PathState, Sent};
+use crate::session::{Event, ProtocolError, Session};
+use crate::{Instant, PathId, StreamId};
+
+/// As [`MAX_PIECES`], for acknowledged ones: reports on paths may confirm them in another order than the streams'.
+const MAX_ACKED_PIECES: usize = 4 * MAX_PIECES;
+
+impl Session {
+    pub(super) fn on_ack(&mut self, ack: Ack, now: Instant) -> Result<(), ProtocolError> {
+        self.check_known(ack.stream)?;
+        let Some(stream) = self.streams.get_mut(&ack.stream) else {
+            return Ok(());
+        };
+        let send = &mut stream.send;
+        if send.complete {
+            return Ok(());
+        }
+        let end = ack.ranges.last().map_or(ack.cumulative, |range| range.end);
+        let can_be_complete = send.fin_queued && send.highest == send.written;
+        if end > send.highest || ack.complete && !can_be_complete {
+            return Err(ProtocolError::Acknowledged);
+        }
+        if ack.complete {
+            // A peer that forgot the stream has had all of it, and lists nothing.
+            self.acknowledge(ack.stream, 0..u64::MAX, now);
+            self.complete(ack.stream, now);
+        } else {
+            self.acknowledge(ack.stream, 0..ack.cumulative, now);
+            ack.ranges
+                .into_iter()
+                .for_each(|range| self.acknowledge(ack.stream, range, now));
+        }
+        self.announce_room();
+        if self.send_credit.pieces > MAX_ACKED_PIECES {
+            return Err(ProtocolError::Pieces(ack.stream));
+        }
+        Ok(())
+    }
+
+    /// The peer has `range` of what this side sent, as far as there is such.
+    fn acknowledge(&mut self, id: StreamId, range: Range<u64>, now: Instant) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let send = &mut stream.send;
+        if send.complete {
+            return;
+        }
+        let (buffered, pieces) = (send.buffered(), send.acked.count());
+        send.acknowledge(range.start..range.end.min(send.highest), &mut self.spare);
+        self.send_credit.buffered -= buffered - send.buffered();
+        self.send_credit.pieces = self.send_credit.pieces - pieces + send.acked.count();
+        if send.unsent.is_empty() {
+            self.ready.remove(&id);
+        }
+        if send.is_delivered() {
+            self.complete(id, now);
+        }
+    }
+
+    /// The peer has all of a stream and its end.
+    fn complete(&mut self, id: StreamId, now: Instant) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.send.complete {
+            return;
+        }
+        stream.send.complete = true;
+        self.events.push_back(Event::Delivered { stream: id });
+        self.retire_if_over(id, now);
+        self.reset_if_abandoned(id, now);
+    }
+
+    pub(super) fn on_path_report(
+        &mut self,
+        path: u64,
+        received: u64,
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
+        let id = u32::try_from(path)
+            .map(PathId)
+            .map_err(|_| ProtocolError::Acknowledged)?;
+        // The path may have ended here while the report was on its way.
+        let Some(path) = self.paths.get_mut(&id) else {
+            return Ok(());
+        };
+        if received > path.sent {
+            return Err(ProtocolError::Acknowledged);
+        }
+        if received <= path.confirmed {
+            return Ok(());
+        }
+        path.confirmed = received;
+        path.last_progress = now;
+        let mut ended = Vec::new();
+        while path
+            .control
+            .front()
+            .is_some_and(|sent| sent.path_end <= received)
+        {
+            if let Some(Sent {
+                frame: Some(Control::Fin { stream, .. }),
+                ..
+            }) = path.control.pop_front()
+            {
+                ended.push(stream);
+            }
+        }
+        if path.state == PathState::Stalled {
+            path.state = PathState::Active;
+            self.events.push_back(Event::PathRecovered { path: id });
+            self.scheduler.paths_changed();
+        }
+        while let Some(path) = self.paths.get_mut(&id)
+            && path
+                .flights
+                .front()
+                .is_some_and(|flight| flight.path_end <= received)
+            && let Some(flight) = path.flights.pop_front()
+        {
+            self.acknowledge(flight.stream, flight.range, now);
+        }
+        for id in ended {
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.send.fin_confirmed = true;
+                // Its bytes may all be acknowledged already.
+                self.acknowledge(id, 0..0, now);
+            }
+        }
+        self.announce_room();
+        Ok(())
+    }
+}

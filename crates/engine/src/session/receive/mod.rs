@@ -1,0 +1,193 @@
+//! Frames that arrive: bytes become frames here, and each goes to who it concerns.
+
+mod confirm;
+mod inbound;
+
+use super::{ProtocolError, Session};
+use crate::frame::{Frame, MAX_BODY};
+use crate::stream::Stream;
+use crate::{Class, Instant, PathId, StreamId};
+
+/// Separate pieces, of all streams together, that are kept track of: received ones, and acknowledged ones. A sender
+/// that works with windows has a few for each path; the bound is for a peer that means harm.
+pub(super) const MAX_PIECES: usize = 64 * 1024;
+
+/// Closing code for a peer that broke the protocol.
+const CODE_PROTOCOL: u64 = 1;
+
+impl Session {
+    /// Bytes that arrived on a path, in the order of its carrier, cut anywhere.
+    ///
+    /// An error is the peer's fault and ends the session: [`Session::has_farewell`] says whether a last frame is to
+    /// be sent.
+    pub fn handle_frames(
+        &mut self,
+        id: PathId,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
+        if self.closed {
+            return Ok(());
+        }
+        let Some(path) = self.paths.get_mut(&id) else {
+            return Ok(());
+        };
+        path.last_received = now;
+        path.receive_meter.add(bytes.len() as u64, now);
+        let partial = std::mem::take(&mut path.partial);
+        let result = self.handle_all(id, partial, bytes, now);
+        if let Err(error) = &result {
+            self.close(CODE_PROTOCOL, &error.to_string(), now);
+        }
+        result
+    }
+
+    fn handle_all(
+        &mut self,
+        id: PathId,
+        mut partial: Vec<u8>,
+        mut bytes: &[u8],
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
+        // The end of a frame that was cut comes first; only as much is copied as a frame can be long.
+        while !partial.is_empty() && !bytes.is_empty() {
+            let before = partial.len();
+            let (head, rest) = bytes.split_at(bytes.len().min(MAX_BODY));
+            partial.extend_from_slice(head);
+            match Frame::decode_one(&partial)? {
+                Some((frame, len)) => {
+                    self.handle_frame(id, frame, len, now)?;
+                    bytes = &bytes[len - before..];
+                    partial.clear();
+                }
+                None => bytes = rest,
+            }
+        }
+        if partial.is_empty() {
+            while !self.closed
+                && let Some((frame, len)) = Frame::decode_one(bytes)?
+            {
+                self.handle_frame(id, frame, len, now)?;
+                bytes = &bytes[len..];
+            }
+            partial.extend_from_slice(bytes);
+        }
+        if self.closed {
+            return Ok(());
+        }
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.partial = partial;
+        }
+        Ok(())
+    }
+
+    fn handle_frame(
+        &mut self,
+        id: PathId,
+        frame: Option<Frame<'_>>,
+        len: usize,
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.received += len as u64;
+            if let Some(Frame::Data { data, .. }) = &frame {
+                path.data_received += data.len() as u64;
+            }
+            let elicits = frame.as_ref().is_none_or(Frame::elicits_report);
+            self.reports.path_received(path, elicits, len as u64, now);
+        }
+        let Some(frame) = frame else { return Ok(()) };
+        match frame {
+            Frame::Data {
+                stream,
+                offset,
+                data,
+            } => self.on_data(stream, offset, data, now),
+            Frame::Ack(ack) => self.on_ack(ack, now),
+            Frame::Path { path, received } => self.on_path_report(path, received, now),
+            Frame::Open {
+                stream,
+                class,
+                target,
+            } => self.on_open(stream, class, target, now),
+            Frame::Accept { stream } => self.on_accept(stream),
+            Frame::Fin { stream, size } => self.on_fin(stream, size, now),
+            Frame::Reset { stream, code, size } => self.on_reset(stream, code, size, now),
+            Frame::CreditSession { limit } => {
+                // The first credit is all of the peer's memory.
+                if self.send_credit.session == 0 {
+                    self.send_credit.peer_memory = limit;
+                }
+                self.send_credit.session = self.send_credit.session.max(limit);
+                Ok(())
+            }
+            Frame::CreditStream { stream, limit } => {
+                // Credit for the peer's own stream may overtake its OPEN.
+                self.ensure(stream)?;
+                if let Some(state) = self.streams.get_mut(&stream)
+                    && limit > state.send.limit
+                {
+                    state.send.limit = limit;
+                    state.send.highest_at_credit = state.send.highest;
+                }
+                Ok(())
+            }
+            Frame::CreditInitial { limit } => {
+                if limit > self.send_credit.initial {
+                    self.send_credit.initial = limit;
+                    for state in self.streams.values_mut() {
+                        state.send.limit = state.send.limit.max(limit);
+                    }
+                }
+                Ok(())
+            }
+            Frame::CreditStreams { limit } => {
+                // The first credit is what the peer takes at once; it may open as many.
+                if self.send_credit.streams == 0 {
+                    self.send_credit.peer_streams = limit.saturating_mul(2);
+                }
+                if limit > self.send_credit.streams {
+                    self.send_credit.streams = limit;
+                    self.say_streams_available();
+                }
+                Ok(())
+            }
+            Frame::Ping { token } => {
+                if let Some(path) = self.paths.get_mut(&id) {
+                    path.pong_due = Some(token);
+                }
+                Ok(())
+            }
+            Frame::Pong { .. } => Ok(()),
+            Frame::Close { code, reason } => {
+                self.end(code, &String::from_utf8_lossy(reason));
+                Ok(())
+            }
+            Frame::Hello(_) | Frame::Welcome { .. } | Frame::Refuse { .. } => {
+                Err(ProtocolError::Handshake)
+            }
+        }
+    }
+
+    /// Makes the stream of a frame if the peer may open it. Afterwards it is there, or it is over.
+    fn ensure(&mut self, id: StreamId) -> Result<(), ProtocolError> {
+        self.check_known(id)?;
+        let (index, ours) = self.split_id(id);
+        if !ours && !self.streams.contains_key(&id) && !self.retired.covers(index..index + 1) {
+            let (limit, granted) = (self.send_credit.initial, self.receive_credit.initial);
+            self.streams
+                .insert(id, Stream::new(id, Class::default(), limit, granted));
+        }
+        Ok(())
+    }
+
+    /// Refuses streams that their opener cannot have.
+    fn check_known(&self, id: StreamId) -> Result<(), ProtocolError> {
+        let (index, ours) = self.split_id(id);
+        match ours {
+            true if index >= self.next_stream => Err(ProtocolError::UnknownStream(id)),
+            false if index >= self.receive_credit.streams => Err(ProtocolError::Streams(id)),
+            _ => Ok(()),
+        }
+    }
+}
