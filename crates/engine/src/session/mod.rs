@@ -1,6 +1,9 @@
 //! The session: streams above, paths below, and what is known in between.
 
+mod error;
+mod event;
 mod liveness;
+mod queue;
 mod receive;
 mod report;
 mod stats;
@@ -11,15 +14,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::config::ConfigError;
-use crate::frame::FrameError;
 use crate::pages::Spare;
-use crate::path::{Control, Flight, Path, PathSample, PathState};
+use crate::path::{Control, Path, PathSample, PathState};
 use crate::ranges::RangeSet;
 use crate::scheduler::{self, Scheduler};
 use crate::stream::Stream;
 use crate::varint;
-use crate::{Class, Config, Instant, PathId, Role, StreamId};
+use crate::{Config, Instant, PathId, Role, StreamId};
 
+pub use error::{ProtocolError, StreamError};
+pub use event::Event;
 use report::Reports;
 pub use stats::{PathStats, Stats};
 
@@ -120,121 +124,6 @@ struct Counters {
     received_peak: u64,
     /// Separate received pieces of all streams.
     pieces: usize,
-}
-
-/// Something the owner of the session should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// The peer opened a stream.
-    Opened {
-        /// The stream.
-        stream: StreamId,
-        /// Its class.
-        class: Class,
-        /// What to connect to.
-        target: Vec<u8>,
-    },
-    /// The peer connected a stream that this side opened.
-    Accepted {
-        /// The stream.
-        stream: StreamId,
-    },
-    /// There is something to read, or the end; said once until a read comes back short.
-    Readable {
-        /// The stream.
-        stream: StreamId,
-    },
-    /// There is room after a write that was cut short.
-    Writable {
-        /// The stream.
-        stream: StreamId,
-    },
-    /// All that was written, and the end, has been received by the peer.
-    Delivered {
-        /// The stream.
-        stream: StreamId,
-    },
-    /// The peer reset the stream; unread bytes are gone. Only where all bytes and the end had arrived before, they
-    /// can still be read, and this comes after the last one; writes fail meanwhile.
-    Reset {
-        /// The stream.
-        stream: StreamId,
-        /// The peer's code.
-        code: u64,
-    },
-    /// More streams may be opened than before.
-    StreamsAvailable,
-    /// A path makes no progress and gets no more work.
-    PathStalled {
-        /// The path.
-        path: PathId,
-        /// How long its oldest byte has been without an answer.
-        silent_for: core::time::Duration,
-    },
-    /// A stalled path delivers again, or is tried again because no other is left.
-    PathRecovered {
-        /// The path.
-        path: PathId,
-    },
-    /// The session has ended; streams are gone.
-    Closed {
-        /// 0 is a normal end.
-        code: u64,
-        /// For people.
-        reason: String,
-    },
-}
-
-/// What the peer did wrong: the session is closed for it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProtocolError {
-    /// Bytes that are no frame.
-    #[error("the peer sent a {0}")]
-    Frame(#[from] FrameError),
-    /// More data than this side allowed.
-    #[error("the peer exceeded its credit on stream {0}")]
-    Credit(StreamId),
-    /// More streams than this side allowed.
-    #[error("the peer opened more streams than allowed (stream {0})")]
-    Streams(StreamId),
-    /// A frame for a stream that its sender cannot have.
-    #[error("the peer named stream {0}, which was never opened")]
-    UnknownStream(StreamId),
-    /// Two lengths for one stream, or data beyond its length.
-    #[error("the peer contradicted the length of stream {0}")]
-    Size(StreamId),
-    /// An acknowledgement or report of something that was never sent.
-    #[error("the peer acknowledged what was never sent")]
-    Acknowledged,
-    /// So many gaps that keeping track of them would take memory without bound.
-    #[error("the peer sent or acknowledged stream {0} in too many pieces")]
-    Pieces(StreamId),
-    /// A frame that belongs only at a carrier's beginning.
-    #[error("the peer sent a handshake frame inside a session")]
-    Handshake,
-}
-
-/// Why a stream operation was not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StreamError {
-    /// There is no such stream, or it is over.
-    #[error("there is no such stream")]
-    Unknown,
-    /// The peer allows no more streams at the moment.
-    #[error("the peer allows no more streams at the moment")]
-    NoMoreStreams,
-    /// The stream's writing end is finished.
-    #[error("the stream is finished")]
-    Finished,
-    /// The target of a stream does not fit into a frame.
-    #[error("the target is longer than 512 bytes")]
-    TargetTooLong,
-    /// The session has ended.
-    #[error("the session has ended")]
-    Closed,
 }
 
 /// Result of a read.
@@ -385,66 +274,6 @@ impl Session {
             code,
             reason: reason.to_owned(),
         });
-    }
-
-    /// Everything unconfirmed on `path`, which has ended, has to go over others.
-    fn take_back(&mut self, path: Path, now: Instant) {
-        self.requeue(
-            path.flights,
-            path.control.into_iter().filter_map(|sent| sent.frame),
-            now,
-        );
-        self.reports.path_lost(path.id);
-        self.reports.tell_again(&mut self.streams, &mut self.paths);
-    }
-
-    /// Stream bytes and control frames that a path does not deliver go over others.
-    fn requeue(
-        &mut self,
-        flights: VecDeque<Flight>,
-        control: impl DoubleEndedIterator<Item = Control>,
-        now: Instant,
-    ) {
-        for flight in flights {
-            if let Some(stream) = self.streams.get_mut(&flight.stream)
-                && !stream.send.complete
-            {
-                stream.send.requeue(flight.range);
-                if !stream.send.unsent.is_empty() {
-                    self.ready.insert(flight.stream);
-                }
-            }
-        }
-        // The oldest first, and before what waits already: a FIN may hold up a program.
-        for frame in control.rev() {
-            if !matches!(frame, Control::Ping { .. }) && self.is_to_be_queued(&frame) {
-                self.control.push_front((now, frame));
-            }
-        }
-    }
-
-    /// Has a control frame wait for a path.
-    fn queue(&mut self, frame: Control, now: Instant) {
-        if self.is_to_be_queued(&frame) {
-            self.control.push_back((now, frame));
-        }
-    }
-
-    /// Credit waits at most once, however often it is raised meanwhile: the frame tells the newest.
-    fn is_to_be_queued(&mut self, frame: &Control) -> bool {
-        match frame {
-            Control::CreditSession => {
-                !std::mem::replace(&mut self.receive_credit.session_queued, true)
-            }
-            Control::CreditStreams => {
-                !std::mem::replace(&mut self.receive_credit.streams_queued, true)
-            }
-            Control::CreditStream { stream } => self
-                .streams
-                .get_mut(stream)
-                .is_some_and(|state| !std::mem::replace(&mut state.receive.credit_queued, true)),
-            _ => true,
-        }
     }
 
     /// Index of a stream among those of its opener, and whether that is this side.

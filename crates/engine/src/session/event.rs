@@ -1,0 +1,67 @@
+//! What a session tells its owner.
+
+use crate::{Class, PathId, StreamId};
+
+/// Something the owner of the session should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The peer opened a stream.
+    Opened {
+        /// The stream.
+        stream: StreamId,
+        /// Its class.
+        class: Class,
+        /// What to connect to.
+        target: Vec<u8>,
+    },
+    /// The peer connected a stream that this side opened.
+    Accepted {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// There is something to read, or the end; said once until a read comes back short.
+    Readable {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// There is room after a write that was cut short.
+    Writable {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// All that was written, and the end, has been received by the peer.
+    Delivered {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The peer reset the stream; unread bytes are gone. Only where all bytes and the end had arrived before, they
+    /// can still be read, and this comes after the last one; writes fail meanwhile.
+    Reset {
+        /// The stream.
+        stream: StreamId,
+        /// The peer's code.
+        code: u64,
+    },
+    /// More streams may be opened than before.
+    StreamsAvailable,
+    /// A path makes no progress and gets no more work.
+    PathStalled {
+        /// The path.
+        path: PathId,
+        /// How long its oldest byte has been without an answer.
+        silent_for: core::time::Duration,
+    },
+    /// A stalled path delivers again, or is tried again because no other is left.
+    PathRecovered {
+        /// The path.
+        path: PathId,
+    },
+    /// The session has ended; streams are gone.
+    Closed {
+        /// 0 is a normal end.
+        code: u64,
+        /// For people.
+        reason: String,
+    },
+}
