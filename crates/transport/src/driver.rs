@@ -4,63 +4,37 @@
 //! and every decision sees the newest state of all of them. Encryption is done here, too: at 14 Gbit/s a core it is
 //! not what limits a session.
 
+mod carriers;
+mod commands;
+mod events;
 mod status;
 mod streams;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sumlink_engine::{Class, Config, ConfigError, Event, PathId, Role, Session, StreamId};
+use sumlink_engine::{Class, Config, ConfigError, Role, Session, StreamId};
+use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{broadcast, oneshot};
 use tokio::time::Sleep;
 
 use crate::carrier::Carrier;
 use crate::config::SessionConfig;
 use crate::keys::PublicKey;
-use crate::pipe::{Pipe, Pools};
-use crate::status::{PathEvent, SessionStatus};
+use crate::pipe::Pools;
+use crate::status::PathEvent;
 use crate::stream::Stream;
-use crate::target::OpenError;
 
+pub(crate) use carriers::CarrierNews;
+use carriers::SILENCE;
+pub(crate) use commands::{Command, OpenReply};
 pub(crate) use status::LinkStates;
 use status::RateWindow;
 use streams::Local;
-
-/// Where the outcome of opening a stream goes.
-pub(crate) type OpenReply = oneshot::Sender<Result<Stream, OpenError>>;
-
-/// What a session's task is asked to do.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// A program has written, read or let go of a stream.
-    Touched(StreamId),
-    /// Open a stream.
-    Open {
-        target: Vec<u8>,
-        class: Class,
-        reply: OpenReply,
-    },
-    /// Somebody no longer waits for a stream to be opened.
-    Cancelled,
-    /// The target of a stream that the peer opened is connected.
-    Accept(StreamId),
-    /// The target of a stream that the peer opened cannot be connected.
-    Refuse(StreamId, OpenError),
-    /// A carrier is ready to be a path.
-    Add(Box<Carrier>),
-    /// A path is to leave.
-    Remove(PathId, String),
-    /// Tell about the session.
-    Status(oneshot::Sender<SessionStatus>),
-    /// End the session.
-    Close(String),
-}
 
 /// A stream that the peer opened.
 #[derive(Debug)]
@@ -68,19 +42,6 @@ pub(crate) struct Incoming {
     pub(crate) id: StreamId,
     pub(crate) target: Vec<u8>,
     pub(crate) stream: Stream,
-}
-
-/// What becomes of carriers, for who makes them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CarrierNews {
-    /// Nothing has been confirmed on it for too long: try the link anew.
-    Silent { id: PathId, link: String },
-    /// It has ended.
-    Ended {
-        id: PathId,
-        link: String,
-        reason: String,
-    },
 }
 
 /// Who learns what from a session's task.
@@ -130,26 +91,11 @@ pub(crate) struct Driver {
     ended: Option<String>,
 }
 
-/// Bytes taken from one carrier before the others get their turn.
-const RECEIVE_QUOTA: usize = 512 * 1024;
-
-/// Pieces given to one carrier before the others get their turn.
-const SEND_PIECES: usize = 4;
-
 /// Rounds in one go, before other tasks of the runtime get theirs.
 const ROUNDS: usize = 16;
 
-/// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
-const SILENCE: Duration = Duration::from_secs(3);
-
 /// What is due and cannot be sent is tried again after this time.
 const OVERDUE_PAUSE: Duration = Duration::from_millis(5);
-
-/// How long a CLOSE may take to leave.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Streams that may wait for the peer to allow more.
-const MAX_WAITING: usize = 4096;
 
 impl Driver {
     /// A session without carriers, and where it takes commands.
@@ -194,221 +140,6 @@ impl Driver {
         self.epoch.elapsed()
     }
 
-    fn command(&mut self, command: Command) {
-        let now = self.now();
-        match command {
-            Command::Touched(id) => self.serve_local(id),
-            Command::Open {
-                target,
-                class,
-                reply,
-            } => self.open(target, class, reply),
-            Command::Cancelled => self.cancel_opens(),
-            Command::Accept(id) => {
-                // The peer may have reset it meanwhile.
-                let _ = self.engine.accept(id, now);
-            }
-            Command::Refuse(id, error) => {
-                self.locals.remove(&id);
-                self.engine.reset(id, error.code(), now);
-            }
-            Command::Add(carrier) => self.add(*carrier),
-            Command::Remove(id, reason) => {
-                if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
-                    self.end_carrier(index, &reason);
-                }
-            }
-            Command::Status(reply) => {
-                let _ = reply.send(self.status());
-            }
-            Command::Close(reason) => self.engine.close(0, &reason, now),
-        }
-    }
-
-    fn add(&mut self, mut carrier: Carrier) {
-        if self.carriers.iter().any(|other| other.id == carrier.id) {
-            tracing::warn!(
-                path = carrier.id.0,
-                "the peer used a path number twice; the second is dropped"
-            );
-            return;
-        }
-        if self.carriers.len() >= self.max_paths {
-            tracing::warn!(
-                path = carrier.id.0,
-                "too many paths in this session; one is dropped"
-            );
-            return;
-        }
-        let now = self.now();
-        self.engine.path_up(carrier.id, now);
-        self.engine
-            .path_stats(carrier.id, carrier.sample(Instant::now()));
-        tracing::info!(path = carrier.id.0, link = %carrier.link, remote = %carrier.remote, "path up");
-        let (path, link) = (carrier.id.0, carrier.link.clone());
-        let _ = self.listeners.events.send(PathEvent::Up { path, link });
-        self.carriers.push(carrier);
-    }
-
-    fn end_carrier(&mut self, index: usize, reason: &str) {
-        let carrier = self.carriers.swap_remove(index);
-        let now = self.now();
-        self.engine.path_down(carrier.id, now);
-        // At the end of a session the ends of its paths are no news.
-        if !self.engine.is_closed() {
-            tracing::info!(path = carrier.id.0, link = %carrier.link, reason, "path down");
-        }
-        let (id, link, reason) = (carrier.id, carrier.link, reason.to_owned());
-        let event = PathEvent::Down {
-            path: id.0,
-            link: link.clone(),
-            reason: reason.clone(),
-        };
-        let _ = self.listeners.events.send(event);
-        if let Some(listener) = &self.listeners.carriers {
-            let _ = listener.send(CarrierNews::Ended { id, link, reason });
-        }
-    }
-
-    /// Takes what has arrived on every carrier; whether anything had.
-    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        let mut index = 0;
-        while index < self.carriers.len() {
-            let now = self.epoch.elapsed();
-            let carrier = &mut self.carriers[index];
-            let (id, engine) = (carrier.id, &mut self.engine);
-            let mut fault = None;
-            let result = carrier.poll_receive(cx, RECEIVE_QUOTA, |bytes| {
-                if let Err(error) = engine.handle_frames(id, bytes, now) {
-                    fault.get_or_insert(error);
-                }
-            });
-            if let Some(error) = fault {
-                tracing::warn!(%error, peer = %self.peer, "the peer broke the protocol; its session is closed");
-            }
-            match result {
-                Poll::Ready(Ok(0)) => self.end_carrier(index, "the peer closed the connection"),
-                Poll::Ready(Err(error)) => self.end_carrier(index, &broken(&error)),
-                Poll::Ready(Ok(_)) => {
-                    moved = true;
-                    index += 1;
-                }
-                Poll::Pending => index += 1,
-            }
-        }
-        moved
-    }
-
-    /// Gives every carrier that takes bytes what the engine has for it; whether it had anything.
-    fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        let clock = Instant::now();
-        for carrier in &mut self.carriers {
-            let sample = carrier.sample(clock);
-            self.engine.path_stats(carrier.id, sample);
-        }
-        self.turn = self.turn.wrapping_add(1);
-        let count = self.carriers.len();
-        let mut broken_carriers = Vec::new();
-        for step in 0..count {
-            let index = (self.turn + step) % count;
-            match self.transmit_on(index, cx) {
-                Ok(any) => moved |= any,
-                Err(error) => broken_carriers.push((self.carriers[index].id, broken(&error))),
-            }
-        }
-        for (id, reason) in broken_carriers {
-            if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
-                self.end_carrier(index, &reason);
-            }
-        }
-        moved
-    }
-
-    fn transmit_on(&mut self, index: usize, cx: &mut Context<'_>) -> io::Result<bool> {
-        let carrier = &mut self.carriers[index];
-        let mut moved = false;
-        for _ in 0..SEND_PIECES {
-            match carrier.poll_writable(cx) {
-                Poll::Ready(result) => result?,
-                Poll::Pending => return Ok(moved),
-            }
-            self.frames.clear();
-            let now = self.epoch.elapsed();
-            self.engine
-                .path_stats(carrier.id, carrier.sample(Instant::now()));
-            if self
-                .engine
-                .poll_transmit(carrier.id, carrier.budget(), now, &mut self.frames)
-                == 0
-            {
-                return Ok(moved);
-            }
-            moved = true;
-            carrier.send(&self.frames)?;
-        }
-        // What the last piece left is written, or a wake-up asked for.
-        if let Poll::Ready(result) = carrier.poll_writable(cx) {
-            result?;
-        }
-        Ok(moved)
-    }
-
-    fn events(&mut self) -> bool {
-        let mut moved = false;
-        while let Some(event) = self.engine.poll_event() {
-            moved = true;
-            match event {
-                Event::Opened { stream, target, .. } => self.incoming(stream, target),
-                Event::Accepted { stream } => self.accepted(stream),
-                Event::Readable { stream } => self.give_down(stream),
-                Event::Writable { stream } => self.serve_local(stream),
-                Event::Reset { stream, code } => {
-                    self.fail_local(stream, OpenError::from_code(code))
-                }
-                Event::StreamsAvailable => self.open_waiting(),
-                Event::PathStalled { path, silent_for } => {
-                    let reason = format!("nothing delivered for {} ms", silent_for.as_millis());
-                    let link = self.link_of(path);
-                    tracing::info!(path = path.0, %link, %reason, "path stalled");
-                    let event = PathEvent::Stalled {
-                        path: path.0,
-                        link,
-                        reason,
-                    };
-                    let _ = self.listeners.events.send(event);
-                }
-                Event::PathRecovered { path } => {
-                    let link = self.link_of(path);
-                    tracing::info!(path = path.0, %link, "path recovered");
-                    let _ = self
-                        .listeners
-                        .events
-                        .send(PathEvent::Recovered { path: path.0, link });
-                }
-                Event::Closed { reason, .. } => self.end(reason),
-                _ => {}
-            }
-        }
-        moved
-    }
-
-    fn end(&mut self, reason: String) {
-        self.farewell_until = Some(Instant::now() + FAREWELL);
-        self.locals
-            .drain()
-            .for_each(|(_, local)| local.fail(OpenError::SessionClosed));
-        for (_, _, reply) in self.waiting.drain(..) {
-            let _ = reply.send(Err(OpenError::SessionClosed));
-        }
-        tracing::info!(%reason, peer = %self.peer, "session closed");
-        let _ = self.listeners.events.send(PathEvent::Closed {
-            reason: reason.clone(),
-        });
-        self.ended = Some(reason);
-    }
-
     /// After the end: whether all has been said that should be.
     fn has_left(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(until) = self.farewell_until else {
@@ -422,33 +153,6 @@ impl Driver {
             unsaid |= carrier.poll_writable(cx).is_pending();
         }
         !unsaid || self.carriers.is_empty() || Instant::now() >= until
-    }
-
-    fn look_for_silence(&mut self) {
-        let clock = Instant::now();
-        if clock < self.silence_check {
-            return;
-        }
-        self.silence_check = clock + SILENCE;
-        let Some(listener) = &self.listeners.carriers else {
-            return;
-        };
-        for path in self.engine.path_stats_all(self.now()) {
-            if path.stuck_for.is_some() {
-                self.silence_check = clock + SILENCE / 6;
-            }
-            if path.stuck_for.is_some_and(|time| time >= SILENCE) {
-                let link = self.link_of(path.id);
-                let _ = listener.send(CarrierNews::Silent { id: path.id, link });
-            }
-        }
-    }
-
-    fn link_of(&self, id: PathId) -> String {
-        let carrier = self.carriers.iter().find(|carrier| carrier.id == id);
-        carrier
-            .map(|carrier| carrier.link.clone())
-            .unwrap_or_default()
     }
 
     /// Arms the timer for what is due next; false when it is due already.
@@ -512,23 +216,4 @@ pub(crate) fn engine_config(role: Role, config: &SessionConfig) -> Config {
     engine.max_streams = config.max_streams;
     engine.session_timeout = config.session_timeout;
     engine
-}
-
-fn broken(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionReset => "the connection was reset".to_owned(),
-        io::ErrorKind::TimedOut => "the network gave no answer".to_owned(),
-        io::ErrorKind::UnexpectedEof => "the connection was cut".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-/// The session's side of making a [`Stream`]: both halves of its pipe.
-fn stream_pair(
-    id: StreamId,
-    sender: &UnboundedSender<Command>,
-    pools: &Arc<Pools>,
-) -> (Local, Stream) {
-    let pipe = Pipe::new(id, sender.clone(), Arc::clone(pools));
-    (Local::new(Arc::clone(&pipe)), Stream::new(pipe))
 }

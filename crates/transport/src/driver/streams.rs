@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use sumlink_engine::{Class, StreamError, StreamId};
+use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Driver, Incoming, MAX_WAITING, OpenReply, stream_pair};
-use crate::pipe::Pipe;
+use super::{Command, Driver, Incoming, OpenReply};
+use crate::pipe::{Pipe, Pools};
 use crate::stream::Stream;
 use crate::target::OpenError;
+
+/// Streams that may wait for the peer to allow more.
+const MAX_WAITING: usize = 4096;
 
 /// The session's end of a stream.
 #[derive(Debug)]
@@ -188,4 +192,14 @@ impl Driver {
             local.pipe.give_down(chunk, outcome.finished);
         }
     }
+}
+
+/// The session's side of making a [`Stream`]: both halves of its pipe.
+fn stream_pair(
+    id: StreamId,
+    sender: &UnboundedSender<Command>,
+    pools: &Arc<Pools>,
+) -> (Local, Stream) {
+    let pipe = Pipe::new(id, sender.clone(), Arc::clone(pools));
+    (Local::new(Arc::clone(&pipe)), Stream::new(pipe))
 }

@@ -1,0 +1,201 @@
+//! Bytes between the engine and its carriers, and how carriers come and go.
+
+use std::io;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use sumlink_engine::PathId;
+
+use super::Driver;
+use crate::carrier::Carrier;
+use crate::status::PathEvent;
+
+/// What becomes of carriers, for who makes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CarrierNews {
+    /// Nothing has been confirmed on it for too long: try the link anew.
+    Silent { id: PathId, link: String },
+    /// It has ended.
+    Ended {
+        id: PathId,
+        link: String,
+        reason: String,
+    },
+}
+
+/// Bytes taken from one carrier before the others get their turn.
+const RECEIVE_QUOTA: usize = 512 * 1024;
+
+/// Pieces given to one carrier before the others get their turn.
+const SEND_PIECES: usize = 4;
+
+/// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
+pub(super) const SILENCE: Duration = Duration::from_secs(3);
+
+impl Driver {
+    pub(super) fn add(&mut self, mut carrier: Carrier) {
+        if self.carriers.iter().any(|other| other.id == carrier.id) {
+            tracing::warn!(
+                path = carrier.id.0,
+                "the peer used a path number twice; the second is dropped"
+            );
+            return;
+        }
+        if self.carriers.len() >= self.max_paths {
+            tracing::warn!(
+                path = carrier.id.0,
+                "too many paths in this session; one is dropped"
+            );
+            return;
+        }
+        let now = self.now();
+        self.engine.path_up(carrier.id, now);
+        self.engine
+            .path_stats(carrier.id, carrier.sample(Instant::now()));
+        tracing::info!(path = carrier.id.0, link = %carrier.link, remote = %carrier.remote, "path up");
+        let (path, link) = (carrier.id.0, carrier.link.clone());
+        let _ = self.listeners.events.send(PathEvent::Up { path, link });
+        self.carriers.push(carrier);
+    }
+
+    pub(super) fn end_carrier(&mut self, index: usize, reason: &str) {
+        let carrier = self.carriers.swap_remove(index);
+        let now = self.now();
+        self.engine.path_down(carrier.id, now);
+        // At the end of a session the ends of its paths are no news.
+        if !self.engine.is_closed() {
+            tracing::info!(path = carrier.id.0, link = %carrier.link, reason, "path down");
+        }
+        let (id, link, reason) = (carrier.id, carrier.link, reason.to_owned());
+        let event = PathEvent::Down {
+            path: id.0,
+            link: link.clone(),
+            reason: reason.clone(),
+        };
+        let _ = self.listeners.events.send(event);
+        if let Some(listener) = &self.listeners.carriers {
+            let _ = listener.send(CarrierNews::Ended { id, link, reason });
+        }
+    }
+
+    /// Takes what has arrived on every carrier; whether anything had.
+    pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while index < self.carriers.len() {
+            let now = self.epoch.elapsed();
+            let carrier = &mut self.carriers[index];
+            let (id, engine) = (carrier.id, &mut self.engine);
+            let mut fault = None;
+            let result = carrier.poll_receive(cx, RECEIVE_QUOTA, |bytes| {
+                if let Err(error) = engine.handle_frames(id, bytes, now) {
+                    fault.get_or_insert(error);
+                }
+            });
+            if let Some(error) = fault {
+                tracing::warn!(%error, peer = %self.peer, "the peer broke the protocol; its session is closed");
+            }
+            match result {
+                Poll::Ready(Ok(0)) => self.end_carrier(index, "the peer closed the connection"),
+                Poll::Ready(Err(error)) => self.end_carrier(index, &broken(&error)),
+                Poll::Ready(Ok(_)) => {
+                    moved = true;
+                    index += 1;
+                }
+                Poll::Pending => index += 1,
+            }
+        }
+        moved
+    }
+
+    /// Gives every carrier that takes bytes what the engine has for it; whether it had anything.
+    pub(super) fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        let clock = Instant::now();
+        for carrier in &mut self.carriers {
+            let sample = carrier.sample(clock);
+            self.engine.path_stats(carrier.id, sample);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        let count = self.carriers.len();
+        let mut broken_carriers = Vec::new();
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            match self.transmit_on(index, cx) {
+                Ok(any) => moved |= any,
+                Err(error) => broken_carriers.push((self.carriers[index].id, broken(&error))),
+            }
+        }
+        for (id, reason) in broken_carriers {
+            if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
+                self.end_carrier(index, &reason);
+            }
+        }
+        moved
+    }
+
+    fn transmit_on(&mut self, index: usize, cx: &mut Context<'_>) -> io::Result<bool> {
+        let carrier = &mut self.carriers[index];
+        let mut moved = false;
+        for _ in 0..SEND_PIECES {
+            match carrier.poll_writable(cx) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => return Ok(moved),
+            }
+            self.frames.clear();
+            let now = self.epoch.elapsed();
+            self.engine
+                .path_stats(carrier.id, carrier.sample(Instant::now()));
+            if self
+                .engine
+                .poll_transmit(carrier.id, carrier.budget(), now, &mut self.frames)
+                == 0
+            {
+                return Ok(moved);
+            }
+            moved = true;
+            carrier.send(&self.frames)?;
+        }
+        // What the last piece left is written, or a wake-up asked for.
+        if let Poll::Ready(result) = carrier.poll_writable(cx) {
+            result?;
+        }
+        Ok(moved)
+    }
+
+    pub(super) fn look_for_silence(&mut self) {
+        let clock = Instant::now();
+        if clock < self.silence_check {
+            return;
+        }
+        self.silence_check = clock + SILENCE;
+        let Some(listener) = &self.listeners.carriers else {
+            return;
+        };
+        for path in self.engine.path_stats_all(self.now()) {
+            if path.stuck_for.is_some() {
+                self.silence_check = clock + SILENCE / 6;
+            }
+            if path.stuck_for.is_some_and(|time| time >= SILENCE) {
+                let link = self.link_of(path.id);
+                let _ = listener.send(CarrierNews::Silent { id: path.id, link });
+            }
+        }
+    }
+
+    pub(super) fn link_of(&self, id: PathId) -> String {
+        let carrier = self.carriers.iter().find(|carrier| carrier.id == id);
+        carrier
+            .map(|carrier| carrier.link.clone())
+            .unwrap_or_default()
+    }
+}
+
+fn broken(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset => "the connection was reset".to_owned(),
+        io::ErrorKind::TimedOut => "the network gave no answer".to_owned(),
+        io::ErrorKind::UnexpectedEof => "the connection was cut".to_owned(),
+        _ => error.to_string(),
+    }
+}

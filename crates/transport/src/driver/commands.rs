@@ -1,0 +1,73 @@
+//! What a session's task is asked to do.
+
+use sumlink_engine::{Class, PathId, StreamId};
+use tokio::sync::oneshot;
+
+use super::Driver;
+use crate::carrier::Carrier;
+use crate::status::SessionStatus;
+use crate::stream::Stream;
+use crate::target::OpenError;
+
+/// Where the outcome of opening a stream goes.
+pub(crate) type OpenReply = oneshot::Sender<Result<Stream, OpenError>>;
+
+/// What a session's task is asked to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A program has written, read or let go of a stream.
+    Touched(StreamId),
+    /// Open a stream.
+    Open {
+        target: Vec<u8>,
+        class: Class,
+        reply: OpenReply,
+    },
+    /// Somebody no longer waits for a stream to be opened.
+    Cancelled,
+    /// The target of a stream that the peer opened is connected.
+    Accept(StreamId),
+    /// The target of a stream that the peer opened cannot be connected.
+    Refuse(StreamId, OpenError),
+    /// A carrier is ready to be a path.
+    Add(Box<Carrier>),
+    /// A path is to leave.
+    Remove(PathId, String),
+    /// Tell about the session.
+    Status(oneshot::Sender<SessionStatus>),
+    /// End the session.
+    Close(String),
+}
+
+impl Driver {
+    pub(super) fn command(&mut self, command: Command) {
+        let now = self.now();
+        match command {
+            Command::Touched(id) => self.serve_local(id),
+            Command::Open {
+                target,
+                class,
+                reply,
+            } => self.open(target, class, reply),
+            Command::Cancelled => self.cancel_opens(),
+            Command::Accept(id) => {
+                // The peer may have reset it meanwhile.
+                let _ = self.engine.accept(id, now);
+            }
+            Command::Refuse(id, error) => {
+                self.locals.remove(&id);
+                self.engine.reset(id, error.code(), now);
+            }
+            Command::Add(carrier) => self.add(*carrier),
+            Command::Remove(id, reason) => {
+                if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
+                    self.end_carrier(index, &reason);
+                }
+            }
+            Command::Status(reply) => {
+                let _ = reply.send(self.status());
+            }
+            Command::Close(reason) => self.engine.close(0, &reason, now),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the engine tells: it goes to the streams' ends, to the log, and to who listens.
+
+use std::time::{Duration, Instant};
+
+use sumlink_engine::Event;
+
+use super::Driver;
+use crate::status::PathEvent;
+use crate::target::OpenError;
+
+/// How long a CLOSE may take to leave.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+impl Driver {
+    pub(super) fn events(&mut self) -> bool {
+        let mut moved = false;
+        while let Some(event) = self.engine.poll_event() {
+            moved = true;
+            match event {
+                Event::Opened { stream, target, .. } => self.incoming(stream, target),
+                Event::Accepted { stream } => self.accepted(stream),
+                Event::Readable { stream } => self.give_down(stream),
+                Event::Writable { stream } => self.serve_local(stream),
+                Event::Reset { stream, code } => {
+                    self.fail_local(stream, OpenError::from_code(code))
+                }
+                Event::StreamsAvailable => self.open_waiting(),
+                Event::PathStalled { path, silent_for } => {
+                    let reason = format!("nothing delivered for {} ms", silent_for.as_millis());
+                    let link = self.link_of(path);
+                    tracing::info!(path = path.0, %link, %reason, "path stalled");
+                    let event = PathEvent::Stalled {
+                        path: path.0,
+                        link,
+                        reason,
+                    };
+                    let _ = self.listeners.events.send(event);
+                }
+                Event::PathRecovered { path } => {
+                    let link = self.link_of(path);
+                    tracing::info!(path = path.0, %link, "path recovered");
+                    let _ = self
+                        .listeners
+                        .events
+                        .send(PathEvent::Recovered { path: path.0, link });
+                }
+                Event::Closed { reason, .. } => self.end(reason),
+                _ => {}
+            }
+        }
+        moved
+    }
+
+    fn end(&mut self, reason: String) {
+        self.farewell_until = Some(Instant::now() + FAREWELL);
+        self.locals
+            .drain()
+            .for_each(|(_, local)| local.fail(OpenError::SessionClosed));
+        for (_, _, reply) in self.waiting.drain(..) {
+            let _ = reply.send(Err(OpenError::SessionClosed));
+        }
+        tracing::info!(%reason, peer = %self.peer, "session closed");
+        let _ = self.listeners.events.send(PathEvent::Closed {
+            reason: reason.clone(),
+        });
+        self.ended = Some(reason);
+    }
+}
