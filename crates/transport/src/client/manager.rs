@@ -1,11 +1,13 @@
 //! Brings links into a session and keeps them there: dials, notices changes, dials again.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+mod dials;
+mod survey;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sumlink_engine::PathId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,11 +15,10 @@ use tokio::task::JoinSet;
 use super::dialer::{Dialer, rank};
 use super::resolver::{Answer, Resolver};
 use super::{ConnectError, is_lost};
-use crate::carrier::Carrier;
 use crate::config::ClientConfig;
 use crate::driver::{CarrierNews, Command, Driver, LinkStates};
-use crate::links::{self, Link};
-use crate::socket::Binding;
+use crate::links;
+use dials::{Dialed, LinkState};
 
 /// How a session ended, seen from the client.
 #[derive(Debug)]
@@ -44,35 +45,6 @@ pub(super) struct Manager {
     servers: Vec<SocketAddr>,
     resolver: Resolver,
 }
-
-/// One link, as far as this session is concerned.
-#[derive(Debug, Default)]
-struct LinkState {
-    /// Its path and the path's local address.
-    path: Option<(PathId, SocketAddr)>,
-    dialing: bool,
-    /// Failed dials in a row.
-    failures: u32,
-    /// No dial before.
-    retry_at: Option<Instant>,
-    /// The link and its ways to the server when it was last looked at; a change is worth a dial at once.
-    seen: Option<(Link, Ways)>,
-}
-
-/// The server's addresses that a link leads to, each with the source address that the routing tables choose.
-type Ways = Vec<(SocketAddr, IpAddr)>;
-
-#[derive(Debug)]
-struct Dialed {
-    link: String,
-    result: Result<(Carrier, Binding), ConnectError>,
-}
-
-/// Pause before a link that failed is tried again; doubles up to the second value.
-const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
-
-/// Links are looked at this often even when nothing was heard of them.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 impl Manager {
     pub(super) fn new(
@@ -192,60 +164,6 @@ impl Manager {
         }
     }
 
-    /// Looks at all links: leaves those that are gone, dials those that can be used.
-    async fn refresh(&mut self, first: bool) -> Result<(), ConnectError> {
-        let servers = self.servers.clone();
-        let all = links::list().await?;
-        let wanted = self.wanted(&all, &servers);
-        let mut unusable = self.missing(&all);
-        let mut present = BTreeSet::new();
-        for link in wanted {
-            present.insert(link.name.clone());
-            match ways(link, &servers).await {
-                Ok(ways) => self.use_link(link, ways),
-                Err(reason) => {
-                    self.leave(&link.name, &reason);
-                    unusable.push((link.name.clone(), reason));
-                }
-            }
-        }
-        let gone: Vec<String> = self
-            .links
-            .keys()
-            .filter(|name| !present.contains(*name))
-            .cloned()
-            .collect();
-        for name in gone {
-            self.leave(&name, "the link is gone");
-            self.links.remove(&name);
-        }
-        for (name, reason) in &unusable {
-            self.states.set(name, "down", reason.clone());
-        }
-        let is_known =
-            |name: &str| present.contains(name) || unusable.iter().any(|(n, _)| n == name);
-        self.states.retain(is_known);
-        if self.links.values().any(|state| state.path.is_none()) {
-            self.resolver.ask_again();
-        }
-        if first && self.dials.is_empty() {
-            let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
-            return Err(ConnectError::NoLink(match reasons.is_empty() {
-                true => "this machine has no interface besides loopback".to_owned(),
-                false => reasons.join("; "),
-            }));
-        }
-        if first {
-            for (_, reason) in unusable
-                .iter()
-                .filter(|_| !self.dialer.config.links.is_empty())
-            {
-                tracing::warn!("{reason}");
-            }
-        }
-        Ok(())
-    }
-
     /// Without an answer the old addresses stay: they are better than none.
     fn on_resolved(&mut self, resolved: Answer) {
         match resolved {
@@ -254,203 +172,11 @@ impl Manager {
             Err(error) => tracing::debug!(%error, "keeping the server's old addresses"),
         }
     }
-
-    /// The links to use: those that were named, or all but loopback, or only that for a server on this machine.
-    fn wanted<'a>(&self, all: &'a [Link], servers: &[SocketAddr]) -> Vec<&'a Link> {
-        let named = &self.dialer.config.links;
-        let is_named = |link: &Link| {
-            named
-                .iter()
-                .any(|n| links::name_matches(&n.name, &link.name))
-        };
-        let here = servers
-            .iter()
-            .all(|server| server.ip().to_canonical().is_loopback());
-        let fits = |link: &&Link| {
-            if named.is_empty() {
-                link.loopback == here
-            } else {
-                is_named(link)
-            }
-        };
-        all.iter().filter(fits).collect()
-    }
-
-    /// Names for which there is no interface.
-    fn missing(&self, all: &[Link]) -> Vec<(String, String)> {
-        let named = self.dialer.config.links.iter().map(|link| &link.name);
-        let missing =
-            named.filter(|name| !all.iter().any(|link| links::name_matches(name, &link.name)));
-        missing
-            .map(|name| {
-                let reason = if links::is_pattern(name) {
-                    format!("no link matches {name}")
-                } else {
-                    links::LinkError::NoSuchLink { name: name.clone() }.to_string()
-                };
-                (name.clone(), reason)
-            })
-            .collect()
-    }
-
-    fn use_link(&mut self, link: &Link, ways: Ways) {
-        let servers = ways.iter().map(|(server, _)| *server).collect();
-        let state = self.links.entry(link.name.clone()).or_default();
-        let now_seen = Some((link.clone(), ways));
-        if state.seen != now_seen {
-            state.seen = now_seen;
-            state.retry_at = None;
-        }
-        if let Some((id, local)) = state.path {
-            if link.addresses.contains(&local.ip()) {
-                return;
-            }
-            let reason = format!("the address {} is gone", local.ip());
-            let _ = self.commands.send(Command::Remove(id, reason));
-            state.path = None;
-        }
-        if state.dialing || state.retry_at.is_some_and(|at| at > Instant::now()) {
-            return;
-        }
-        self.dial(&link.name, servers);
-    }
-
-    fn dial(&mut self, link: &str, servers: Vec<SocketAddr>) {
-        let state = self.links.entry(link.to_owned()).or_default();
-        state.dialing = true;
-        if state.path.is_none() {
-            self.states
-                .set(link, "connecting", "asking the server".to_owned());
-        }
-        let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
-        self.dials.spawn(async move {
-            let result = dialer.dial(&link, &servers).await;
-            Dialed { link, result }
-        });
-    }
-
-    /// The link cannot be used at the moment.
-    fn leave(&mut self, name: &str, reason: &str) {
-        let Some(state) = self.links.get_mut(name) else {
-            return;
-        };
-        if let Some((id, _)) = state.path.take() {
-            let _ = self.commands.send(Command::Remove(id, reason.to_owned()));
-        }
-        state.failures = 0;
-        state.retry_at = None;
-        self.states.set(name, "down", reason.to_owned());
-    }
-
-    fn on_news(&mut self, news: CarrierNews) {
-        match news {
-            CarrierNews::Silent { id, link } => {
-                // A new connection may get through where the old one waits for ever longer timeouts.
-                let stuck = self.links.get(&link).is_some_and(|state| {
-                    state.path.is_some_and(|(path, _)| path == id)
-                        && !state.dialing
-                        && state.retry_at.is_none_or(|at| at <= Instant::now())
-                });
-                if stuck {
-                    self.redial(&link);
-                }
-            }
-            CarrierNews::Ended { id, link, reason } => {
-                let Some(state) = self.links.get_mut(&link) else {
-                    return;
-                };
-                if state.path.is_some_and(|(path, _)| path == id) {
-                    state.path = None;
-                    state.retry_at = Some(Instant::now() + RETRY_PAUSE.0);
-                    self.states.set(&link, "down", reason);
-                }
-            }
-        }
-    }
-
-    /// Tries the link anew beside its present path.
-    fn redial(&mut self, link: &str) {
-        let Some(state) = self.links.get_mut(link) else {
-            return;
-        };
-        state.dialing = true;
-        let (dialer, servers) = (Arc::clone(&self.dialer), self.servers.clone());
-        let link = link.to_owned();
-        self.dials.spawn(async move {
-            let result = dialer.dial(&link, &servers).await;
-            Dialed { link, result }
-        });
-    }
-
-    /// Whether a path has joined; `connected` says whether one had before.
-    fn on_dialed(&mut self, dialed: Dialed, connected: bool) -> Result<bool, ConnectError> {
-        let state = self.links.entry(dialed.link.clone()).or_default();
-        state.dialing = false;
-        match dialed.result {
-            Ok((carrier, binding)) => {
-                state.failures = 0;
-                state.retry_at = None;
-                if let Binding::SourceAddress(source) = binding {
-                    tracing::warn!(link = %dialed.link, %source, "SO_BINDTODEVICE is not permitted: bound to the source address only, so packets leave by the preferred link unless a routing rule says otherwise");
-                }
-                let (id, local) = (carrier.id, carrier.local);
-                let before = state.path.replace((id, local));
-                self.states.clear(&dialed.link);
-                let _ = self.commands.send(Command::Add(Box::new(carrier)));
-                if let Some((old, _)) = before {
-                    let reason = "replaced by a new connection on the same link".to_owned();
-                    let _ = self.commands.send(Command::Remove(old, reason));
-                }
-                Ok(true)
-            }
-            Err(error) => {
-                state.failures += 1;
-                let pause = RETRY_PAUSE.0 * 2u32.pow(state.failures.min(8) - 1);
-                state.retry_at = Some(Instant::now() + pause.min(RETRY_PAUSE.1));
-                if state.path.is_none() {
-                    self.states.set(&dialed.link, "down", error.to_string());
-                }
-                // The first connection's failure is returned; later ones are news once.
-                if state.failures == 1 && connected {
-                    tracing::warn!(link = %dialed.link, "{error}");
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Time until a link is due to be tried again.
-    fn next_look(&self) -> Duration {
-        let waiting = self
-            .links
-            .values()
-            .filter(|state| state.path.is_none() && !state.dialing);
-        let at = waiting.filter_map(|state| state.retry_at).min();
-        let at = at.map(|at| at.saturating_duration_since(Instant::now()));
-        at.unwrap_or(LOOK_EVERY).clamp(RETRY_PAUSE.0, LOOK_EVERY)
-    }
 }
 
 /// Waits until the flag is set; a flag that nobody can set any more counts as set.
 pub(super) async fn until_true(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|set| *set).await;
-}
-
-/// How the link leads to the server, or why it does not.
-async fn ways(link: &Link, servers: &[SocketAddr]) -> Result<Ways, String> {
-    let mut ways = Vec::new();
-    let mut reason = "the server's name has no address".to_owned();
-    for &server in servers {
-        match links::can_reach(link, server).await {
-            Ok(source) => ways.push((server, source)),
-            Err(error) => reason = error.to_string(),
-        }
-    }
-    if ways.is_empty() {
-        Err(reason)
-    } else {
-        Ok(ways)
-    }
 }
 
 #[cfg(test)]
@@ -468,24 +194,7 @@ mod tests {
     use crate::driver::Listeners;
     use crate::fixture::{client_config, server_config};
     use crate::keys::SecretKey;
-    use crate::links::netns::Netns;
     use crate::server::Server;
-
-    /// A manager for a session over all links; what it asks of the session goes nowhere.
-    fn manager(server: &str) -> Manager {
-        let key = SecretKey::generate().unwrap();
-        let mut config = client_config(&key, &key, server);
-        config.links.clear();
-        let (commands, _) = unbounded_channel();
-        let (_, news) = unbounded_channel();
-        Manager::new(
-            Arc::new(config),
-            [7; 16],
-            commands,
-            news,
-            LinkStates::default(),
-        )
-    }
 
     /// A resolver may take half a minute, and nobody has to wait for it who wants to stop.
     #[tokio::test]
@@ -584,55 +293,5 @@ mod tests {
         let states = LinkStates::default();
         let manager = Manager::new(Arc::new(config), id, commands, news, states);
         (driver, manager)
-    }
-
-    #[test]
-    fn a_change_resets_the_back_off_of_the_link_that_changed_only() {
-        let Some(ns) = Netns::new() else { return };
-        for (link, host) in [("up1", 1), ("up2", 2)] {
-            ns.ip(&format!("link add {link} type veth peer name {link}-peer"));
-            for end in [link, &format!("{link}-peer")] {
-                ns.ip(&format!("link set {end} addrgenmode none"));
-                ns.ip(&format!("link set {end} up"));
-            }
-            ns.ip(&format!("addr add 192.0.2.{host}/24 dev {link}"));
-            ns.ip(&format!(
-                "route add default via 192.0.2.254 dev {link} metric {host}"
-            ));
-        }
-        let ip = ns.commands();
-        ns.run(async move || {
-            let mut manager = manager("203.0.113.1:443");
-            manager.servers = vec!["203.0.113.1:443".parse().unwrap()];
-            manager.refresh(true).await.unwrap();
-            let later = Instant::now() + Duration::from_secs(3600);
-            // As if both had failed.
-            let fail = |manager: &mut Manager| {
-                for name in ["up1", "up2"] {
-                    let state = manager.links.get_mut(name).unwrap();
-                    (state.dialing, state.retry_at) = (false, Some(later));
-                }
-            };
-            let dialing = |manager: &Manager| {
-                let names = manager.links.iter().filter(|(_, state)| state.dialing);
-                names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
-            };
-            for (change, dialed) in [
-                ("link add other type veth peer name other-peer", None),
-                ("addr add 198.51.100.1/24 dev up1-peer", None),
-                ("addr add 198.51.100.2/24 dev up2", Some("up2")),
-                ("addr del 198.51.100.2/24 dev up2", Some("up2")),
-                ("link set up1 mtu 1400", Some("up1")),
-            ] {
-                fail(&mut manager);
-                ip(change);
-                manager.on_change().await;
-                assert_eq!(
-                    dialing(&manager),
-                    Vec::from_iter(dialed.map(str::to_owned)),
-                    "{change}"
-                );
-            }
-        });
     }
 }

@@ -1,0 +1,202 @@
+//! Which links there are, which of them are to be used, and whether they lead to the server.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use super::Manager;
+use crate::client::ConnectError;
+use crate::links::{self, Link};
+
+/// The server's addresses that a link leads to, each with the source address that the routing tables choose.
+pub(super) type Ways = Vec<(SocketAddr, IpAddr)>;
+
+impl Manager {
+    /// Looks at all links: leaves those that are gone, dials those that can be used.
+    pub(super) async fn refresh(&mut self, first: bool) -> Result<(), ConnectError> {
+        let servers = self.servers.clone();
+        let all = links::list().await?;
+        let wanted = self.wanted(&all, &servers);
+        let mut unusable = self.missing(&all);
+        let mut present = BTreeSet::new();
+        for link in wanted {
+            present.insert(link.name.clone());
+            match ways(link, &servers).await {
+                Ok(ways) => self.use_link(link, ways),
+                Err(reason) => {
+                    self.leave(&link.name, &reason);
+                    unusable.push((link.name.clone(), reason));
+                }
+            }
+        }
+        let gone: Vec<String> = self
+            .links
+            .keys()
+            .filter(|name| !present.contains(*name))
+            .cloned()
+            .collect();
+        for name in gone {
+            self.leave(&name, "the link is gone");
+            self.links.remove(&name);
+        }
+        for (name, reason) in &unusable {
+            self.states.set(name, "down", reason.clone());
+        }
+        let is_known =
+            |name: &str| present.contains(name) || unusable.iter().any(|(n, _)| n == name);
+        self.states.retain(is_known);
+        if self.links.values().any(|state| state.path.is_none()) {
+            self.resolver.ask_again();
+        }
+        if first && self.dials.is_empty() {
+            let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
+            return Err(ConnectError::NoLink(match reasons.is_empty() {
+                true => "this machine has no interface besides loopback".to_owned(),
+                false => reasons.join("; "),
+            }));
+        }
+        if first {
+            for (_, reason) in unusable
+                .iter()
+                .filter(|_| !self.dialer.config.links.is_empty())
+            {
+                tracing::warn!("{reason}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The links to use: those that were named, or all but loopback, or only that for a server on this machine.
+    fn wanted<'a>(&self, all: &'a [Link], servers: &[SocketAddr]) -> Vec<&'a Link> {
+        let named = &self.dialer.config.links;
+        let is_named = |link: &Link| {
+            named
+                .iter()
+                .any(|n| links::name_matches(&n.name, &link.name))
+        };
+        let here = servers
+            .iter()
+            .all(|server| server.ip().to_canonical().is_loopback());
+        let fits = |link: &&Link| {
+            if named.is_empty() {
+                link.loopback == here
+            } else {
+                is_named(link)
+            }
+        };
+        all.iter().filter(fits).collect()
+    }
+
+    /// Names for which there is no interface.
+    fn missing(&self, all: &[Link]) -> Vec<(String, String)> {
+        let named = self.dialer.config.links.iter().map(|link| &link.name);
+        let missing =
+            named.filter(|name| !all.iter().any(|link| links::name_matches(name, &link.name)));
+        missing
+            .map(|name| {
+                let reason = if links::is_pattern(name) {
+                    format!("no link matches {name}")
+                } else {
+                    links::LinkError::NoSuchLink { name: name.clone() }.to_string()
+                };
+                (name.clone(), reason)
+            })
+            .collect()
+    }
+}
+
+/// How the link leads to the server, or why it does not.
+async fn ways(link: &Link, servers: &[SocketAddr]) -> Result<Ways, String> {
+    let mut ways = Vec::new();
+    let mut reason = "the server's name has no address".to_owned();
+    for &server in servers {
+        match links::can_reach(link, server).await {
+            Ok(source) => ways.push((server, source)),
+            Err(error) => reason = error.to_string(),
+        }
+    }
+    if ways.is_empty() {
+        Err(reason)
+    } else {
+        Ok(ways)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::driver::LinkStates;
+    use crate::fixture::client_config;
+    use crate::keys::SecretKey;
+    use crate::links::netns::Netns;
+
+    /// A manager for a session over all links; what it asks of the session goes nowhere.
+    fn manager(server: &str) -> Manager {
+        let key = SecretKey::generate().unwrap();
+        let mut config = client_config(&key, &key, server);
+        config.links.clear();
+        let (commands, _) = unbounded_channel();
+        let (_, news) = unbounded_channel();
+        Manager::new(
+            Arc::new(config),
+            [7; 16],
+            commands,
+            news,
+            LinkStates::default(),
+        )
+    }
+
+    #[test]
+    fn a_change_resets_the_back_off_of_the_link_that_changed_only() {
+        let Some(ns) = Netns::new() else { return };
+        for (link, host) in [("up1", 1), ("up2", 2)] {
+            ns.ip(&format!("link add {link} type veth peer name {link}-peer"));
+            for end in [link, &format!("{link}-peer")] {
+                ns.ip(&format!("link set {end} addrgenmode none"));
+                ns.ip(&format!("link set {end} up"));
+            }
+            ns.ip(&format!("addr add 192.0.2.{host}/24 dev {link}"));
+            ns.ip(&format!(
+                "route add default via 192.0.2.254 dev {link} metric {host}"
+            ));
+        }
+        let ip = ns.commands();
+        ns.run(async move || {
+            let mut manager = manager("203.0.113.1:443");
+            manager.servers = vec!["203.0.113.1:443".parse().unwrap()];
+            manager.refresh(true).await.unwrap();
+            let later = Instant::now() + Duration::from_secs(3600);
+            // As if both had failed.
+            let fail = |manager: &mut Manager| {
+                for name in ["up1", "up2"] {
+                    let state = manager.links.get_mut(name).unwrap();
+                    (state.dialing, state.retry_at) = (false, Some(later));
+                }
+            };
+            let dialing = |manager: &Manager| {
+                let names = manager.links.iter().filter(|(_, state)| state.dialing);
+                names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+            };
+            for (change, dialed) in [
+                ("link add other type veth peer name other-peer", None),
+                ("addr add 198.51.100.1/24 dev up1-peer", None),
+                ("addr add 198.51.100.2/24 dev up2", Some("up2")),
+                ("addr del 198.51.100.2/24 dev up2", Some("up2")),
+                ("link set up1 mtu 1400", Some("up1")),
+            ] {
+                fail(&mut manager);
+                ip(change);
+                manager.on_change().await;
+                assert_eq!(
+                    dialing(&manager),
+                    Vec::from_iter(dialed.map(str::to_owned)),
+                    "{change}"
+                );
+            }
+        });
+    }
+}
