@@ -209,12 +209,17 @@ mod tests {
             if open_ended {
                 continue;
             }
-            out.push(0x80);
-            out[1] += 1;
-            assert!(
-                matches!(Frame::decode(&out), Err(FrameError::Malformed(_))),
-                "{frame:?}"
-            );
+            let mut short = out[..out.len() - 1].to_vec();
+            short[1] -= 1;
+            let mut long = out;
+            long.push(0x80);
+            long[1] += 1;
+            for wrong in [short, long] {
+                assert!(
+                    matches!(Frame::decode(&wrong), Err(FrameError::Malformed(_))),
+                    "{frame:?} as {wrong:x?}"
+                );
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use super::{Pair, Side};
 use crate::frame::{Ack, Frame};
 use crate::{
     Class, Config, Event, Instant, PathId, PathSample, PathState, Role, Session, StreamError,
+    StreamId,
 };
 
 const PATH: PathId = PathId(0);
@@ -68,28 +69,68 @@ fn confirm(session: &mut Session, path: PathId, now: Instant) {
     );
 }
 
+/// A client that has just opened a stream.
+fn client_with_stream() -> (Session, StreamId, Instant) {
+    let (mut client, now) = session(Role::Client);
+    let id = client.open_stream(b"t", Class::Background, now).unwrap();
+    (client, id, now)
+}
+
+/// A client that has sent a request and its end, and had no answer.
+fn client_with_request() -> (Session, StreamId, Instant) {
+    let (mut client, id, now) = client_with_stream();
+    client.write(id, b"request", now).unwrap();
+    client.finish(id, now).unwrap();
+    drain(&mut client, PATH, now);
+    (client, id, now)
+}
+
+/// What the peer has used of the session's credit, and what of that is read or dropped.
+fn credit(session: &Session) -> (u64, u64) {
+    let credit = &session.receive_credit;
+    (credit.used, credit.released)
+}
+
+fn open(stream: StreamId, class: u64) -> Frame<'static> {
+    let target = b"t";
+    Frame::Open {
+        stream,
+        class,
+        target,
+    }
+}
+
+fn data(stream: StreamId, offset: u64, data: &[u8]) -> Frame<'_> {
+    Frame::Data {
+        stream,
+        offset,
+        data,
+    }
+}
+
+fn fin(stream: StreamId, size: u64) -> Frame<'static> {
+    Frame::Fin { stream, size }
+}
+
+fn reset(stream: StreamId, code: u64, size: u64) -> Frame<'static> {
+    Frame::Reset { stream, code, size }
+}
+
+fn ack(stream: StreamId, complete: bool, cumulative: u64) -> Frame<'static> {
+    Frame::Ack(Ack {
+        stream,
+        complete,
+        cumulative,
+        ranges: vec![],
+    })
+}
+
 #[test]
 fn data_and_the_end_may_overtake_the_open() {
     let (mut server, now) = session(Role::Server);
-    feed(
-        &mut server,
-        PATH,
-        &[
-            Frame::Data {
-                stream: 0,
-                offset: 0,
-                data: b"early",
-            },
-            Frame::Fin { stream: 0, size: 5 },
-        ],
-        now,
-    );
+    feed(&mut server, PATH, &[data(0, 0, b"early"), fin(0, 5)], now);
     assert_eq!(events(&mut server), []);
-    let open = Frame::Open {
-        stream: 0,
-        class: 2,
-        target: b"t",
-    };
+    let open = open(0, 2);
     feed(&mut server, PATH, &[open.clone(), open], now);
     let target = b"t".to_vec();
     let opened = Event::Opened {
@@ -106,48 +147,21 @@ fn data_and_the_end_may_overtake_the_open() {
 #[test]
 fn a_reset_that_overtakes_the_open_leaves_nothing_behind() {
     let (mut server, now) = session(Role::Server);
-    feed(
-        &mut server,
-        PATH,
-        &[Frame::Reset {
-            stream: 0,
-            code: 1,
-            size: 700,
-        }],
-        now,
-    );
+    feed(&mut server, PATH, &[reset(0, 1, 700)], now);
     feed(
         &mut server,
         PATH,
         &[
-            Frame::Open {
-                stream: 0,
-                class: 0,
-                target: b"t",
-            },
-            Frame::Data {
-                stream: 0,
-                offset: 0,
-                data: b"late",
-            },
-            Frame::Fin {
-                stream: 0,
-                size: 900,
-            },
-            Frame::Reset {
-                stream: 0,
-                code: 1,
-                size: 700,
-            },
+            open(0, 0),
+            data(0, 0, b"late"),
+            fin(0, 900),
+            reset(0, 1, 700),
         ],
         now,
     );
     assert_eq!(events(&mut server), []);
     assert_eq!(server.stats().streams_open, 0);
-    assert_eq!(
-        (server.receive_credit.used, server.receive_credit.released),
-        (700, 700)
-    );
+    assert_eq!(credit(&server), (700, 700));
 }
 
 #[test]
@@ -156,24 +170,7 @@ fn a_program_that_writes_and_leaves_before_the_open_arrives_is_heard() {
     feed(
         &mut server,
         PATH,
-        &[
-            Frame::Data {
-                stream: 0,
-                offset: 0,
-                data: b"bye",
-            },
-            Frame::Fin { stream: 0, size: 3 },
-            Frame::Reset {
-                stream: 0,
-                code: 0,
-                size: 3,
-            },
-            Frame::Open {
-                stream: 0,
-                class: 3,
-                target: b"t",
-            },
-        ],
+        &[data(0, 0, b"bye"), fin(0, 3), reset(0, 0, 3), open(0, 3)],
         now,
     );
     let mut text = Vec::new();
@@ -187,27 +184,11 @@ fn a_program_that_writes_and_leaves_before_the_open_arrives_is_heard() {
 
 #[test]
 fn a_reset_after_the_end_lets_the_reader_finish() {
-    let (mut client, now) = session(Role::Client);
-    let id = client.open_stream(b"t", Class::Background, now).unwrap();
+    let (mut client, id, now) = client_with_stream();
     feed(
         &mut client,
         PATH,
-        &[
-            Frame::Data {
-                stream: id,
-                offset: 0,
-                data: b"answer",
-            },
-            Frame::Fin {
-                stream: id,
-                size: 6,
-            },
-            Frame::Reset {
-                stream: id,
-                code: 0,
-                size: 6,
-            },
-        ],
+        &[data(id, 0, b"answer"), fin(id, 6), reset(id, 0, 6)],
         now,
     );
     assert_eq!(client.write(id, b"more", now), Err(StreamError::Finished));
@@ -229,27 +210,11 @@ fn a_reset_after_the_end_lets_the_reader_finish() {
 #[test]
 fn leaving_a_stream_that_was_reset_late_frees_it() {
     for abandon in [true, false] {
-        let (mut client, now) = session(Role::Client);
-        let id = client.open_stream(b"t", Class::Background, now).unwrap();
+        let (mut client, id, now) = client_with_stream();
         feed(
             &mut client,
             PATH,
-            &[
-                Frame::Data {
-                    stream: id,
-                    offset: 0,
-                    data: b"answer",
-                },
-                Frame::Fin {
-                    stream: id,
-                    size: 6,
-                },
-                Frame::Reset {
-                    stream: id,
-                    code: 0,
-                    size: 6,
-                },
-            ],
+            &[data(id, 0, b"answer"), fin(id, 6), reset(id, 0, 6)],
             now,
         );
         if abandon {
@@ -266,22 +231,11 @@ fn leaving_a_stream_that_was_reset_late_frees_it() {
 #[test]
 fn both_sides_agree_on_the_credit_of_a_stream_that_was_reset_under_way() {
     // This side resets while the peer's end is announced and only a part of its bytes has arrived.
-    let (mut client, now) = session(Role::Client);
-    let id = client.open_stream(b"t", Class::Background, now).unwrap();
+    let (mut client, id, now) = client_with_stream();
     feed(
         &mut client,
         PATH,
-        &[
-            Frame::Data {
-                stream: id,
-                offset: 0,
-                data: &[7; 300],
-            },
-            Frame::Fin {
-                stream: id,
-                size: 1000,
-            },
-        ],
+        &[data(id, 0, &[7; 300]), fin(id, 1000)],
         now,
     );
     client.reset(id, 1, now);
@@ -290,62 +244,21 @@ fn both_sides_agree_on_the_credit_of_a_stream_that_was_reset_under_way() {
         1,
         "700 bytes may still be counted"
     );
-    feed(
-        &mut client,
-        PATH,
-        &[Frame::Reset {
-            stream: id,
-            code: 1,
-            size: 900,
-        }],
-        now,
-    );
+    feed(&mut client, PATH, &[reset(id, 1, 900)], now);
     assert_eq!(client.stats().streams_open, 0);
-    assert_eq!(
-        (client.receive_credit.used, client.receive_credit.released),
-        (900, 900)
-    );
+    assert_eq!(credit(&client), (900, 900));
 }
 
 #[test]
 fn a_stream_left_by_its_program_is_counted_to_its_end() {
-    let (mut client, now) = session(Role::Client);
-    let id = client.open_stream(b"t", Class::Background, now).unwrap();
+    let (mut client, id, now) = client_with_stream();
     client.abandon(id, now);
     drain(&mut client, PATH, now);
-    feed(
-        &mut client,
-        PATH,
-        &[
-            Frame::Ack(Ack {
-                stream: id,
-                complete: true,
-                cumulative: 0,
-                ranges: vec![],
-            }),
-            Frame::Fin {
-                stream: id,
-                size: 100,
-            },
-        ],
-        now,
-    );
+    feed(&mut client, PATH, &[ack(id, true, 0), fin(id, 100)], now);
     assert_eq!(client.stats().streams_open, 1);
-    feed(
-        &mut client,
-        PATH,
-        &[Frame::Data {
-            stream: id,
-            offset: 0,
-            data: &[1; 100],
-        }],
-        now,
-    );
+    feed(&mut client, PATH, &[data(id, 0, &[1; 100])], now);
     assert_eq!(client.stats().streams_open, 0);
-    assert_eq!(
-        (client.receive_credit.used, client.receive_credit.released),
-        (100, 100)
-    );
+    assert_eq!(credit(&client), (100, 100));
 }
 
 #[test]
@@ -355,18 +268,9 @@ fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
     client.finish(id, now).unwrap();
     drain(&mut client, PATH, now);
-    let data = [5; 40_000];
-    for (i, part) in data.chunks(10_000).enumerate() {
-        feed(
-            &mut client,
-            PATH,
-            &[Frame::Data {
-                stream: id,
-                offset: 10_000 * i as u64,
-                data: part,
-            }],
-            now,
-        );
+    let answer = [5; 40_000];
+    for (i, part) in answer.chunks(10_000).enumerate() {
+        feed(&mut client, PATH, &[data(id, 10_000 * i as u64, part)], now);
     }
     let mut text = Vec::new();
     client.read(id, 40_000, &mut text, now).unwrap();
@@ -374,23 +278,7 @@ fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
         client.streams[&id].receive.credit_queued,
         "the premise of this test"
     );
-    feed(
-        &mut client,
-        PATH,
-        &[
-            Frame::Fin {
-                stream: id,
-                size: 40_000,
-            },
-            Frame::Ack(Ack {
-                stream: id,
-                complete: true,
-                cumulative: 0,
-                ranges: vec![],
-            }),
-        ],
-        now,
-    );
+    feed(&mut client, PATH, &[fin(id, 40_000), ack(id, true, 0)], now);
     client.read(id, 1, &mut text, now).unwrap();
     assert_eq!(client.stats().streams_open, 0);
     confirm(&mut client, PATH, now);
@@ -406,11 +294,7 @@ fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
 #[test]
 fn the_end_is_known_from_path_reports_alone() {
     // The ACK that says so was on a path that died.
-    let (mut client, now) = session(Role::Client);
-    let id = client.open_stream(b"t", Class::Background, now).unwrap();
-    client.write(id, b"request", now).unwrap();
-    client.finish(id, now).unwrap();
-    drain(&mut client, PATH, now);
+    let (mut client, id, now) = client_with_request();
     confirm(&mut client, PATH, now);
     assert!(events(&mut client).contains(&Event::Delivered { stream: id }));
     assert_eq!(client.stats().send_buffered, 0);
@@ -418,23 +302,9 @@ fn the_end_is_known_from_path_reports_alone() {
 
 #[test]
 fn acknowledgements_of_a_stream_that_is_done_or_gone_are_harmless() {
-    let (mut client, now) = session(Role::Client);
-    let id = client.open_stream(b"t", Class::Background, now).unwrap();
-    client.write(id, b"request", now).unwrap();
-    client.finish(id, now).unwrap();
-    drain(&mut client, PATH, now);
-    let done = Frame::Ack(Ack {
-        stream: id,
-        complete: true,
-        cumulative: 7,
-        ranges: vec![],
-    });
-    let beyond = Frame::Ack(Ack {
-        stream: id,
-        complete: false,
-        cumulative: 1 << 40,
-        ranges: vec![],
-    });
+    let (mut client, id, now) = client_with_request();
+    let done = ack(id, true, 7);
+    let beyond = ack(id, false, 1 << 40);
     feed(
         &mut client,
         PATH,
@@ -446,16 +316,7 @@ fn acknowledgements_of_a_stream_that_is_done_or_gone_are_harmless() {
     feed(
         &mut client,
         PATH,
-        &[
-            beyond.clone(),
-            Frame::Reset {
-                stream: id,
-                code: 0,
-                size: 0,
-            },
-            done,
-            beyond,
-        ],
+        &[beyond.clone(), reset(id, 0, 0), done, beyond],
         now,
     );
     assert_eq!(client.stats().streams_open, 0);
@@ -560,8 +421,7 @@ fn every_path_hears_of_the_end() {
 
 #[test]
 fn a_repeated_accept_is_told_once() {
-    let (mut client, now) = session(Role::Client);
-    let id = client.open_stream(b"t", Class::Background, now).unwrap();
+    let (mut client, id, now) = client_with_stream();
     feed(
         &mut client,
         PATH,
@@ -622,34 +482,15 @@ fn this_side_opens_no_more_streams_than_its_memory_is_made_for() {
     );
     events(&mut client);
     client.reset(id, 0, now);
-    feed(
-        &mut client,
-        PATH,
-        &[Frame::Reset {
-            stream: id,
-            code: 0,
-            size: 0,
-        }],
-        now,
-    );
+    feed(&mut client, PATH, &[reset(id, 0, 0)], now);
     assert_eq!(events(&mut client), [Event::StreamsAvailable]);
     client.open_stream(b"t", Class::Background, now).unwrap();
 }
 
 #[test]
 fn reports_lost_with_their_path_are_told_again() {
-    let (mut client, now) = session(Role::Client);
-    let id = client.open_stream(b"t", Class::Background, now).unwrap();
-    feed(
-        &mut client,
-        PATH,
-        &[Frame::Data {
-            stream: id,
-            offset: 0,
-            data: b"x",
-        }],
-        now,
-    );
+    let (mut client, id, now) = client_with_stream();
+    feed(&mut client, PATH, &[data(id, 0, b"x")], now);
     let later = now + Duration::from_millis(100);
     let told = |frames: &[String]| frames.iter().any(|frame| frame.starts_with("Ack"));
     assert!(told(&drain(&mut client, PATH, later)));

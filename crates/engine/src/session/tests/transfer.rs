@@ -3,13 +3,27 @@
 use std::time::Duration;
 
 use super::{Pair, Side};
-use crate::{Config, PathId, Role};
+use crate::{Config, PathId, Role, StreamId};
 
 /// Bytes in which every misplaced piece shows.
 fn bytes(len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8)
         .collect()
+}
+
+/// Begins a stream over which the server sends `data`, and the client nothing.
+fn serve(pair: &mut Pair, data: &[u8]) -> StreamId {
+    let id = pair.open();
+    pair.write(Side::Client, id, b"", true);
+    pair.write(Side::Server, id, data, true);
+    id
+}
+
+/// Streams that are not over at the client and at the server.
+fn streams_open(pair: &Pair) -> (u64, u64) {
+    let (client, server) = (pair.client.stats(), pair.server.stats());
+    (client.streams_open, server.streams_open)
 }
 
 /// Sends `len` bytes from the server; seconds until the last one is read.
@@ -76,13 +90,7 @@ fn uploads_and_downloads_at_once() {
     assert!(pair.program(Side::Server, id).received == up);
     assert!(pair.program(Side::Client, id).received == down);
     pair.run_for(Duration::from_secs(1));
-    assert_eq!(
-        (
-            pair.client.stats().streams_open,
-            pair.server.stats().streams_open
-        ),
-        (0, 0)
-    );
+    assert_eq!(streams_open(&pair), (0, 0));
 }
 
 #[test]
@@ -98,9 +106,7 @@ fn frames_cut_at_any_place_are_put_together() {
 fn a_path_that_dies_loses_nothing() {
     let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10), (50.0, 30)]);
     let data = bytes(20_000_000);
-    let id = pair.open();
-    pair.write(Side::Client, id, b"", true);
-    pair.write(Side::Server, id, &data, true);
+    let id = serve(&mut pair, &data);
     for path in [0, 1] {
         pair.run_for(Duration::from_millis(200));
         pair.kill_path(PathId(path));
@@ -115,9 +121,7 @@ fn a_path_that_dies_loses_nothing() {
 fn a_blackhole_is_noticed_and_a_return_used() {
     let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10)]);
     let data = bytes(20_000_000);
-    let id = pair.open();
-    pair.write(Side::Client, id, b"", true);
-    pair.write(Side::Server, id, &data, true);
+    let id = serve(&mut pair, &data);
     pair.run_for(Duration::from_millis(500));
     pair.carriers.get_mut(&PathId(1)).unwrap().blackhole = true;
     pair.run_for(Duration::from_millis(400));
@@ -138,9 +142,7 @@ fn a_blackhole_is_noticed_and_a_return_used() {
 fn an_outage_of_every_path_is_survived() {
     let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10)]);
     let data = bytes(10_000_000);
-    let id = pair.open();
-    pair.write(Side::Client, id, b"", true);
-    pair.write(Side::Server, id, &data, true);
+    let id = serve(&mut pair, &data);
     pair.run_for(Duration::from_millis(300));
     for path in [0, 1] {
         pair.kill_path(PathId(path));
@@ -163,10 +165,8 @@ fn a_stalled_reader_holds_no_more_than_the_limit_and_blocks_nobody() {
     let (client, server) = (pair.client.stats(), pair.server.stats());
     assert!(client.receive_memory <= 64 << 20, "{client:?}");
     assert!(server.send_buffered <= 64 << 20, "{server:?}");
-    let quick = pair.open();
-    pair.write(Side::Client, quick, b"", true);
     let small = bytes(1_000_000);
-    pair.write(Side::Server, quick, &small, true);
+    let quick = serve(&mut pair, &small);
     pair.run_for(Duration::from_secs(2));
     assert!(
         pair.program(Side::Client, quick).received == small,
@@ -225,13 +225,7 @@ fn thousands_of_short_streams_come_and_go() {
         }
     }
     pair.run_for(Duration::from_secs(1));
-    assert_eq!(
-        (
-            pair.client.stats().streams_open,
-            pair.server.stats().streams_open
-        ),
-        (0, 0)
-    );
+    assert_eq!(streams_open(&pair), (0, 0));
 }
 
 #[test]
