@@ -337,6 +337,19 @@ mod tests {
         (result(&client, client_error), result(&server, server_error))
     }
 
+    /// What each side makes of a handshake that fails on both; `own` is the client's key.
+    fn faults(
+        client: ClientConfig,
+        server: Arc<ServerConfig>,
+        own: PublicKey,
+    ) -> (HandshakeError, HandshakeError) {
+        let (at_client, at_server) = shake(client, server);
+        (
+            HandshakeError::at_client(&at_client.unwrap_err(), &own),
+            HandshakeError::at_server(&at_server.unwrap_err()),
+        )
+    }
+
     fn carry(from: &mut Connection, to: &mut Connection, error: &mut Option<io::Error>) {
         let mut wire = Vec::new();
         while from.wants_write() {
@@ -376,11 +389,11 @@ mod tests {
     fn a_server_with_another_key_is_named_and_left() {
         let (client, server, pinned) = (key(), key(), key());
         let authorized = Authorized::new([client.public()]);
-        let (at_client, at_server) = shake(
+        let (error, at_server) = faults(
             config(&client, &pinned),
             server_config(&server, &authorized),
+            client.public(),
         );
-        let error = HandshakeError::at_client(&at_client.unwrap_err(), &client.public());
         let (seen, pinned) = (server.public(), pinned.public());
         assert_eq!(error, HandshakeError::WrongServerKey { seen, pinned });
         assert!(
@@ -388,10 +401,7 @@ mod tests {
                 .to_string()
                 .contains(&format!("{seen}, not the pinned {pinned}"))
         );
-        assert_eq!(
-            HandshakeError::at_server(&at_server.unwrap_err()),
-            HandshakeError::PinnedElsewhere
-        );
+        assert_eq!(at_server, HandshakeError::PinnedElsewhere);
     }
 
     #[test]
@@ -401,16 +411,10 @@ mod tests {
         let config = config(&client, &server);
         let server = server_config(&server, &authorized);
         let refused = || {
-            let (at_client, at_server) = shake(config.clone(), server.clone());
             let key = client.public();
-            assert_eq!(
-                HandshakeError::at_client(&at_client.unwrap_err(), &key),
-                HandshakeError::NotAuthorized { key }
-            );
-            assert_eq!(
-                HandshakeError::at_server(&at_server.unwrap_err()),
-                HandshakeError::UnknownClient { key }
-            );
+            let (at_client, at_server) = faults(config.clone(), server.clone(), key);
+            assert_eq!(at_client, HandshakeError::NotAuthorized { key });
+            assert_eq!(at_server, HandshakeError::UnknownClient { key });
         };
         refused();
         authorized.replace([client.public()]);
@@ -465,16 +469,10 @@ mod tests {
         let mut config = config(&client, &server);
         config.client_auth_cert_resolver = Arc::new(NoIdentity);
         let authorized = Authorized::new([client.public()]);
-        let (at_client, at_server) = shake(config, server_config(&server, &authorized));
-        let error = at_client.unwrap_err();
-        assert_eq!(
-            HandshakeError::at_client(&error, &client.public()),
-            HandshakeError::NoKey
-        );
-        assert_eq!(
-            HandshakeError::at_server(&at_server.unwrap_err()),
-            HandshakeError::NoKey
-        );
+        let server = server_config(&server, &authorized);
+        let (at_client, at_server) = faults(config, server, client.public());
+        assert_eq!(at_client, HandshakeError::NoKey);
+        assert_eq!(at_server, HandshakeError::NoKey);
     }
 
     #[test]
@@ -485,16 +483,10 @@ mod tests {
             .unwrap()
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
-        let (at_client, at_server) = shake(config, server_config(&server, &Authorized::default()));
-        let error = at_client.unwrap_err();
-        assert_eq!(
-            HandshakeError::at_client(&error, &key().public()),
-            HandshakeError::NotSumlink
-        );
-        assert_eq!(
-            HandshakeError::at_server(&at_server.unwrap_err()),
-            HandshakeError::NotSumlink
-        );
+        let server = server_config(&server, &Authorized::default());
+        let (at_client, at_server) = faults(config, server, key().public());
+        assert_eq!(at_client, HandshakeError::NotSumlink);
+        assert_eq!(at_server, HandshakeError::NotSumlink);
     }
 
     #[test]
@@ -503,14 +495,9 @@ mod tests {
         let mut config = config(&client, &server);
         config.alpn_protocols = vec![b"sumlink/0".to_vec()];
         let server = server_config(&server, &Authorized::new([client.public()]));
-        let (at_client, at_server) = shake(config.clone(), server.clone());
         let mismatch = HandshakeError::VersionMismatch;
-        let error = at_client.unwrap_err();
-        assert_eq!(
-            HandshakeError::at_client(&error, &client.public()),
-            mismatch
-        );
-        assert_eq!(HandshakeError::at_server(&at_server.unwrap_err()), mismatch);
+        let (at_client, at_server) = faults(config.clone(), server.clone(), client.public());
+        assert_eq!((&at_client, &at_server), (&mismatch, &mismatch));
         assert!(mismatch.to_string().contains("sumlink/1"), "{mismatch}");
 
         // A peer that names no protocol at all passes the handshake, but not `peer`.
