@@ -145,12 +145,13 @@ impl Driver {
         let Some(until) = self.farewell_until else {
             return false;
         };
-        let mut unsaid = self.engine.has_farewell();
+        let mut unsaid = false;
         for carrier in &mut self.carriers {
-            if !unsaid {
+            let has_left = self.engine.has_left(carrier.id);
+            if has_left {
                 carrier.send_end();
             }
-            unsaid |= carrier.poll_writable(cx).is_pending();
+            unsaid |= !has_left | carrier.poll_writable(cx).is_pending();
         }
         !unsaid || self.carriers.is_empty() || Instant::now() >= until
     }

@@ -89,7 +89,11 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             put(&[ack.stream, u64::from(ack.complete), ack.cumulative]);
             let mut end = ack.cumulative;
             for range in ack.ranges.iter().take(MAX_ACK_RANGES) {
-                put(&[range.start - end, range.end - range.start]);
+                // Ranges out of order are the caller's mistake, and no reason to end the program.
+                put(&[
+                    range.start.saturating_sub(end),
+                    range.end.saturating_sub(range.start),
+                ]);
                 end = range.end;
             }
             kind::ACK

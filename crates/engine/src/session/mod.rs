@@ -243,6 +243,12 @@ impl Session {
         self.farewell.is_some() && !self.paths.values().all(|path| path.farewell_said)
     }
 
+    /// The session has ended, and there is nothing more to send on this path.
+    pub fn has_left(&self, id: PathId) -> bool {
+        let said = |path: &Path| self.farewell.is_none() || path.farewell_said;
+        self.closed && self.paths.get(&id).is_none_or(said)
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

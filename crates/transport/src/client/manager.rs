@@ -44,6 +44,10 @@ pub(super) struct Manager {
     /// The server's addresses, as last resolved.
     servers: Vec<SocketAddr>,
     resolver: Resolver,
+    /// When all links were last looked at.
+    looked: Instant,
+    /// The session is being closed: no link is tried any more.
+    is_closing: bool,
 }
 
 impl Manager {
@@ -67,6 +71,8 @@ impl Manager {
             began: Instant::now(),
             servers: Vec::new(),
             resolver,
+            looked: Instant::now(),
+            is_closing: false,
         }
     }
 
@@ -99,7 +105,6 @@ impl Manager {
             driver.abort();
             return Outcome::Failed(error);
         }
-        let mut is_closing = false;
         loop {
             let changed = async {
                 match &mut watch {
@@ -111,10 +116,10 @@ impl Manager {
             tokio::select! {
                 _ = &mut driver => {
                     let lasted = self.began.elapsed();
-                    return if is_closing { Outcome::Closed } else { Outcome::Lost { lasted } };
+                    return if self.is_closing { Outcome::Closed } else { Outcome::Lost { lasted } };
                 }
-                () = until_true(closing), if !is_closing => {
-                    is_closing = true;
+                () = until_true(closing), if !self.is_closing => {
+                    self.is_closing = true;
                     let _ = self.commands.send(Command::Close("the client is stopping".to_owned()));
                 }
                 result = changed => {
@@ -147,7 +152,7 @@ impl Manager {
                         return Outcome::Failed(error);
                     }
                 }
-                () = tokio::time::sleep(next_look), if connected.is_none() => self.look_again().await,
+                () = tokio::time::sleep(next_look), if connected.is_none() && !self.is_closing => self.look_again().await,
             }
         }
     }

@@ -34,18 +34,22 @@ pub(super) const SILENCE: Duration = Duration::from_secs(3);
 
 impl Driver {
     pub(super) fn add(&mut self, mut carrier: Carrier) {
-        if self.carriers.iter().any(|other| other.id == carrier.id) {
-            tracing::warn!(
-                path = carrier.id.0,
-                "the peer used a path number twice; the second is dropped"
-            );
+        if self.engine.is_closed() {
             return;
         }
-        if self.carriers.len() >= self.max_paths {
-            tracing::warn!(
-                path = carrier.id.0,
-                "too many paths in this session; one is dropped"
-            );
+        let twice = self.carriers.iter().any(|other| other.id == carrier.id);
+        if twice || self.carriers.len() >= self.max_paths {
+            let reason = match twice {
+                true => "its number is that of another path",
+                false => "the session has too many paths",
+            };
+            tracing::warn!(path = carrier.id.0, link = %carrier.link, reason, "path dropped");
+            // Whoever made it must not take it for a path; with the number of another one that is still there.
+            if let Some(listener) = self.listeners.carriers.as_ref().filter(|_| !twice) {
+                let (id, link) = (carrier.id, carrier.link);
+                let reason = reason.to_owned();
+                let _ = listener.send(CarrierNews::Ended { id, link, reason });
+            }
             return;
         }
         let now = self.now();

@@ -10,7 +10,6 @@ impl Session {
         id: StreamId,
         class: u64,
         target: &[u8],
-        _now: Instant,
     ) -> Result<(), ProtocolError> {
         if self.split_id(id).1 {
             return Err(ProtocolError::UnknownStream(id));

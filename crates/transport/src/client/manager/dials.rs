@@ -150,13 +150,19 @@ impl Manager {
             .links
             .values()
             .filter(|state| state.path.is_none() && !state.dialing);
-        let at = waiting.filter_map(|state| state.retry_at).min();
-        let at = at.map(|at| at.saturating_duration_since(Instant::now()));
-        at.unwrap_or(LOOK_EVERY).clamp(RETRY_PAUSE.0, LOOK_EVERY)
+        // Counted from the last look: other news must not put it off for ever.
+        let regular = self.looked + LOOK_EVERY;
+        let retry = waiting.filter_map(|state| state.retry_at).min();
+        let at = retry.map_or(regular, |retry| retry.min(regular));
+        at.saturating_duration_since(Instant::now())
+            .clamp(RETRY_PAUSE.0, LOOK_EVERY)
     }
 
     /// Tries the link, beside its present path if it has one.
     fn dial(&mut self, link: &str, servers: Vec<SocketAddr>) {
+        if self.is_closing {
+            return;
+        }
         let state = self.links.entry(link.to_owned()).or_default();
         state.dialing = true;
         if state.path.is_none() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use super::Manager;
 use crate::client::ConnectError;
@@ -13,6 +14,7 @@ pub(super) type Ways = Vec<(SocketAddr, IpAddr)>;
 impl Manager {
     /// Looks at all links: leaves those that are gone, dials those that can be used.
     pub(super) async fn refresh(&mut self, first: bool) -> Result<(), ConnectError> {
+        self.looked = Instant::now();
         let servers = self.servers.clone();
         let all = links::list().await?;
         let wanted = self.wanted(&all, &servers);
