@@ -35,6 +35,10 @@ pub enum LabCommand {
         /// Seed of the random losses
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
+        /// Let programs hand over up to 64 KiB at once and cut that into packets inside: carries more than
+        /// 2.5 Gbit/s, but spares programs work that a real interface may not spare them
+        #[arg(long)]
+        gso: bool,
         /// The command and its arguments; without one, an interactive shell
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<OsString>,
@@ -97,15 +101,17 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             side,
             congestion,
             seed,
+            gso,
             command,
         } => {
             crate::config::check_links(&links)?;
             prepare()?;
             shell::shell(
                 LabConfig {
-                    links,
                     congestion,
                     seed,
+                    gso,
+                    ..LabConfig::new(links)
                 },
                 side,
                 &command,

@@ -141,6 +141,24 @@ pub enum LinkError {
         /// Why.
         source: Box<UnitError>,
     },
+    /// A trace, a loss or the like that describes nothing that could exist.
+    #[error("link '{link}', {key}: {reason}")]
+    BadModel {
+        /// The link.
+        link: String,
+        /// The key.
+        key: String,
+        /// Why.
+        reason: String,
+    },
+    /// A change that the emulator cannot carry out by itself.
+    #[error(
+        "link '{link}': the state 'removed' cannot be planned for a time; plan 'down', or use: sumlink lab set"
+    )]
+    CannotPlan {
+        /// The link.
+        link: String,
+    },
     /// A state that no link has.
     #[error("link '{link}': unknown state '{state}' (states: up, down, blackhole, removed)")]
     UnknownState {
@@ -159,17 +177,21 @@ pub enum LinkError {
         /// A good value.
         example: &'static str,
     },
-    /// A rate that packet-by-packet emulation cannot carry.
+    /// A rate that the emulator cannot carry.
     #[error(
-        "link '{link}': {rate} is more than the emulator carries packet by packet; ask for at most {limit}"
+        "link '{link}': {rate} is more than the emulator carries {how}; ask for at most {limit}{advice}"
     )]
     TooFast {
         /// The link.
         link: String,
         /// What was asked for.
         rate: String,
+        /// How it carries packets.
+        how: &'static str,
         /// The most that can be asked for.
         limit: String,
+        /// What else can be done, may be empty.
+        advice: &'static str,
     },
 }
 

@@ -5,18 +5,23 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::config::{Direction, InterfaceState, LinkChange, LinkSpec, Setting, check_links};
+use crate::config::{
+    Direction, InterfaceState, LinkChange, LinkSpec, PlannedChange, Setting, check_links,
+    check_rate, check_rates, load_warning,
+};
 use crate::control::ControlServer;
-use crate::emulator::Emulator;
+use crate::emulator::{Emulator, Plan};
 use crate::error::{LabError, LinkError};
 use crate::health::Health;
 use crate::netns::Namespace;
 use crate::rundir::{self, RunDir};
 use crate::topology::{self, Kernel, Side};
 use crate::tun::Tun;
+use crate::units::format_duration;
 
 /// What a laboratory is made of.
 #[derive(Clone, Debug)]
@@ -27,17 +32,76 @@ pub struct LabConfig {
     pub congestion: String,
     /// Seed of all randomness.
     pub seed: u64,
+    /// Segmentation offload: programs hand over up to 64 KiB at once, which the emulator cuts into packets.
+    /// Carries up to [`MAX_RATE_GSO`](crate::MAX_RATE_GSO), but spares programs work that real interfaces
+    /// may not spare them.
+    pub gso: bool,
+    /// What changes by itself, from [`Lab::begin`] on; in any order.
+    pub timeline: Vec<PlannedChange>,
+    /// Length of each interval of [`Lab::series`], at least 1 ms.
+    pub sample_interval: Duration,
 }
 
 impl LabConfig {
-    /// CUBIC and seed 1.
+    /// CUBIC, seed 1, packet by packet, nothing that changes by itself, samples of 100 ms.
     pub fn new(links: Vec<LinkSpec>) -> Self {
         Self {
             links,
             congestion: "cubic".to_owned(),
             seed: 1,
+            gso: false,
+            timeline: Vec::new(),
+            sample_interval: Duration::from_millis(100),
         }
     }
+
+    /// Checks everything that can be checked before a laboratory is started.
+    pub fn check(&self) -> Result<(), LabError> {
+        check_links(&self.links)?;
+        check_rates(&self.links, self.gso)?;
+        if self.sample_interval < Duration::from_millis(1) {
+            return Err(LabError::Usage(format!(
+                "samples of {}: take at least 1ms",
+                format_duration(self.sample_interval)
+            )));
+        }
+        Ok(self.planned().map(drop)?)
+    }
+
+    /// What the user should know before the start: that the links together ask for more than the emulator
+    /// carries, in which case [`Lab::health`] objects to figures measured at full load.
+    pub fn warning(&self) -> Option<String> {
+        load_warning(&self.links, self.gso)
+    }
+
+    /// The timeline by the links' numbers.
+    fn planned(&self) -> Result<Vec<(Duration, usize, LinkChange)>, LinkError> {
+        let plan = |planned: &PlannedChange| {
+            let PlannedChange { at, link, change } = planned;
+            let number = find_link(&self.links, link)?;
+            match &change.setting {
+                Setting::State(InterfaceState::Removed) => {
+                    return Err(LinkError::CannotPlan { link: link.clone() });
+                }
+                setting => check_rate(link, setting, self.gso)?,
+            }
+            Ok((*at, number, change.clone()))
+        };
+        self.timeline.iter().map(plan).collect()
+    }
+}
+
+/// What one direction of a link delivered over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireSeries {
+    /// The link's name.
+    pub link: String,
+    /// Which way.
+    pub direction: Direction,
+    /// Length of each interval; the first one starts at [`Lab::begin`], or at the start of the laboratory.
+    pub interval: Duration,
+    /// Bytes of IP packets, headers included, that were due in each interval; complete intervals only.
+    pub wire_bytes: Vec<u64>,
 }
 
 /// What passed in one direction of a link since the start; packets are whole IP packets.
@@ -105,7 +169,10 @@ impl Lab {
     /// The process must be root, or root of its own user namespace (see
     /// [`become_able`](crate::become_able)).
     pub fn start(config: LabConfig) -> Result<Self, LabError> {
-        check_links(&config.links)?;
+        config.check()?;
+        if let Some(warning) = config.warning() {
+            tracing::warn!("{warning}");
+        }
         crate::programs::find("ip")?;
         for line in rundir::clean()? {
             tracing::info!("removed {line}");
@@ -125,11 +192,17 @@ impl Lab {
         let mut ends = Vec::new();
         let mut links = Vec::new();
         for (index, spec) in config.links.iter().enumerate() {
-            let pair = plug_in(&namespaces, index, &spec.name, kernel)?;
+            let pair = plug_in(&namespaces, index, &spec.name, kernel, config.gso)?;
             ends.push(Some(clone_pair(&pair)?));
             links.push((spec.clone(), pair));
         }
-        let emulator = Emulator::start(links, config.seed)?;
+        let emulator = Emulator::start(Plan {
+            links,
+            timeline: config.planned()?,
+            seed: config.seed,
+            offload: config.gso,
+            interval: config.sample_interval,
+        })?;
         let inner = Arc::new(Inner {
             config,
             kernel,
@@ -167,6 +240,31 @@ impl Lab {
     /// Changes a link while it runs.
     pub fn set(&self, link: &str, changes: &[LinkChange]) -> Result<(), LabError> {
         self.inner.set(link, changes)
+    }
+
+    /// Makes this moment time zero: of the timeline, which does not run before, of the series, of traces,
+    /// which start over, and of scripted losses. Links that were changed meanwhile keep their changes.
+    pub fn begin(&self) -> Result<(), LabError> {
+        self.inner.emulator.begin();
+        // The answer to this comes after the beginning.
+        self.inner.emulator.report().map(drop)
+    }
+
+    /// What every direction of every link delivered over time, since [`Lab::begin`].
+    pub fn series(&self) -> Result<Vec<WireSeries>, LabError> {
+        let config = &self.inner.config;
+        let directions = config
+            .links
+            .iter()
+            .flat_map(|link| Direction::BOTH.map(|direction| (&link.name, direction)));
+        let series = directions.zip(self.inner.emulator.series()?);
+        let series = series.map(|((link, direction), wire_bytes)| WireSeries {
+            link: link.clone(),
+            direction,
+            interval: config.sample_interval,
+            wire_bytes,
+        });
+        Ok(series.collect())
     }
 
     /// State and counters of every link.
@@ -256,23 +354,14 @@ impl Drop for Lab {
 
 impl Inner {
     pub(crate) fn set(&self, link: &str, changes: &[LinkChange]) -> Result<(), LabError> {
-        let links = &self.config.links;
-        let index =
-            links
-                .iter()
-                .position(|l| l.name == link)
-                .ok_or_else(|| LinkError::Unknown {
-                    name: link.to_owned(),
-                    links: links
-                        .iter()
-                        .map(|l| l.name.as_str())
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                })?;
+        let index = find_link(&self.config.links, link)?;
+        for change in changes {
+            check_rate(link, &change.setting, self.config.gso)?;
+        }
         for change in changes {
             match change.setting {
                 Setting::State(state) => self.set_state(index, state)?,
-                _ => self.emulator.change(index, *change),
+                _ => self.emulator.change(index, change.clone()),
             }
         }
         // The answer to this comes after the changes have been made.
@@ -296,20 +385,14 @@ impl Inner {
             let name = &self.config.links[index].name;
             // Fails for links that had no endpoint.
             let _ = self.namespaces[Side::Client.index()].ip_batch(topology::unlink_batch(index));
-            let pair = plug_in(&self.namespaces, index, name, self.kernel)?;
+            let pair = plug_in(&self.namespaces, index, name, self.kernel, self.config.gso)?;
             all[index] = Some(clone_pair(&pair)?);
             self.emulator.replace(index, Some(pair));
         }
         for end in all[index].iter().flatten() {
             end.set_carrier(state != InterfaceState::Down)?;
         }
-        self.emulator.change(
-            index,
-            LinkChange {
-                direction: None,
-                setting: Setting::State(state),
-            },
-        );
+        self.emulator.change(index, LinkChange::state(state));
         Ok(())
     }
 
@@ -348,16 +431,32 @@ impl Inner {
     }
 }
 
+fn find_link(links: &[LinkSpec], name: &str) -> Result<usize, LinkError> {
+    let unknown = || LinkError::Unknown {
+        name: name.to_owned(),
+        links: links
+            .iter()
+            .map(|l| l.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    links
+        .iter()
+        .position(|l| l.name == name)
+        .ok_or_else(unknown)
+}
+
 /// Makes both ends of a link and gives them their addresses.
 fn plug_in(
     namespaces: &[Namespace; 2],
     index: usize,
     name: &str,
     kernel: Kernel,
+    gso: bool,
 ) -> Result<[Tun; 2], LabError> {
     let open = |side: Side| {
         let name = name.to_owned();
-        namespaces[side.index()].run(move || Tun::open(&name))?
+        namespaces[side.index()].run(move || Tun::open(&name, gso))?
     };
     let pair = [open(Side::Client)?, open(Side::Server)?];
     for side in [Side::Client, Side::Server] {

@@ -47,13 +47,13 @@ pub mod units;
 
 pub use command::{LabCommand, run};
 pub use config::{
-    Direction, InterfaceState, LinkChange, LinkSpec, MAX_LINKS, MAX_RATE, Setting, Shape,
-    check_links,
+    Direction, InterfaceState, LinkChange, LinkSpec, MAX_LINKS, MAX_RATE, MAX_RATE_GSO,
+    PlannedChange, Setting, Shape, check_links,
 };
 pub use demo::DemoOptions;
 pub use error::{LabError, LinkError};
 pub use health::Health;
-pub use laboratory::{DirectionReport, Lab, LabConfig, LinkStatus};
+pub use laboratory::{DirectionReport, Lab, LabConfig, LinkStatus, WireSeries};
 pub use netns::become_able;
 pub use rundir::clean;
 pub use topology::{MTU, SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};

@@ -20,6 +20,9 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Starts a laboratory and runs a command in it, or an interactive shell; returns when that ends.
 pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Result<(), LabError> {
+    if let Some(warning) = config.warning() {
+        eprintln!("laboratory: {warning}");
+    }
     let lab = Lab::start(config)?;
     let interactive = command.is_empty();
     if interactive || std::io::stderr().is_terminal() {
@@ -30,6 +33,7 @@ pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Resu
         eprintln!("  start a program on the other side: sumlink lab exec --side server -- COMMAND");
         eprintln!("  change a link:                     sumlink lab set LINK loss=5%");
     }
+    lab.begin()?;
     let child = lab.spawn(side, to_command(command))?;
     let status = wait(child, interactive)?;
     if let Some(objection) = lab.health()?.objection() {

@@ -21,6 +21,7 @@ use crate::laboratory::{Lab, LabConfig};
 use crate::programs;
 use crate::topology::Side;
 use crate::units::parse_size;
+use sumlink_link::Loss;
 
 use fetch::Progress;
 use report::{Condition, DemoReport, Outcome};
@@ -144,7 +145,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
         for (condition, (name, loss)) in conditions.iter_mut().zip(CONDITIONS) {
             let change = LinkChange {
                 direction: None,
-                setting: Setting::Loss(loss),
+                setting: Setting::Loss(Loss::Independent(loss)),
             };
             stage.lab.set(&stage.lab.links()[1].name, &[change])?;
             for (system, outcomes) in systems.iter().zip(&mut condition.outcomes) {

@@ -1,0 +1,140 @@
+//! Where packets leave the model: the interfaces, and the counts of what they get.
+
+use std::time::Duration;
+
+use sumlink_link::{Delivery, LinkId, Loss, Packet};
+
+use super::meter::Meter;
+use super::segment::{Run, Segment};
+use super::series::WireSeries;
+use super::worker::is_gone;
+use crate::config::{Direction, InterfaceState, LinkChange, Setting};
+use crate::tun::Tun;
+
+/// One link with its two ends.
+pub(super) struct Port {
+    pub(super) state: InterfaceState,
+    /// Client, server. `None` while the interfaces do not exist.
+    pub(super) ends: Option<[Tun; 2]>,
+    /// By [`Direction::index`]: `Up` is read from the client's end and written to the server's.
+    pub(super) ids: [LinkId; 2],
+    /// What is in force and starts over when a run begins, because it has a time zero: a trace, a script of
+    /// losses. By [`Direction::index`].
+    pub(super) clocked: [Vec<Setting>; 2],
+}
+
+impl Port {
+    pub(super) fn new(ends: [Tun; 2], ids: [LinkId; 2]) -> Self {
+        Self {
+            state: InterfaceState::Up,
+            ends: Some(ends),
+            ids,
+            clocked: [Vec::new(), Vec::new()],
+        }
+    }
+
+    /// Remembers what a change means for later.
+    pub(super) fn note(&mut self, change: &LinkChange) {
+        for direction in change.directions() {
+            let clocked = &mut self.clocked[direction.index()];
+            match &change.setting {
+                Setting::State(state) => self.state = *state,
+                Setting::Rate(_) => clocked.retain(|s| !matches!(s, Setting::Trace(_))),
+                Setting::Trace(_) => {
+                    clocked.retain(|s| !matches!(s, Setting::Trace(_)));
+                    clocked.push(change.setting.clone());
+                }
+                Setting::Loss(loss) => {
+                    clocked.retain(|s| !matches!(s, Setting::Loss(_)));
+                    if let Loss::Script(_) = loss {
+                        clocked.push(change.setting.clone());
+                    }
+                }
+                Setting::Delay(_) | Setting::Jitter(_) | Setting::Queue(_) => {}
+            }
+        }
+    }
+}
+
+/// The far ends of all links.
+pub(super) struct Exit {
+    pub(super) ports: Vec<Port>,
+    /// Port and direction of each of the model's links, by its number.
+    owners: Vec<(usize, Direction)>,
+    /// Whether the interfaces take super-packets.
+    pub(super) offload: bool,
+    /// What is to be written to each of the model's links, as long as it grows.
+    pending: Vec<Option<Run>>,
+    pub(super) meter: Meter,
+    pub(super) series: WireSeries,
+}
+
+impl Exit {
+    pub(super) fn new(ports: Vec<Port>, offload: bool, interval: Duration) -> Self {
+        let mut owners = vec![(0, Direction::Up); 2 * ports.len()];
+        for (number, port) in ports.iter().enumerate() {
+            for direction in Direction::BOTH {
+                owners[port.ids[direction.index()].index()] = (number, direction);
+            }
+        }
+        Self {
+            series: WireSeries::new(owners.len(), interval),
+            pending: owners.iter().map(|_| None).collect(),
+            owners,
+            ports,
+            offload,
+            meter: Meter::new(),
+        }
+    }
+
+    /// Writes a packet to where it goes, or keeps it until [`Exit::flush`] if others may join it.
+    pub(super) fn hand_over(&mut self, id: LinkId, delivery: Delivery<Segment>, now: Duration) {
+        self.meter.record(now.saturating_sub(delivery.due));
+        let link = id.index();
+        self.series
+            .record(link, delivery.due, delivery.packet.wire_len() as u64);
+        if !self.offload {
+            return self.write(link, &Run::new(delivery.packet));
+        }
+        let segment = match &mut self.pending[link] {
+            Some(run) => match run.extend(delivery.packet) {
+                Ok(()) => return,
+                Err(segment) => segment,
+            },
+            None => delivery.packet,
+        };
+        if let Some(finished) = self.pending[link].replace(Run::new(segment)) {
+            self.write(link, &finished);
+        }
+    }
+
+    /// Writes what was kept.
+    pub(super) fn flush(&mut self) {
+        if !self.offload {
+            return;
+        }
+        for link in 0..self.pending.len() {
+            if let Some(run) = self.pending[link].take() {
+                self.write(link, &run);
+            }
+        }
+    }
+
+    fn write(&mut self, link: usize, run: &Run) {
+        let (port, direction) = self.owners[link];
+        let Some(ends) = &self.ports[port].ends else {
+            return;
+        };
+        let far = ends[1 - direction.index()].file();
+        let written = if self.offload {
+            run.write_joined(far)
+        } else {
+            run.write_whole(far)
+        };
+        // EIO: the interface is administratively down. ENOBUFS, EAGAIN: the host is out of memory. A real
+        // adapter drops the packet as well.
+        if written.is_err_and(|error| is_gone(&error)) {
+            self.ports[port].ends = None;
+        }
+    }
+}
