@@ -10,6 +10,7 @@ use crate::demo::DemoOptions;
 use crate::error::LabError;
 use crate::health::Health;
 use crate::laboratory::LabConfig;
+use crate::self_test::{self, SelfTestOptions};
 use crate::topology::Side;
 use crate::{control, demo, netns, report, rundir, shell, signals};
 
@@ -58,7 +59,10 @@ pub enum LabCommand {
     /// Change a link of a running laboratory
     #[command(
         after_help = "Settings: rate=20mbit delay=10ms loss=5% queue=50ms, each also as up.KEY or \
-                      down.KEY;\n          state=up, state=down (no carrier), state=blackhole (carrier, but \
+                      down.KEY;\n          trace=FILE (Mahimahi's format) in place of a rate; jitter=2ms \
+                      or normal:2ms, with\n          :reorder packets may overtake; loss=burst:5%:8 (mean, \
+                      packets of a burst),\n          loss=gilbert:P:R[:GOOD:BAD], \
+                      loss=script:7+20-29+1s-1.5s;\n          state=up, state=down (no carrier), state=blackhole (carrier, but \
                       nothing\n          gets through), state=removed (the interfaces are deleted)"
     )]
     Set {
@@ -88,6 +92,8 @@ pub enum LabCommand {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+    /// Measure the emulator against what is asked of it, and against the kernel's shaper
+    SelfTest(SelfTestOptions),
     /// Fetch a file over two emulated links: each alone, kernel MPTCP, sumlink
     Demo(DemoOptions),
 }
@@ -127,6 +133,10 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             for setting in &settings {
                 LinkChange::parse_for(&link, setting)?;
             }
+            let settings = settings
+                .iter()
+                .map(|setting| from_anywhere(setting))
+                .collect::<Result<Vec<_>, _>>()?;
             let line = format!("set {link} {}", settings.join(" "));
             control::ask(&socket(lab.as_deref())?, &line).map(drop)
         }
@@ -146,11 +156,32 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             println!("{} ({} files)", files[0].display(), files.len());
             Ok(())
         }
+        LabCommand::SelfTest(options) => {
+            prepare()?;
+            self_test::run(&options)
+        }
         LabCommand::Demo(options) => {
             demo::check(&options)?;
             prepare()?;
             demo::run(&options)
         }
+    }
+}
+
+/// A setting as the laboratory understands it, which is in another directory.
+fn from_anywhere(setting: &str) -> Result<String, LabError> {
+    match setting.split_once('=') {
+        Some((key, path)) if key.ends_with("trace") => {
+            let path = std::fs::canonicalize(path).map_err(LabError::file(path))?;
+            let path = path.to_string_lossy();
+            if path.contains(char::is_whitespace) {
+                return Err(LabError::Usage(format!(
+                    "'{path}': a running laboratory takes no path with a space in it; use a link to the file"
+                )));
+            }
+            Ok(format!("{key}={path}"))
+        }
+        _ => Ok(setting.to_owned()),
     }
 }
 

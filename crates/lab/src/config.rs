@@ -12,12 +12,14 @@ use crate::units::{format_duration, format_rate};
 
 mod change;
 mod check;
+mod groups;
 mod syntax;
 
 pub use change::{InterfaceState, LinkChange, PlannedChange, Setting};
 use check::check_name;
 pub use check::{MAX_LINKS, MAX_RATE, MAX_RATE_GSO, check_links};
-pub(crate) use check::{check_rate, check_rates, load_warning};
+pub(crate) use check::{check_rate, check_rates, find_link, load_warning};
+pub use groups::{CouplingGroup, InterfererSpec, RadioSpec, members};
 
 /// The settings that a link can be made with, for messages and help.
 const KEYS: &str =

@@ -8,22 +8,26 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use sumlink_link::{Counters, Network};
+use sumlink_link::Counters;
 
-use crate::config::{Direction, InterfaceState, LinkChange, LinkSpec};
+use crate::config::{InterfaceState, LinkChange};
 use crate::error::LabError;
 use crate::health::Health;
+use crate::laboratory::LabConfig;
 use crate::tun::Tun;
 use carrier::Carriers;
 use exit::{Exit, Port};
+use model::Model;
+pub(crate) use model::check;
 use timeline::Timeline;
 use worker::Worker;
 
 mod carrier;
 mod exit;
 mod meter;
+mod model;
 mod segment;
 mod series;
 mod timeline;
@@ -35,21 +39,6 @@ pub(crate) struct LinkReport {
     pub(crate) state: InterfaceState,
     /// Client to server, then server to client.
     pub(crate) counters: [Counters; 2],
-}
-
-/// What an emulator is started with.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    /// Links whose ends are (client, server).
-    pub(crate) links: Vec<(LinkSpec, [Tun; 2])>,
-    /// Time since the beginning, number of the link, change.
-    pub(crate) timeline: Vec<(Duration, usize, LinkChange)>,
-    /// Seed of all randomness.
-    pub(crate) seed: u64,
-    /// Whether the ends were opened with offloads.
-    pub(crate) offload: bool,
-    /// How long each sample of the series is, more than zero.
-    pub(crate) interval: Duration,
 }
 
 enum Message {
@@ -78,36 +67,20 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    pub(crate) fn start(plan: Plan) -> Result<Self, LabError> {
+    /// Starts with the links of the description, whose ends are (client, server).
+    pub(crate) fn start(config: &LabConfig, ends: Vec<[Tun; 2]>) -> Result<Self, LabError> {
         let system = |error: io::Error| LabError::system("starting the emulator", error);
         let (wake, woken) = UnixStream::pair().map_err(system)?;
         wake.set_nonblocking(true).map_err(system)?;
         woken.set_nonblocking(true).map_err(system)?;
         let (messages, inbox) = mpsc::channel();
-        let mut network = Network::new(plan.seed);
-        let mut ports = Vec::new();
-        for (spec, ends) in plan.links {
-            let mut add = |direction: Direction| {
-                let shape = &spec.shapes[direction.index()];
-                network.add(shape.link_config())
-            };
-            let mut port = Port::new(ends, [add(Direction::Up), add(Direction::Down)]);
-            for direction in Direction::BOTH {
-                for setting in spec.shapes[direction.index()].rest() {
-                    let change = setting.to_change(Duration::ZERO);
-                    network.set(Duration::ZERO, port.ids[direction.index()], change);
-                    port.note(&LinkChange {
-                        direction: Some(direction),
-                        setting,
-                    });
-                }
-            }
-            ports.push(port);
-        }
+        let model = Model::build(config)?;
+        let ports = config.links.iter().zip(ends).zip(&model.ids);
+        let ports = ports.map(|((link, ends), ids)| Port::new(link, ends, *ids));
         let worker = Worker {
-            network,
-            exit: Exit::new(ports, plan.offload, plan.interval),
-            timeline: Timeline::new(plan.timeline),
+            exit: Exit::new(ports.collect(), config.gso, config.sample_interval),
+            network: model.network,
+            timeline: Timeline::new(model.actions),
             carriers: Carriers::start()?,
             inbox,
             woken,
@@ -146,7 +119,8 @@ impl Emulator {
         self.ask(Message::Report)
     }
 
-    /// For each direction of each link, in the order of the links and of [`Direction::BOTH`], the wire
+    /// For each direction of each link, in the order of the links and of
+    /// [`Direction::BOTH`](crate::Direction::BOTH), the wire
     /// bytes that were delivered in each complete interval since the beginning.
     pub(crate) fn series(&self) -> Result<Vec<Vec<u64>>, LabError> {
         self.ask(Message::Series)

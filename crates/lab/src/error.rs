@@ -151,6 +151,14 @@ pub enum LinkError {
         /// Why.
         reason: String,
     },
+    /// A group of links that cannot be modelled.
+    #[error("{group}: {reason}")]
+    BadGroup {
+        /// Which one, counted from 1.
+        group: String,
+        /// Why.
+        reason: String,
+    },
     /// A change that the emulator cannot carry out by itself.
     #[error(
         "link '{link}': the state 'removed' cannot be planned for a time; plan 'down', or use: sumlink lab set"

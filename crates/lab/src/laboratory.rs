@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::config::{
-    Direction, InterfaceState, LinkChange, LinkSpec, PlannedChange, Setting, check_links,
-    check_rate, check_rates, load_warning,
+    CouplingGroup, Direction, InterfaceState, InterfererSpec, LinkChange, LinkSpec, PlannedChange,
+    RadioSpec, Setting, check_links, check_rate, check_rates, find_link, load_warning,
 };
 use crate::control::ControlServer;
-use crate::emulator::{Emulator, Plan};
+use crate::emulator::{self, Emulator};
 use crate::error::{LabError, LinkError};
 use crate::health::Health;
 use crate::netns::Namespace;
@@ -38,6 +38,12 @@ pub struct LabConfig {
     pub gso: bool,
     /// What changes by itself, from [`Lab::begin`] on; in any order.
     pub timeline: Vec<PlannedChange>,
+    /// Links that share the air.
+    pub groups: Vec<CouplingGroup>,
+    /// Others on the channels of links.
+    pub interferers: Vec<InterfererSpec>,
+    /// Links behind one radio.
+    pub radios: Vec<RadioSpec>,
     /// Length of each interval of [`Lab::series`], at least 1 ms.
     pub sample_interval: Duration,
 }
@@ -51,6 +57,9 @@ impl LabConfig {
             seed: 1,
             gso: false,
             timeline: Vec::new(),
+            groups: Vec::new(),
+            interferers: Vec::new(),
+            radios: Vec::new(),
             sample_interval: Duration::from_millis(100),
         }
     }
@@ -65,29 +74,19 @@ impl LabConfig {
                 format_duration(self.sample_interval)
             )));
         }
-        Ok(self.planned().map(drop)?)
+        for PlannedChange { link, change, .. } in &self.timeline {
+            if change.setting == Setting::State(InterfaceState::Removed) {
+                return Err(LinkError::CannotPlan { link: link.clone() }.into());
+            }
+            check_rate(link, &change.setting, self.gso)?;
+        }
+        Ok(emulator::check(self)?)
     }
 
     /// What the user should know before the start: that the links together ask for more than the emulator
     /// carries, in which case [`Lab::health`] objects to figures measured at full load.
     pub fn warning(&self) -> Option<String> {
         load_warning(&self.links, self.gso)
-    }
-
-    /// The timeline by the links' numbers.
-    fn planned(&self) -> Result<Vec<(Duration, usize, LinkChange)>, LinkError> {
-        let plan = |planned: &PlannedChange| {
-            let PlannedChange { at, link, change } = planned;
-            let number = find_link(&self.links, link)?;
-            match &change.setting {
-                Setting::State(InterfaceState::Removed) => {
-                    return Err(LinkError::CannotPlan { link: link.clone() });
-                }
-                setting => check_rate(link, setting, self.gso)?,
-            }
-            Ok((*at, number, change.clone()))
-        };
-        self.timeline.iter().map(plan).collect()
     }
 }
 
@@ -194,15 +193,9 @@ impl Lab {
         for (index, spec) in config.links.iter().enumerate() {
             let pair = plug_in(&namespaces, index, &spec.name, kernel, config.gso)?;
             ends.push(Some(clone_pair(&pair)?));
-            links.push((spec.clone(), pair));
+            links.push(pair);
         }
-        let emulator = Emulator::start(Plan {
-            links,
-            timeline: config.planned()?,
-            seed: config.seed,
-            offload: config.gso,
-            interval: config.sample_interval,
-        })?;
+        let emulator = Emulator::start(&config, links)?;
         let inner = Arc::new(Inner {
             config,
             kernel,
@@ -429,21 +422,6 @@ impl Inner {
         }
         Ok(health)
     }
-}
-
-fn find_link(links: &[LinkSpec], name: &str) -> Result<usize, LinkError> {
-    let unknown = || LinkError::Unknown {
-        name: name.to_owned(),
-        links: links
-            .iter()
-            .map(|l| l.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", "),
-    };
-    links
-        .iter()
-        .position(|l| l.name == name)
-        .ok_or_else(unknown)
 }
 
 /// Makes both ends of a link and gives them their addresses.

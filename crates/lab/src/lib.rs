@@ -39,6 +39,7 @@ mod programs;
 pub mod report;
 pub mod results;
 mod rundir;
+pub mod self_test;
 mod shell;
 mod signals;
 mod topology;
@@ -47,8 +48,8 @@ pub mod units;
 
 pub use command::{LabCommand, run};
 pub use config::{
-    Direction, InterfaceState, LinkChange, LinkSpec, MAX_LINKS, MAX_RATE, MAX_RATE_GSO,
-    PlannedChange, Setting, Shape, check_links,
+    CouplingGroup, Direction, InterfaceState, InterfererSpec, LinkChange, LinkSpec, MAX_LINKS,
+    MAX_RATE, MAX_RATE_GSO, PlannedChange, RadioSpec, Setting, Shape, check_links, members,
 };
 pub use demo::DemoOptions;
 pub use error::{LabError, LinkError};

@@ -8,6 +8,7 @@ use crate::error::LabError;
 /// Program and Debian package.
 const PACKAGES: &[(&str, &str)] = &[
     ("ip", "iproute2"),
+    ("tc", "iproute2"),
     ("nginx", "nginx-light"),
     ("curl", "curl"),
     ("mptcpize", "mptcpize"),

@@ -64,7 +64,7 @@ impl RunDir {
         let owner = Owner {
             pid,
             started: start_of(pid).unwrap_or(0),
-            namespaces: ["client", "server"]
+            namespaces: ["client", "server", "router"]
                 .map(|side| namespace_name(&id, side))
                 .to_vec(),
         };

@@ -93,6 +93,22 @@ fn how(gso: bool) -> &'static str {
     }
 }
 
+/// The number of the link of that name.
+pub(crate) fn find_link(links: &[LinkSpec], name: &str) -> Result<usize, LinkError> {
+    let unknown = || LinkError::Unknown {
+        name: name.to_owned(),
+        links: links
+            .iter()
+            .map(|l| l.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    links
+        .iter()
+        .position(|l| l.name == name)
+        .ok_or_else(unknown)
+}
+
 pub(super) fn check_name(name: &str) -> Result<(), LinkError> {
     let plausible = name.len() <= 15
         && name.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -8,7 +8,7 @@ use super::meter::Meter;
 use super::segment::{Run, Segment};
 use super::series::WireSeries;
 use super::worker::is_gone;
-use crate::config::{Direction, InterfaceState, LinkChange, Setting};
+use crate::config::{Direction, InterfaceState, LinkChange, LinkSpec, Setting};
 use crate::tun::Tun;
 
 /// One link with its two ends.
@@ -24,13 +24,20 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn new(ends: [Tun; 2], ids: [LinkId; 2]) -> Self {
-        Self {
+    pub(super) fn new(link: &LinkSpec, ends: [Tun; 2], ids: [LinkId; 2]) -> Self {
+        let mut port = Self {
             state: InterfaceState::Up,
             ends: Some(ends),
             ids,
             clocked: [Vec::new(), Vec::new()],
+        };
+        for direction in Direction::BOTH {
+            for setting in link.shapes[direction.index()].rest() {
+                let direction = Some(direction);
+                port.note(&LinkChange { direction, setting });
+            }
         }
+        port
     }
 
     /// Remembers what a change means for later.

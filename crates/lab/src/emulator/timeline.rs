@@ -2,14 +2,25 @@
 
 use std::time::Duration;
 
+use sumlink_link::{Interferer, InterfererId};
+
 use crate::config::LinkChange;
+
+/// What can be planned.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// A change of the link of that number.
+    Link(usize, LinkChange),
+    /// A change of what an interferer does.
+    Interferer(InterfererId, Interferer),
+}
 
 /// Planned changes in the order of their times; those of the same time in the order in which they were
 /// given.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    /// Time since the beginning, number of the link, change.
-    events: Vec<(Duration, usize, LinkChange)>,
+    /// Time since the beginning, and what happens then.
+    events: Vec<(Duration, Action)>,
     /// The first one that has not been carried out.
     position: usize,
     /// When the beginning was, by the model's clock; nothing happens before there is one.
@@ -17,8 +28,8 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn new(mut events: Vec<(Duration, usize, LinkChange)>) -> Self {
-        events.sort_by_key(|(at, ..)| *at);
+    pub(super) fn new(mut events: Vec<(Duration, Action)>) -> Self {
+        events.sort_by_key(|(at, _)| *at);
         Self {
             events,
             position: 0,
@@ -39,16 +50,16 @@ impl Timeline {
 
     /// When the next change is planned, by the model's clock.
     pub(super) fn next(&self) -> Option<Duration> {
-        let (at, ..) = self.events.get(self.position)?;
+        let (at, _) = self.events.get(self.position)?;
         Some(self.zero?.saturating_add(*at))
     }
 
-    /// The next change that is due by `now`, with its time and link.
-    pub(super) fn pop(&mut self, now: Duration) -> Option<(Duration, usize, LinkChange)> {
+    /// The next change that is due by `now`, with its time.
+    pub(super) fn pop(&mut self, now: Duration) -> Option<(Duration, Action)> {
         let at = self.next().filter(|at| *at <= now)?;
-        let (_, link, change) = self.events[self.position].clone();
+        let (_, action) = self.events[self.position].clone();
         self.position += 1;
-        Some((at, link, change))
+        Some((at, action))
     }
 }
 
@@ -60,8 +71,9 @@ mod tests {
     #[test]
     fn changes_come_in_order_and_again_after_a_new_beginning() {
         let ms = Duration::from_millis;
-        let plan = [(30, Up), (10, Down), (10, Blackhole)]
-            .map(|(at, state)| (ms(at), 0, LinkChange::state(state)));
+        let action = |state| Action::Link(0, LinkChange::state(state));
+        let plan =
+            [(30, Up), (10, Down), (10, Blackhole)].map(|(at, state)| (ms(at), action(state)));
         let mut timeline = Timeline::new(plan.to_vec());
         assert_eq!(timeline.pop(ms(1000)), None, "not begun");
         for zero in [ms(5), ms(100)] {
@@ -69,12 +81,9 @@ mod tests {
             assert_eq!(timeline.next(), Some(zero + ms(10)));
             assert_eq!(timeline.pop(zero + ms(9)), None);
             let mut next = || timeline.pop(zero + ms(50));
-            assert_eq!(next(), Some((zero + ms(10), 0, LinkChange::state(Down))));
-            assert_eq!(
-                next(),
-                Some((zero + ms(10), 0, LinkChange::state(Blackhole)))
-            );
-            assert_eq!(next(), Some((zero + ms(30), 0, LinkChange::state(Up))));
+            assert_eq!(next(), Some((zero + ms(10), action(Down))));
+            assert_eq!(next(), Some((zero + ms(10), action(Blackhole))));
+            assert_eq!(next(), Some((zero + ms(30), action(Up))));
             assert_eq!(next(), None);
         }
     }

@@ -16,7 +16,7 @@ use super::carrier::Carriers;
 use super::exit::{Exit, Port};
 use super::meter::{Meter, become_punctual};
 use super::segment::{OFFLOAD_HEADER, Segment};
-use super::timeline::Timeline;
+use super::timeline::{Action, Timeline};
 use super::{LinkReport, Message};
 use crate::config::{Direction, InterfaceState, LinkChange, Setting};
 
@@ -91,19 +91,29 @@ impl Worker {
     /// Carries out the changes that were planned up to `now`, each at its exact time. What was due before
     /// leaves first: being late must not change what a change finds on the way.
     fn apply_planned(&mut self, now: Duration) {
-        while let Some((at, link, change)) = self.timeline.pop(now) {
+        while let Some((at, action)) = self.timeline.pop(now) {
             while let Some((id, delivery)) = self.network.poll(at) {
                 self.exit.hand_over(id, delivery, now);
             }
-            if let Setting::State(state) = change.setting {
-                // Whoever deleted the interfaces also brings them back.
-                let Some(ends) = &self.exit.ports[link].ends else {
-                    continue;
-                };
-                self.carriers.set(ends, state != InterfaceState::Down);
+            match action {
+                Action::Link(link, change) => self.apply_to_link(at, link, change),
+                Action::Interferer(id, interferer) => {
+                    // It was tried when the network was built.
+                    let _ = self.network.set_interferer(at, id, interferer);
+                }
             }
-            self.apply(at, link, change);
         }
+    }
+
+    fn apply_to_link(&mut self, at: Duration, link: usize, change: LinkChange) {
+        if let Setting::State(state) = change.setting {
+            // Whoever deleted the interfaces also brings them back.
+            let Some(ends) = &self.exit.ports[link].ends else {
+                return;
+            };
+            self.carriers.set(ends, state != InterfaceState::Down);
+        }
+        self.apply(at, link, change);
     }
 
     fn apply(&mut self, at: Duration, link: usize, change: LinkChange) {
