@@ -3,7 +3,7 @@
 //! It outlives an owner that was killed, so that the next start finds what is left and removes it.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::netns;
-use crate::topology::Side;
 
 /// What the names of the laboratory's namespaces start with.
 pub(crate) const PREFIX: &str = "sumlink-";
+
+/// The namespaces that a laboratory may have: its sides, and the router of the self-test's shaper.
+const PLACES: [&str; 3] = ["client", "server", "router"];
 
 /// How long processes get to end by themselves before they are killed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -64,9 +66,7 @@ impl RunDir {
         let owner = Owner {
             pid,
             started: start_of(pid).unwrap_or(0),
-            namespaces: ["client", "server", "router"]
-                .map(|side| namespace_name(&id, side))
-                .to_vec(),
+            namespaces: PLACES.map(|side| namespace_name(&id, side)).to_vec(),
         };
         let file = hidden.join("owner.json");
         let text =
@@ -165,8 +165,12 @@ pub fn clean() -> Result<Vec<String>, LabError> {
             remove_namespace(name, &mut removed)?;
         }
         let directory = base().join(&id);
-        fs::remove_dir_all(&directory).map_err(LabError::file(&directory))?;
-        removed.push(format!("laboratory {id}, whose owner is dead"));
+        match fs::remove_dir_all(&directory) {
+            Ok(()) => removed.push(format!("laboratory {id}, whose owner is dead")),
+            // Another process cleans up at the same moment.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(LabError::file(&directory)(error)),
+        }
     }
     // Names without a directory: somebody emptied the run directory meanwhile.
     let entries = fs::read_dir(netns::NETNS_DIR)
@@ -192,10 +196,7 @@ fn owner_of(name: &str) -> Option<&str> {
         && id
             .bytes()
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let is_side = [Side::Client, Side::Server]
-        .iter()
-        .any(|known| known.name() == side);
-    (ours && is_side).then_some(id)
+    (ours && PLACES.contains(&side)).then_some(id)
 }
 
 fn remove_namespace(name: &str, removed: &mut Vec<String>) -> Result<(), LabError> {
@@ -206,8 +207,12 @@ fn remove_namespace(name: &str, removed: &mut Vec<String>) -> Result<(), LabErro
     if ended > 0 {
         removed.push(format!("{ended} processes in the namespace {name}"));
     }
-    netns::delete(name)?;
-    removed.push(format!("namespace {name}"));
+    match netns::delete(name) {
+        Ok(()) => removed.push(format!("namespace {name}")),
+        // Another process cleans up at the same moment.
+        Err(_) if netns::inode(name).is_none() => {}
+        Err(error) => return Err(error),
+    }
     Ok(())
 }
 
@@ -289,7 +294,7 @@ mod tests {
             "sumlink-test-1-0",
             "sumlink-production",
             "sumlink-0123abcd",
-            "sumlink-0123abcd-router",
+            "sumlink-0123abcd-gateway",
             "sumlink-0123ABCD-client",
             "other-0123abcd-client",
         ] {

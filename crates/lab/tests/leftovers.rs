@@ -143,6 +143,41 @@ fn signals_kill_and_clean() {
 }
 
 #[test]
+fn a_self_test_that_is_killed_is_cleaned_up() {
+    if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
+        eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
+        return;
+    }
+    let mut owner = Command::new(program())
+        .args(["self-test", "--only", "tbf", "--repeats", "99"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let own_id = || {
+        let mark = format!("\"pid\":{},", owner.id());
+        let entries = fs::read_dir("/run/sumlink-lab").into_iter().flatten();
+        entries.flatten().find_map(|entry| {
+            let text = fs::read_to_string(entry.path().join("owner.json")).ok()?;
+            text.contains(&mark)
+                .then(|| entry.file_name().into_string().ok())?
+        })
+    };
+    wait_until("it starts", || own_id().is_some());
+    let id = own_id().unwrap();
+    let places = ["client", "server", "router"]
+        .map(|place| Path::new("/run/netns").join(format!("sumlink-{id}-{place}")));
+    wait_until("the shaper is there", || places.iter().all(|p| p.exists()));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert!(places.iter().all(|place| place.exists()));
+    let output = Command::new(program()).arg("clean").output().unwrap();
+    assert!(output.status.success());
+    wait_until("everything of a dead owner is removed", || {
+        places.iter().all(|place| !place.exists())
+    });
+}
+
+#[test]
 fn mistakes_get_one_line_and_an_exit_code() {
     let run = |arguments: &[&str]| {
         let output = Command::new(program())

@@ -13,6 +13,8 @@ use crate::laboratory::{Lab, LabConfig};
 
 /// A measurement with a laboratory of its own.
 pub(super) struct Check {
+    /// What it is about, for choosing it.
+    pub(super) subject: &'static str,
     /// The link, as on the command line.
     pub(super) link: &'static str,
     pub(super) measure: fn(&Lab) -> Result<Vec<Figure>, LabError>,
@@ -21,58 +23,72 @@ pub(super) struct Check {
 /// All of them.
 pub(super) const CHECKS: &[Check] = &[
     Check {
+        subject: "delay",
         link: "probe:rate=100mbit,delay=20ms",
         measure: delay,
     },
     Check {
+        subject: "delay",
         link: "probe:rate=100mbit,delay=250ms",
         measure: delay,
     },
     Check {
+        subject: "jitter",
         link: "probe:rate=1gbit,delay=50ms,jitter=normal:5ms:reorder",
         measure: jitter,
     },
     Check {
+        subject: "jitter",
         link: "probe:rate=1gbit,delay=50ms,jitter=10ms:reorder",
         measure: jitter,
     },
     Check {
+        subject: "order",
         link: "probe:rate=1gbit,delay=20ms,jitter=10ms",
         measure: order,
     },
     Check {
+        subject: "rate",
         link: "probe:rate=10mbit,queue=100MB",
         measure: rate,
     },
     Check {
+        subject: "rate",
         link: "probe:rate=100mbit,queue=100MB",
         measure: rate,
     },
     Check {
+        subject: "rate",
         link: "probe:rate=1gbit,queue=100MB",
         measure: rate,
     },
     Check {
+        subject: "trace",
         link: "probe:rate=100mbit,queue=100MB",
         measure: trace,
     },
     Check {
+        subject: "loss",
         link: "probe:rate=1gbit,loss=10%,queue=100MB",
         measure: independent_loss,
     },
     Check {
+        subject: "loss",
         link: "probe:rate=1gbit,loss=burst:10%:4,queue=100MB",
         measure: burst_loss,
     },
     Check {
+        subject: "queue",
         link: "probe:rate=10mbit,queue=150000B",
         measure: queue_in_bytes,
     },
     Check {
+        subject: "queue",
         link: "probe:rate=10mbit,queue=100ms",
         measure: queue_in_time,
     },
     Check {
+        subject: "plan",
         link: "probe:rate=100mbit,delay=10ms",
         measure: planned_change,
     },

@@ -21,12 +21,21 @@ const TOLERANCE: f64 = 0.02;
 /// How often a measurement is tried until the emulator keeps up.
 const ATTEMPTS: u32 = 4;
 
+/// What can be measured; the last one is the comparison with the kernel's shaper.
+const SUBJECTS: [&str; 9] = [
+    "delay", "jitter", "order", "rate", "trace", "loss", "queue", "plan", SHAPER,
+];
+const SHAPER: &str = "tbf";
+
 /// Options of `sumlink lab self-test`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SelfTestOptions {
     /// How often each figure is measured; the median counts
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
     pub repeats: u64,
+    /// Measure only this; may be given several times
+    #[arg(long, value_name = "SUBJECT", value_parser = SUBJECTS)]
+    pub only: Vec<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -121,14 +130,16 @@ pub fn run(options: &SelfTestOptions) -> Result<(), LabError> {
         }
         figures.extend(batch);
     };
-    for check in checks::CHECKS {
+    let chosen =
+        |subject: &str| options.only.is_empty() || options.only.iter().any(|only| only == subject);
+    for check in checks::CHECKS.iter().filter(|c| chosen(c.subject)) {
         add(repeated(options.repeats, |seed| {
             let config = checks::config(check, seed)?;
             let lab = Lab::start(config)?;
             healthy(&lab, || (check.measure)(&lab))
         })?);
     }
-    for megabits in kernel::RATES {
+    for megabits in kernel::RATES.into_iter().filter(|_| chosen(SHAPER)) {
         add(repeated(options.repeats, |seed| {
             let config = kernel::config(megabits, seed)?;
             let shaped = shaped_goodput(megabits, &config.congestion)?;
@@ -266,6 +277,15 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_check_can_be_chosen() {
+        for subject in SUBJECTS {
+            let known = checks::CHECKS.iter().any(|check| check.subject == subject);
+            assert!(known || subject == SHAPER, "{subject}");
+        }
+        assert!(checks::CHECKS.iter().all(|c| SUBJECTS.contains(&c.subject)));
+    }
 
     #[test]
     fn two_per_cent_is_the_limit() {
