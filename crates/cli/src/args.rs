@@ -75,7 +75,8 @@ impl Verb {
             Self::Check(args) => args.json,
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,
-            Self::Lab { .. } | Self::Completions { .. } | Self::Man(_) => false,
+            Self::Lab { command } => command.json(),
+            Self::Completions { .. } | Self::Man(_) => false,
         }
     }
 }

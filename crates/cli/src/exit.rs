@@ -242,6 +242,8 @@ fn server_exit(error: &ServerError) -> Exit {
 fn lab_exit(error: &LabError) -> Exit {
     match error {
         LabError::Link(_) | LabError::Unit(_) | LabError::Usage(_) => Exit::Usage,
+        LabError::Scenario(_) => Exit::Config,
+        LabError::Output { .. } => Exit::Other,
         LabError::FellShort(_) | LabError::Refused(_) => Exit::Measurement,
         LabError::Interrupted => Exit::Interrupted,
         _ => Exit::Laboratory,

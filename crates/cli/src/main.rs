@@ -23,6 +23,7 @@ use clap::FromArgMatches;
 
 use args::{Cli, Verb};
 use exit::{CliError, Exit};
+use sumlink_lab::LabError;
 
 fn main() -> ExitCode {
     let cli = match generate::command().try_get_matches() {
@@ -86,6 +87,8 @@ fn fail(error: &CliError, json: bool) -> ExitCode {
         // A reader that has seen enough, such as `head`, is no failure worth a word.
         CliError::System(io) if io.kind() == std::io::ErrorKind::BrokenPipe => {}
         _ if json => output::print_json(&error.json()).unwrap_or_default(),
+        // Every line of it begins with file and line, for editors.
+        CliError::Lab(lab) if matches!(**lab, LabError::Scenario(_)) => eprintln!("{error}"),
         _ => eprintln!("sumlink: {error}"),
     }
     error.code().into()

@@ -10,9 +10,12 @@ use crate::demo::DemoOptions;
 use crate::error::LabError;
 use crate::health::Health;
 use crate::laboratory::LabConfig;
+use crate::run::RunOptions;
+use crate::scenario::Scenario;
 use crate::self_test::{self, SelfTestOptions};
 use crate::topology::Side;
-use crate::{control, demo, netns, report, rundir, shell, signals};
+use crate::traffic::TrafficCommand;
+use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic};
 
 /// What `sumlink lab` can do.
 #[derive(Debug, Subcommand)]
@@ -23,9 +26,16 @@ pub enum LabCommand {
                       wigig:rate=180mbit,delay=4ms,loss=5% -- ping -c 3 -I wigig 10.99.0.1"
     )]
     Shell {
+        /// A scenario whose links are made, and to which its events happen; instead of --link
+        #[arg(value_name = "FILE", conflicts_with_all = ["links", "congestion"])]
+        scenario: Option<PathBuf>,
         /// A link: NAME:rate=60mbit,delay=10ms,loss=0%,queue=50ms; a key may hold for one direction
         /// (down.rate=60mbit,up.rate=5mbit)
-        #[arg(long = "link", value_name = "LINK", required = true)]
+        #[arg(
+            long = "link",
+            value_name = "LINK",
+            required_unless_present = "scenario"
+        )]
         links: Vec<LinkSpec>,
         /// Where the command runs
         #[arg(long, value_enum, default_value = "client")]
@@ -84,6 +94,29 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Measure the systems of scenarios; goes on where an earlier run of the same files was interrupted
+    Run(RunOptions),
+    /// List the scenarios in a directory
+    List {
+        /// The directory
+        #[arg(value_name = "DIR", default_value = "scenarios")]
+        directory: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check scenarios: FILE:LINE: reason for each problem
+    Check {
+        /// Scenarios
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// The programs that make the traffic of a run; `lab run` calls them
+    #[command(hide = true, subcommand)]
+    Traffic(TrafficCommand),
     /// Remove what laboratories whose owner was killed have left behind
     Clean,
     /// Write a page with tables and figures of a directory of results
@@ -98,11 +131,23 @@ pub enum LabCommand {
     Demo(DemoOptions),
 }
 
+impl LabCommand {
+    /// Whether this verb was asked to print JSON.
+    pub fn json(&self) -> bool {
+        match self {
+            Self::Status { json, .. } | Self::List { json, .. } | Self::Check { json, .. } => *json,
+            Self::Run(options) => options.json,
+            _ => false,
+        }
+    }
+}
+
 /// Carries out a verb. Call it before the process starts threads: without root it moves into a user
 /// namespace, which the kernel refuses to a process with several.
 pub fn run(command: LabCommand) -> Result<(), LabError> {
     match command {
         LabCommand::Shell {
+            scenario,
             links,
             side,
             congestion,
@@ -110,19 +155,30 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             gso,
             command,
         } => {
-            crate::config::check_links(&links)?;
-            prepare()?;
-            shell::shell(
-                LabConfig {
+            let config = match scenario {
+                Some(file) => LabConfig {
+                    gso,
+                    ..Scenario::load(&file)?.lab_config(seed)
+                },
+                None => LabConfig {
                     congestion,
                     seed,
                     gso,
                     ..LabConfig::new(links)
                 },
-                side,
-                &command,
-            )
+            };
+            config.check()?;
+            prepare()?;
+            shell::shell(config, side, &command)
         }
+        LabCommand::Run(options) => {
+            let scenarios = crate::run::check(&options)?;
+            prepare()?;
+            crate::run::run(&options, &scenarios)
+        }
+        LabCommand::List { directory, json } => list::list(&directory, json),
+        LabCommand::Check { files, json } => list::check(&files, json),
+        LabCommand::Traffic(command) => traffic::run(command),
         LabCommand::Exec { side, lab, command } => shell::exec(lab.as_deref(), side, &command),
         LabCommand::Set {
             link,

@@ -15,11 +15,13 @@ mod check;
 mod groups;
 mod syntax;
 
+pub(crate) use change::parse_state;
 pub use change::{InterfaceState, LinkChange, PlannedChange, Setting};
-use check::check_name;
+pub(crate) use check::check_name;
 pub use check::{MAX_LINKS, MAX_RATE, MAX_RATE_GSO, check_links};
 pub(crate) use check::{check_rate, check_rates, find_link, load_warning};
 pub use groups::{CouplingGroup, InterfererSpec, RadioSpec, members};
+pub(crate) use syntax::{MAX_TRACE, parse_jitter, parse_loss, parse_queue};
 
 /// The settings that a link can be made with, for messages and help.
 const KEYS: &str =

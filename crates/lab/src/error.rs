@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::scenario::Problem;
 use crate::units::UnitError;
 
 /// Why a laboratory command failed. Each message is one line that says what to do.
@@ -66,6 +67,19 @@ pub enum LabError {
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// At least one thing is wrong with scenarios; one line each.
+    #[error("{}", lines(.0))]
+    Scenario(Vec<Problem>),
+    /// Results cannot be written.
+    #[error(
+        "cannot write {}: {source}; make room or choose another place with --out", path.display()
+    )]
+    Output {
+        /// The file or directory.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -221,8 +235,8 @@ impl LabError {
     /// | other | `lab shell` and `lab exec`: that of the command |
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::System { .. } | Self::File { .. } => 1,
-            Self::Link(_) | Self::Unit(_) | Self::Usage(_) => 2,
+            Self::System { .. } | Self::File { .. } | Self::Output { .. } => 1,
+            Self::Link(_) | Self::Unit(_) | Self::Usage(_) | Self::Scenario(_) => 2,
             Self::MissingProgram { .. } | Self::NoTun => 3,
             Self::TunDenied | Self::NoNamespaces { .. } | Self::Congestion { .. } => 4,
             Self::NoLab(_) => 5,
@@ -247,6 +261,11 @@ impl LabError {
         let path = path.into();
         move |source| Self::File { path, source }
     }
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    lines.join("\n")
 }
 
 fn log_tail(log: &str) -> String {

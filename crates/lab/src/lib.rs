@@ -33,16 +33,22 @@ mod emulator;
 mod error;
 mod health;
 mod laboratory;
+mod list;
 mod netns;
 mod plot;
+mod process;
 mod programs;
 pub mod report;
 pub mod results;
+mod run;
 mod rundir;
+pub mod scenario;
 pub mod self_test;
 mod shell;
 mod signals;
+mod systems;
 mod topology;
+mod traffic;
 mod tun;
 pub mod units;
 
@@ -56,8 +62,10 @@ pub use error::{LabError, LinkError};
 pub use health::Health;
 pub use laboratory::{DirectionReport, Lab, LabConfig, LinkStatus, WireSeries};
 pub use netns::become_able;
+pub use run::RunOptions;
 pub use rundir::clean;
 pub use topology::{MTU, SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};
+pub use traffic::TrafficCommand;
 
 /// Environment variable of programs in a laboratory: its id.
 pub const ENV_LAB: &str = "SUMLINK_LAB";

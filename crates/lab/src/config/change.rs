@@ -211,7 +211,7 @@ pub struct PlannedChange {
     pub change: LinkChange,
 }
 
-fn parse_state(link: &str, text: &str) -> Result<InterfaceState, LinkError> {
+pub(crate) fn parse_state(link: &str, text: &str) -> Result<InterfaceState, LinkError> {
     use InterfaceState::{Blackhole, Down, Removed, Up};
     [Up, Down, Blackhole, Removed]
         .into_iter()

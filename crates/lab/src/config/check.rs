@@ -109,7 +109,7 @@ pub(crate) fn find_link(links: &[LinkSpec], name: &str) -> Result<usize, LinkErr
         .ok_or_else(unknown)
 }
 
-pub(super) fn check_name(name: &str) -> Result<(), LinkError> {
+pub(crate) fn check_name(name: &str) -> Result<(), LinkError> {
     let plausible = name.len() <= 15
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name

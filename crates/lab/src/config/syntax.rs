@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use sumlink_link::{Distribution, GilbertElliott, Jitter, Loss, LossScript, QueueLimit, Trace};
 
+use crate::topology::MTU;
 use crate::units::{
     UnitError, format_duration, format_percentage, parse_duration, parse_percentage, parse_size,
 };
 
 /// The largest trace that is read, in bytes.
-const MAX_TRACE: u64 = 256 << 20;
+pub(crate) const MAX_TRACE: u64 = 256 << 20;
 /// How a loss is written, for messages.
 const LOSSES: &str = "5%, burst:5%:8 (mean, packets of a burst), gilbert:1%:25% (good to bad, bad to good; \
                       may be followed by the loss in each), script:7+20-29+1s-1.5s";
@@ -29,15 +30,20 @@ pub(super) fn read_trace(path: &str) -> Result<Trace, String> {
     text.parse().map_err(|error| format!("{path}, {error}"))
 }
 
-/// A queue is limited in time (`50ms`) or in bytes (`64KiB`).
-pub(super) fn parse_queue(text: &str) -> Result<QueueLimit, UnitError> {
+/// A queue is limited in time (`50ms`), in bytes (`64KiB`), or in packets of the MTU (`50packets`).
+pub(crate) fn parse_queue(text: &str) -> Result<QueueLimit, UnitError> {
+    if let Some(packets) = text.trim().strip_suffix("packets") {
+        // The number gets the unit that the parser knows.
+        let packets = parse_size(&format!("{}B", packets.trim()))?;
+        return Ok(QueueLimit::Bytes(packets.saturating_mul(u64::from(MTU))));
+    }
     if text.trim().to_ascii_lowercase().ends_with('b') {
         return parse_size(text).map(QueueLimit::Bytes);
     }
     parse_duration(text).map(QueueLimit::Time)
 }
 
-pub(super) fn parse_jitter(text: &str) -> Result<Jitter, UnitError> {
+pub(crate) fn parse_jitter(text: &str) -> Result<Jitter, UnitError> {
     let (text, reorder) = match text.strip_suffix(":reorder") {
         Some(rest) => (rest, true),
         None => (text, false),
@@ -59,7 +65,7 @@ pub(super) fn format_jitter(jitter: Jitter) -> String {
     format!("{distribution}{reorder}")
 }
 
-pub(super) fn parse_loss(text: &str) -> Result<Loss, String> {
+pub(crate) fn parse_loss(text: &str) -> Result<Loss, String> {
     let share = |text: &str| parse_percentage(text).map_err(|error| error.to_string());
     let mut parts = text.split(':');
     let kind = parts.next().unwrap_or_default();
@@ -178,6 +184,15 @@ mod tests {
         assert!(error("script:2s-1s").contains("its end is before its start"));
         assert!(error("script:").contains("is not a packet's number"));
         assert!(error("script:1s").contains("holds nothing"));
+    }
+
+    #[test]
+    fn queues_are_read_in_time_bytes_and_packets() {
+        let queue = |text: &str| parse_queue(text).unwrap();
+        assert_eq!(queue("50ms"), QueueLimit::Time(Duration::from_millis(50)));
+        assert_eq!(queue("64KiB"), QueueLimit::Bytes(65_536));
+        assert_eq!(queue("50packets"), QueueLimit::Bytes(75_000));
+        assert!(parse_queue("fiftypackets").is_err());
     }
 
     #[test]

@@ -11,12 +11,12 @@ use ring::digest::{Context, SHA256};
 
 use crate::error::LabError;
 use crate::health::Health;
+use crate::process::{self, Process, TICK};
 use crate::programs;
 use crate::signals;
 use crate::topology::{SERVER_V4, Side};
 
 use super::Stage;
-use super::process::{self, Process, TICK};
 use super::report::{Fetched, Outcome};
 
 /// curl's exit code when `--max-time` is over.

@@ -19,7 +19,6 @@ use crate::config::{LinkChange, LinkSpec, Setting};
 use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::programs;
-use crate::topology::Side;
 use crate::units::parse_size;
 use sumlink_link::Loss;
 
@@ -209,17 +208,4 @@ fn make_file(path: &Path, size: u64) -> Result<Vec<u8>, LabError> {
         left -= part.len() as u64;
     }
     Ok(digest.finish().as_ref().to_vec())
-}
-
-/// The port on that side on which somebody listens, as the kernel lists it.
-fn is_listening(stage: &Stage, side: Side, port: u16) -> Result<bool, LabError> {
-    stage.lab.run(side, move || {
-        ["tcp", "tcp6"].iter().any(|table| {
-            let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
-            text.unwrap_or_default()
-                .lines()
-                .skip(1)
-                .any(|line| process::listens(line, port))
-        })
-    })
 }

@@ -1,20 +1,15 @@
 //! The servers of the demonstration, as processes that end with it.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use crate::error::LabError;
+use crate::process::Process;
 use crate::programs;
-use crate::signals;
 use crate::topology::{SERVER_V4, Side};
 
-use super::{Stage, is_listening};
+use super::Stage;
 
 /// Where nginx serves the file over TCP.
 pub(crate) const HTTP_PORT: u16 = 80;
@@ -24,105 +19,6 @@ pub(crate) const MPTCP_PORT: u16 = 8080;
 const SERVER_PORT: u16 = 7000;
 /// Where the sumlink client offers SOCKS.
 pub(crate) const SOCKS_PORT: u16 = 1080;
-/// How long a server may take until it listens.
-const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long a process may take to end after SIGTERM.
-const END_LIMIT: Duration = Duration::from_secs(2);
-/// How often a process is looked at.
-pub(crate) const TICK: Duration = Duration::from_millis(20);
-
-/// A process of ours with the log it writes; ended when dropped.
-pub(crate) struct Process {
-    child: Child,
-    name: String,
-    log: PathBuf,
-}
-
-impl Process {
-    /// Starts a program on one side with its output going to a log file.
-    pub(crate) fn start(
-        stage: &Stage,
-        side: Side,
-        name: &str,
-        mut command: Command,
-    ) -> Result<Self, LabError> {
-        let log = stage.directory.path().join(format!("{name}.log"));
-        let file = File::create(&log).map_err(LabError::file(&log))?;
-        let errors = file.try_clone().map_err(LabError::file(&log))?;
-        command.stdin(Stdio::null()).stdout(file).stderr(errors);
-        let child = stage.lab.spawn(side, command)?;
-        Ok(Self {
-            child,
-            name: name.to_owned(),
-            log,
-        })
-    }
-
-    /// Waits until the process listens on a port.
-    pub(crate) fn wait_for_port(
-        &mut self,
-        stage: &Stage,
-        side: Side,
-        port: u16,
-    ) -> Result<(), LabError> {
-        let start = Instant::now();
-        while !is_listening(stage, side, port)? {
-            signals::check()?;
-            self.check_alive()?;
-            if start.elapsed() > START_LIMIT {
-                return Err(self.failed(format!("does not listen on port {port}")));
-            }
-            thread::sleep(TICK);
-        }
-        self.check_alive()
-    }
-
-    /// An error if the process has ended by itself.
-    pub(crate) fn check_alive(&mut self) -> Result<(), LabError> {
-        match self.status()? {
-            None => Ok(()),
-            Some(status) => Err(self.failed(format!("ended too early ({status})"))),
-        }
-    }
-
-    fn status(&mut self) -> Result<Option<ExitStatus>, LabError> {
-        self.child
-            .try_wait()
-            .map_err(|error| LabError::system("waiting for a process", error))
-    }
-
-    /// An error with the end of the process' log.
-    pub(crate) fn failed(&self, what: String) -> LabError {
-        LabError::Failed {
-            what: format!("{} {what}", self.name),
-            log: tail(&self.log),
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
-/// Ends a process by its id: politely, then not.
-pub(crate) fn end(child: &mut Child) {
-    if matches!(child.try_wait(), Ok(Some(_))) {
-        return;
-    }
-    // The process has not been waited for, so its id is still its own.
-    let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
-    let start = Instant::now();
-    while matches!(child.try_wait(), Ok(None)) {
-        if start.elapsed() > END_LIMIT {
-            let _ = child.kill();
-            let _ = child.wait();
-            return;
-        }
-        thread::sleep(TICK);
-    }
-}
 
 /// Serves the stage's directory; with `mptcp` on MPTCP sockets.
 pub(crate) fn start_nginx(stage: &Stage, port: u16, mptcp: bool) -> Result<Process, LabError> {
@@ -144,8 +40,14 @@ pub(crate) fn start_nginx(stage: &Stage, port: u16, mptcp: bool) -> Result<Proce
         .arg("-c")
         .arg(&config)
         .args(["-e", "stderr"]);
-    let mut process = Process::start(stage, Side::Server, &name, command)?;
-    process.wait_for_port(stage, Side::Server, port)?;
+    let mut process = Process::start(
+        &stage.lab,
+        stage.directory.path(),
+        Side::Server,
+        &name,
+        command,
+    )?;
+    process.wait_for_port(&stage.lab, Side::Server, port)?;
     Ok(process)
 }
 
@@ -191,8 +93,14 @@ impl Sumlink {
             .args(["server", "--listen", &address, "--key"])
             .arg(&server_key);
         command.args(["--authorize", &client_public, "--congestion", congestion]);
-        let mut server = Process::start(stage, Side::Server, "sumlink-server", command)?;
-        server.wait_for_port(stage, Side::Server, SERVER_PORT)?;
+        let mut server = Process::start(
+            &stage.lab,
+            stage.directory.path(),
+            Side::Server,
+            "sumlink-server",
+            command,
+        )?;
+        server.wait_for_port(&stage.lab, Side::Server, SERVER_PORT)?;
 
         let mut command = Command::new(&stage.program);
         command.args([
@@ -210,8 +118,14 @@ impl Sumlink {
             command.args(["--link", &link.name]);
         }
         command.args(["--congestion", congestion]);
-        let mut client = Process::start(stage, Side::Client, "sumlink-client", command)?;
-        client.wait_for_port(stage, Side::Client, SOCKS_PORT)?;
+        let mut client = Process::start(
+            &stage.lab,
+            stage.directory.path(),
+            Side::Client,
+            "sumlink-client",
+            command,
+        )?;
+        client.wait_for_port(&stage.lab, Side::Client, SOCKS_PORT)?;
         Ok(Self { client, server })
     }
 }
@@ -225,37 +139,5 @@ fn last_word(output: &Output) -> Result<String, LabError> {
             what: format!("sumlink keygen failed ({})", output.status),
             log: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         }),
-    }
-}
-
-/// Whether a line of /proc/net/tcp is a listening socket (state 0A) on that port.
-pub(crate) fn listens(line: &str, port: u16) -> bool {
-    let mut fields = line.split_whitespace().skip(1);
-    let local = fields.next().and_then(|local| local.rsplit_once(':'));
-    let state = fields.nth(1);
-    local.is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port)) && state == Some("0A")
-}
-
-/// The last lines of a log.
-pub(crate) fn tail(log: &Path) -> String {
-    let text = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text.lines().collect();
-    lines[lines.len().saturating_sub(10)..].join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listening_sockets_are_recognised() {
-        let line =
-            "   0: 0100630A:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1";
-        assert!(listens(line, 80));
-        assert!(!listens(line, 81));
-        let connected = "   1: 0100630A:0050 0201A80A:C350 01 00000000:00000000 00:00000000";
-        assert!(!listens(connected, 80));
-        assert!(!listens("", 80));
     }
 }

@@ -1,0 +1,100 @@
+//! `lab list` and `lab check`: scenarios without running them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::error::LabError;
+use crate::scenario::Scenario;
+use crate::units::format_duration;
+
+/// Lists the scenarios of a directory; files that are wrong are listed with their first problem.
+pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
+    let entries = fs::read_dir(directory).map_err(LabError::file(directory))?;
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .collect();
+    files.sort();
+    if files.is_empty() && !as_json {
+        println!("no scenarios in {}", directory.display());
+    }
+    for file in &files {
+        let loaded = Scenario::load(file);
+        if as_json {
+            println!("{}", entry_json(file, &loaded));
+            continue;
+        }
+        match loaded {
+            Ok(scenario) => println!(
+                "{:<26} {:>5} {:<7} {:>2} links  {}",
+                scenario.name,
+                format_duration(scenario.duration),
+                scenario.workload.kind(),
+                scenario.links().count(),
+                scenario.about.lines().next().unwrap_or_default()
+            ),
+            Err(error) => println!("{}", error.to_string().lines().next().unwrap_or_default()),
+        }
+    }
+    Ok(())
+}
+
+/// Checks scenarios; the error holds the problems of all files.
+pub(crate) fn check(files: &[PathBuf], as_json: bool) -> Result<(), LabError> {
+    let mut problems = Vec::new();
+    for file in files {
+        let loaded = Scenario::load(file);
+        if as_json {
+            println!("{}", entry_json(file, &loaded));
+        }
+        match loaded {
+            Ok(scenario) if !as_json => println!(
+                "{}: ok, {}: {} links, {} x {}, {}",
+                file.display(),
+                scenario.name,
+                scenario.links().count(),
+                scenario.seeds,
+                format_duration(scenario.duration),
+                scenario.systems.join(" ")
+            ),
+            Ok(_) => {}
+            Err(LabError::Scenario(found)) => problems.extend(found),
+            Err(error) => return Err(error),
+        }
+    }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(LabError::Scenario(problems))
+    }
+}
+
+fn entry_json(file: &Path, loaded: &Result<Scenario, LabError>) -> serde_json::Value {
+    match loaded {
+        Ok(scenario) => json!({
+            "file": file,
+            "ok": true,
+            "name": scenario.name,
+            "about": scenario.about,
+            "duration_s": scenario.duration.as_secs_f64(),
+            "warmup_s": scenario.warmup.as_secs_f64(),
+            "direction": scenario.traffic.name(),
+            "workload": scenario.workload.kind(),
+            "seeds": scenario.seeds,
+            "systems": scenario.systems,
+            "links": scenario.links().map(|link| &link.name).collect::<Vec<_>>(),
+            "problems": [],
+        }),
+        Err(LabError::Scenario(problems)) => {
+            json!({ "file": file, "ok": false, "problems": problems })
+        }
+        Err(error) => {
+            json!({ "file": file, "ok": false, "problems": [{ "reason": error.to_string() }] })
+        }
+    }
+}

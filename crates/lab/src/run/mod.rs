@@ -1,0 +1,221 @@
+//! `lab run`: every system of every scenario with every seed, resumable.
+
+mod measure;
+mod once;
+mod progress;
+mod store;
+mod table;
+mod workload;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::error::LabError;
+use crate::results::{Outcome, Run};
+use crate::scenario::Scenario;
+use crate::systems;
+
+use once::Job;
+use progress::Progress;
+use store::Store;
+
+/// What `sumlink lab run` can be told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunOptions {
+    /// Scenarios
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Where the results are written; what is there already is not run again
+    #[arg(long, value_name = "DIR", default_value = "lab-out")]
+    pub out: PathBuf,
+    /// Print one JSON object a line for each run
+    #[arg(long)]
+    pub json: bool,
+    /// So many seeds instead of the scenarios' own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: Option<u64>,
+    /// Only these systems, also ones that the scenarios do not name
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub systems: Vec<String>,
+    /// The sumlink program to measure, instead of this one
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+}
+
+/// Reads every file, and tells the problems of all of them.
+pub(crate) fn load_all(files: &[PathBuf]) -> Result<Vec<Scenario>, LabError> {
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    let mut problems = Vec::new();
+    for file in files {
+        match Scenario::load(file) {
+            Ok(scenario) => scenarios.push(scenario),
+            Err(LabError::Scenario(found)) => problems.extend(found),
+            Err(error) => return Err(error),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(LabError::Scenario(problems));
+    }
+    for (index, scenario) in scenarios.iter().enumerate() {
+        if let Some(other) = scenarios[..index].iter().find(|o| o.name == scenario.name) {
+            return Err(LabError::Usage(format!(
+                "{} and {} are both called '{}', and their results would mix: rename one",
+                other.file.display(),
+                scenario.file.display(),
+                scenario.name
+            )));
+        }
+    }
+    Ok(scenarios)
+}
+
+/// What is wrong with the options, before anything is made.
+pub(crate) fn check(options: &RunOptions) -> Result<Vec<Scenario>, LabError> {
+    for name in &options.systems {
+        systems::parse(name).map_err(|error| LabError::Usage(format!("--systems: {error}")))?;
+    }
+    load_all(&options.files)
+}
+
+/// Runs what is not there yet.
+pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), LabError> {
+    let store = Store::open(&options.out)?;
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+    };
+    let plan = plan(options, scenarios, &program);
+    for scenario in scenarios {
+        store.write_scenario(scenario)?;
+    }
+    let missing: Vec<_> = plan
+        .iter()
+        .filter(|job| store.done(job.scenario, job.seed, job.system).is_none())
+        .collect();
+    if missing.len() < plan.len() {
+        eprintln!(
+            "{} of {} runs are in {} already",
+            plan.len() - missing.len(),
+            plan.len(),
+            store.directory().display()
+        );
+    }
+    let planned: Vec<_> = missing.iter().map(|job| planned_seconds(job)).collect();
+    let mut progress = Progress::new(plan.len(), &planned);
+    for (job, seconds) in missing.iter().zip(planned) {
+        let duration = job.scenario.duration.as_secs_f64();
+        progress.begin(&job.scenario.name, job.seed, job.system, duration, seconds);
+        let result = once::run(job, &mut |phase, elapsed| progress.show(phase, elapsed))
+            .and_then(|run| store.write_run(job.scenario, &run).map(|path| (run, path)));
+        let (run, path) = result.inspect_err(|error| {
+            progress.end();
+            tell_what_is_kept(error, &store, progress.done(), plan.len());
+        })?;
+        progress.finish(&run);
+        if options.json {
+            println!("{}", run_json(&run, &path));
+        }
+    }
+    progress.end();
+    finish(options, scenarios, &store, &plan)
+}
+
+/// After the last run: the summaries, the table, and whether there are figures for everything.
+fn finish(
+    options: &RunOptions,
+    scenarios: &[Scenario],
+    store: &Store,
+    plan: &[Job<'_>],
+) -> Result<(), LabError> {
+    let mut refused = 0;
+    for scenario in scenarios {
+        let runs: Vec<Run> = plan
+            .iter()
+            .filter(|job| job.scenario.name == scenario.name)
+            .filter_map(|job| store.read(scenario, job.seed, job.system))
+            .collect();
+        refused += runs
+            .iter()
+            .filter(|run| matches!(run.outcome, Outcome::Refused { .. }))
+            .count();
+        if !options.json {
+            print!("{}", table::of(scenario, &runs));
+        }
+    }
+    if !options.json {
+        println!("results: {}", store.directory().display());
+    }
+    if refused > 0 {
+        return Err(LabError::Refused(format!(
+            "in {refused} of {} runs the emulator was the bottleneck; run the same command again when the \
+             machine is quiet, and only they are repeated",
+            plan.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Every run, in the order in which they are done: all systems of a seed after each other, so that what
+/// changes on the machine meanwhile meets all alike.
+fn plan<'a>(options: &'a RunOptions, scenarios: &'a [Scenario], program: &'a Path) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    for scenario in scenarios {
+        let systems = if options.systems.is_empty() {
+            &scenario.systems
+        } else {
+            &options.systems
+        };
+        for seed in 1..=options.seeds.unwrap_or(scenario.seeds) {
+            jobs.extend(systems.iter().map(|system| Job {
+                scenario,
+                seed,
+                system,
+                program,
+            }));
+        }
+    }
+    jobs
+}
+
+/// Seconds of traffic.
+fn planned_seconds(job: &Job<'_>) -> f64 {
+    let links: Vec<_> = job.scenario.links().map(|l| l.name.clone()).collect();
+    let phases = match systems::parse(job.system) {
+        Ok(system) if system.missing(job.scenario).is_none() => system.phases(&links).len(),
+        _ => 0,
+    };
+    phases as f64 * job.scenario.duration.as_secs_f64()
+}
+
+fn tell_what_is_kept(error: &LabError, store: &Store, finished: usize, total: usize) {
+    let directory = store.directory().display();
+    match error {
+        LabError::Interrupted if finished == 0 => {
+            eprintln!("nothing was finished yet");
+        }
+        _ if finished > 0 => eprintln!(
+            "{finished} of {total} runs are kept in {directory}; the same command goes on from there"
+        ),
+        _ => {}
+    }
+}
+
+fn run_json(run: &Run, path: &Path) -> serde_json::Value {
+    let (kind, reason, goodput) = match &run.outcome {
+        Outcome::Measured(figures) => ("measured", None, Some(figures.goodput_bps)),
+        Outcome::Skipped { reason } => ("skipped", Some(reason), None),
+        Outcome::Refused { reason } => ("refused", Some(reason), None),
+        Outcome::Failed { reason } => ("failed", Some(reason), None),
+    };
+    json!({
+        "scenario": run.scenario,
+        "seed": run.seed,
+        "system": run.system,
+        "outcome": kind,
+        "reason": reason,
+        "goodput_bps": goodput,
+        "file": path,
+    })
+}

@@ -1,0 +1,150 @@
+//! One run: a scenario, a seed, a system.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tempfile::TempDir;
+
+use crate::error::LabError;
+use crate::laboratory::Lab;
+use crate::process::Process;
+use crate::results::{Environment, Measurement, Outcome, Run, SCHEMA};
+use crate::scenario::Scenario;
+use crate::systems::{self, Stage, System};
+use crate::topology::{SOCKET_BUFFER_MAX, Side};
+
+use super::measure::{self, Phase};
+use super::workload;
+
+/// A run is repeated so often when the emulator was the bottleneck.
+const ATTEMPTS: usize = 3;
+/// The port of the workload's server, where the workload says none.
+const PORT: u16 = 5001;
+
+/// What is run.
+pub(crate) struct Job<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) seed: u64,
+    pub(crate) system: &'a str,
+    /// The sumlink program: it is measured, and makes the traffic.
+    pub(crate) program: &'a Path,
+}
+
+/// Told how many seconds of the run have passed, and how many phases come before this one.
+pub(crate) type Tick<'a> = &'a mut dyn FnMut(usize, f64);
+
+/// Runs it. Whatever is the system's fault is an outcome; an error is one of the laboratory, or a signal.
+pub(crate) fn run(job: &Job<'_>, tick: Tick<'_>) -> Result<Run, LabError> {
+    let system = systems::parse(job.system).map_err(LabError::Usage)?;
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let outcome = match system.missing(job.scenario) {
+        Some(reason) => Outcome::Skipped { reason },
+        None => match measure_all(job, system.as_ref(), tick) {
+            Ok(outcome) => outcome,
+            Err(error @ LabError::Failed { .. }) => Outcome::Failed {
+                reason: error.to_string(),
+            },
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(Run {
+        schema: SCHEMA,
+        scenario: job.scenario.name.clone(),
+        scenario_sha256: job.scenario.sha256.clone(),
+        seed: job.seed,
+        system: job.system.to_owned(),
+        started_unix_s: started,
+        environment: environment(job.scenario, system.as_ref()),
+        outcome,
+    })
+}
+
+/// Every phase of the system, each as often as it takes.
+fn measure_all(job: &Job<'_>, system: &dyn System, tick: Tick<'_>) -> Result<Outcome, LabError> {
+    let links: Vec<_> = job.scenario.links().map(|l| l.name.clone()).collect();
+    let mut whole: Option<Measurement> = None;
+    for (number, link) in system.phases(&links).into_iter().enumerate() {
+        let mut last = String::new();
+        let mut found = None;
+        for _ in 0..ATTEMPTS {
+            let phase = measure_phase(job, system, link.as_deref(), &mut |elapsed| {
+                tick(number, elapsed);
+            })?;
+            match phase.emulator.objection() {
+                None => {
+                    found = Some(phase);
+                    break;
+                }
+                Some(objection) => last = objection,
+            }
+        }
+        let Some(found) = found else {
+            let during = link.map_or_else(String::new, |link| format!("{link}: "));
+            return Ok(Outcome::Refused {
+                reason: format!("{during}{last}, {ATTEMPTS} times; is the machine busy?"),
+            });
+        };
+        whole = Some(match whole {
+            None => found,
+            Some(before) => measure::join(before, found),
+        });
+    }
+    Ok(Outcome::Measured(Box::new(whole.unwrap_or_default())))
+}
+
+/// One phase in a laboratory of its own: fresh namespaces, empty queues, no metrics of earlier connections.
+fn measure_phase(
+    job: &Job<'_>,
+    system: &dyn System,
+    link: Option<&str>,
+    tick: &mut dyn FnMut(f64),
+) -> Result<Measurement, LabError> {
+    let scenario = job.scenario;
+    let lab = Lab::start(scenario.lab_config(job.seed))?;
+    let directory = TempDir::with_prefix("sumlink-lab-run-")
+        .map_err(|error| LabError::system("making a temporary directory", error))?;
+    let stage = Stage {
+        lab: &lab,
+        directory: directory.path(),
+        program: job.program,
+        congestion: &scenario.congestion,
+        port: workload::port(&scenario.workload).unwrap_or(PORT),
+        link,
+    };
+    let server = workload::start_server(scenario, &stage, system.is_mptcp())?;
+    let running = system.start(&stage)?;
+    let phase = Phase {
+        scenario,
+        stage: &stage,
+        system,
+        server,
+        running,
+    };
+    phase.measure(tick)
+}
+
+/// The machine and the versions of everything that takes part.
+fn environment(scenario: &Scenario, system: &dyn System) -> Environment {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    Environment {
+        kernel: kernel.trim().to_owned(),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        sumlink: env!("CARGO_PKG_VERSION").to_owned(),
+        peers: system.versions(),
+        congestion: scenario.congestion.clone(),
+        socket_buffer_max_bytes: SOCKET_BUFFER_MAX,
+    }
+}
+
+/// Starts a program of the workload.
+pub(super) fn start(
+    stage: &Stage<'_>,
+    side: Side,
+    name: &str,
+    command: Command,
+) -> Result<Process, LabError> {
+    Process::start(stage.lab, stage.directory, side, name, command)
+}

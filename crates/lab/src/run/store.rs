@@ -1,0 +1,175 @@
+//! The directory of results: a file appears whole or not at all.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tempfile::NamedTempFile;
+
+use crate::error::LabError;
+use crate::results::{Outcome, Run, SCHEMA};
+use crate::scenario::Scenario;
+
+/// The results of several scenarios.
+pub(crate) struct Store {
+    directory: PathBuf,
+    /// Directories that were made for it and hold nothing yet, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl Store {
+    /// Makes the directory and finds out whether files can be written there.
+    pub(crate) fn open(directory: &Path) -> Result<Self, LabError> {
+        let made = directory
+            .ancestors()
+            .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
+            .map(Path::to_path_buf)
+            .collect();
+        let store = Self {
+            directory: directory.to_path_buf(),
+            made,
+        };
+        fs::create_dir_all(directory).map_err(failed(directory))?;
+        // A full disk shows only when bytes are written.
+        let probe = NamedTempFile::new_in(directory).and_then(|mut file| {
+            file.write_all(&[0; 4096])
+                .and_then(|()| file.as_file().sync_data())
+        });
+        probe.map_err(failed(directory))?;
+        Ok(store)
+    }
+
+    /// Where the results are.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Keeps the scenario's file beside its results.
+    pub(crate) fn write_scenario(&self, scenario: &Scenario) -> Result<(), LabError> {
+        let directory = self.directory.join(&scenario.name);
+        write_atomically(&directory, "scenario.toml", scenario.text.as_bytes())
+    }
+
+    /// The run that is there already, of the same text.
+    pub(crate) fn read(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
+        let text = fs::read(self.path(scenario, seed, system)).ok()?;
+        let run: Run = serde_json::from_slice(&text).ok()?;
+        let same = run.schema == SCHEMA
+            && run.scenario_sha256 == scenario.sha256
+            && run.seed == seed
+            && run.system == system;
+        same.then_some(run)
+    }
+
+    /// The run that is there already, with figures: what was not to be had, or went wrong, may be better the
+    /// next time.
+    pub(crate) fn done(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
+        self.read(scenario, seed, system)
+            .filter(|run| matches!(run.outcome, Outcome::Measured(_)))
+    }
+
+    /// Writes a run.
+    pub(crate) fn write_run(&self, scenario: &Scenario, run: &Run) -> Result<PathBuf, LabError> {
+        let path = self.path(scenario, run.seed, &run.system);
+        write_json(&path, run)?;
+        Ok(path)
+    }
+
+    fn path(&self, scenario: &Scenario, seed: u64, system: &str) -> PathBuf {
+        self.directory
+            .join(&scenario.name)
+            .join(format!("seed-{seed}"))
+            .join(format!("{}.json", file_name(system)))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        for directory in &self.made {
+            // Fails where there are results, as it should.
+            if fs::remove_dir(directory).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// A system's name as that of a file: not every place that results are copied to takes a colon.
+pub(crate) fn file_name(system: &str) -> String {
+    system.replace(':', "-")
+}
+
+/// Writes a value as JSON.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
+    let mut text =
+        serde_json::to_vec(value).map_err(|error| LabError::system("writing JSON", error))?;
+    text.push(b'\n');
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    write_atomically(directory, &name, &text)
+}
+
+/// Writes beside the place and renames, so that whoever is interrupted leaves no half file.
+fn write_atomically(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+    let path = directory.join(name);
+    let existed = directory.exists();
+    let write = || {
+        fs::create_dir_all(directory)?;
+        let mut file = NamedTempFile::new_in(directory)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        // Private until now, as temporary files are; results are for everyone who may read the directory.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        file.as_file().set_permissions(mode)?;
+        file.persist(&path).map_err(|error| error.error)
+    };
+    write().map(drop).map_err(|error| {
+        if !existed {
+            let _ = fs::remove_dir(directory);
+        }
+        failed(&path)(error)
+    })
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
+    let path = path.to_path_buf();
+    move |source| LabError::Output { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_made_in_vain_is_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = base.path().join("a/b");
+        drop(Store::open(&directory).unwrap());
+        assert!(!base.path().join("a").exists());
+        let store = Store::open(&directory).unwrap();
+        write_json(&directory.join("x/y.json"), &1).unwrap();
+        drop(store);
+        assert_eq!(
+            fs::read_to_string(directory.join("x/y.json")).unwrap(),
+            "1\n"
+        );
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let base = tempfile::tempdir().unwrap();
+        let file = base.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = Store::open(&file.join("out")).err().unwrap().to_string();
+        assert!(
+            error.contains("file/out") && error.contains("--out"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn names_of_files_have_no_colon() {
+        assert_eq!(file_name("sumlink:fbdt+bbr"), "sumlink-fbdt+bbr");
+    }
+}

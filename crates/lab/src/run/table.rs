@@ -1,0 +1,76 @@
+//! The results of a scenario on a terminal.
+
+use std::fmt::Write;
+
+use crate::results::{Outcome, Run, Spread};
+use crate::scenario::Scenario;
+
+use super::progress::describe;
+
+/// Medians and spread of the goodput of each system.
+pub(super) fn of(scenario: &Scenario, runs: &[Run]) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{}: {}",
+        scenario.name,
+        scenario.about.lines().next().unwrap_or_default()
+    );
+    let _ = writeln!(
+        text,
+        "  {:<28} {:>5} {:>12} {:>12} {:>12}",
+        "SYSTEM", "RUNS", "MEDIAN", "LEAST", "MOST"
+    );
+    let mut names: Vec<&str> = Vec::new();
+    for run in runs {
+        if !names.contains(&run.system.as_str()) {
+            names.push(&run.system);
+        }
+    }
+    for name in names {
+        let of_system = || runs.iter().filter(|run| run.system == name);
+        let measured = || {
+            of_system().filter_map(|run| match &run.outcome {
+                Outcome::Measured(figures) => Some(figures),
+                _ => None,
+            })
+        };
+        row(
+            &mut text,
+            name,
+            measured().map(|figures| figures.goodput_bps),
+        );
+        if name == "alone" || name == "simultaneous" {
+            for link in scenario.links() {
+                let flows = measured()
+                    .flat_map(|figures| &figures.flows)
+                    .filter(|flow| flow.link.as_deref() == Some(&link.name));
+                row(
+                    &mut text,
+                    &format!("  {}", link.name),
+                    flows.map(|flow| flow.goodput_bps),
+                );
+            }
+        }
+        for run in of_system() {
+            if !matches!(run.outcome, Outcome::Measured(_)) {
+                let _ = writeln!(text, "    seed {}: {}", run.seed, describe(&run.outcome));
+            }
+        }
+    }
+    text
+}
+
+fn row(text: &mut String, name: &str, goodput: impl Iterator<Item = f64>) {
+    if let Some(spread) = Spread::of(goodput) {
+        let megabits = |bps: f64| format!("{:.1} Mbit/s", bps / 1e6);
+        let _ = writeln!(
+            text,
+            "  {name:<28} {:>5} {:>12} {:>12} {:>12}",
+            spread.count,
+            megabits(spread.median),
+            megabits(spread.min),
+            megabits(spread.max)
+        );
+    }
+}

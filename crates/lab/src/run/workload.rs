@@ -1,0 +1,154 @@
+//! The programs that make the traffic of a run.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::config::Direction;
+use crate::error::LabError;
+use crate::process::Process;
+use crate::programs;
+use crate::scenario::{Scenario, Workload};
+use crate::systems::{Running, Stage};
+use crate::topology::{SERVER_V4, Side};
+use crate::traffic::{Load, Spec};
+
+use super::once::start;
+
+/// The port that the workload says its server listens on.
+pub(super) fn port(workload: &Workload) -> Option<u16> {
+    match workload {
+        Workload::Command { port, .. } => Some(*port),
+        _ => None,
+    }
+}
+
+/// Starts the server's side and waits until it listens.
+pub(super) fn start_server(
+    scenario: &Scenario,
+    stage: &Stage<'_>,
+    mptcp: bool,
+) -> Result<Process, LabError> {
+    let command = match &scenario.workload {
+        Workload::Command { server, .. } => {
+            let line = fill_in(server, &SERVER_V4.to_string(), stage.port, None);
+            user_command(&line, mptcp)?
+        }
+        _ => {
+            let mut command = Command::new(stage.program);
+            command.args(["lab", "traffic", "serve", "--listen"]);
+            command.arg(stage.target().to_string());
+            if mptcp {
+                command.arg("--mptcp");
+            }
+            command
+        }
+    };
+    let mut server = start(stage, Side::Server, "workload-server", command)?;
+    server.wait_for_port(stage.lab, Side::Server, stage.port)?;
+    Ok(server)
+}
+
+/// Starts the client's side: the traffic program, or a copy of the user's command for each route.
+pub(super) fn start_clients(
+    scenario: &Scenario,
+    stage: &Stage<'_>,
+    running: &Running,
+    mptcp: bool,
+    epoch_ns: u64,
+    interval: Duration,
+) -> Result<Vec<Process>, LabError> {
+    let Workload::Command { client, .. } = &scenario.workload else {
+        let spec = spec(scenario, running, epoch_ns, interval);
+        let text = serde_json::to_string(&spec)
+            .map_err(|error| LabError::system("writing JSON", error))?;
+        let mut command = Command::new(stage.program);
+        command.args(["lab", "traffic", "run", "--spec", &text]);
+        return Ok(vec![start(
+            stage,
+            Side::Client,
+            "workload-client",
+            command,
+        )?]);
+    };
+    running
+        .routes
+        .iter()
+        .enumerate()
+        .map(|(number, route)| {
+            let host = running.entry.ip().to_string();
+            let link = route.link.as_deref();
+            let line = fill_in(client, &host, running.entry.port(), link);
+            let mut command = user_command(&line, mptcp)?;
+            if let Some(socks) = route.socks {
+                command.env("ALL_PROXY", format!("socks5h://{socks}"));
+            }
+            start(
+                stage,
+                Side::Client,
+                &format!("workload-client-{number}"),
+                command,
+            )
+        })
+        .collect()
+}
+
+fn spec(scenario: &Scenario, running: &Running, epoch_ns: u64, interval: Duration) -> Spec {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let directions = scenario.traffic.directions();
+    Spec {
+        epoch_ns,
+        duration_ms: millis(scenario.duration),
+        interval_ms: millis(interval),
+        routes: running.routes.clone(),
+        down: directions.contains(&Direction::Down),
+        up: directions.contains(&Direction::Up),
+        load: match &scenario.workload {
+            Workload::Files { sizes, count, gap } => Load::Files {
+                sizes: sizes.clone(),
+                count: *count,
+                gap_ms: millis(*gap),
+            },
+            Workload::Cbr { rate, message } => Load::Cbr {
+                rate: *rate,
+                message: *message,
+            },
+            Workload::Bulk | Workload::Command { .. } => Load::Bulk,
+        },
+    }
+}
+
+fn fill_in(line: &str, host: &str, port: u16, link: Option<&str>) -> String {
+    line.replace("{server}", host)
+        .replace("{port}", &port.to_string())
+        .replace("{link}", link.unwrap_or(""))
+}
+
+/// A command line as a shell reads it; with `mptcp`, its TCP sockets become MPTCP ones.
+fn user_command(line: &str, mptcp: bool) -> Result<Command, LabError> {
+    let mut command = if mptcp {
+        let mut command = Command::new(programs::find("mptcpize")?);
+        command.args(["run", "/bin/sh"]);
+        command
+    } else {
+        Command::new("/bin/sh")
+    };
+    // exec: the shell is replaced, so that ending the process ends the program.
+    command.args(["-c", &format!("exec {line}")]);
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_a_command_are_filled_in() {
+        let line = fill_in(
+            "iperf3 -c {server} -p {port} --bind-dev {link}",
+            "10.99.0.1",
+            5201,
+            Some("wifi"),
+        );
+        assert_eq!(line, "iperf3 -c 10.99.0.1 -p 5201 --bind-dev wifi");
+    }
+}

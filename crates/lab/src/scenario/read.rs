@@ -1,0 +1,302 @@
+//! The file as a whole: its own keys, then every block.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+use crate::config::MAX_LINKS;
+use crate::systems;
+use crate::units::parse_duration;
+
+use super::table::{Document, Problem, Section, keep};
+use super::{Scenario, Traffic, event, link, sha256_of, shared, workload};
+
+/// The longest run, so that a mistyped unit is noticed.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// The most seeds.
+const MOST_SEEDS: u64 = 1000;
+
+/// Reads a scenario; the error is everything that is wrong with it.
+pub(crate) fn read(file: &Path, text: &str) -> Result<Scenario, Vec<Problem>> {
+    let mut document = Document::new(file, text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        document.problem(&error.span().unwrap_or(0..0), error.message());
+    }
+    // What follows a mistake in the syntax may be read wrongly.
+    if !errors.is_empty() {
+        return Err(document.into_problems());
+    }
+    let mut root = Section::new(&table, "the scenario");
+    let scenario = read_root(&mut document, &mut root, file, text);
+    root.finish(&mut document);
+    match scenario {
+        Some(scenario) => {
+            let problems = document.into_problems();
+            if problems.is_empty() {
+                Ok(scenario)
+            } else {
+                Err(problems)
+            }
+        }
+        None => Err(document.into_problems()),
+    }
+}
+
+/// `None` when something is missing without which nothing can be made of the rest.
+fn read_root(
+    document: &mut Document<'_>,
+    root: &mut Section<'_, '_>,
+    file: &Path,
+    text: &str,
+) -> Option<Scenario> {
+    let name = root.parsed(document, "name", parse_name);
+    if !root.has("name") {
+        root.missing(document, "name", "name = \"wifi-wigig\"");
+    }
+    let about = root.text(document, "about").map(|about| about.value);
+    let duration = root.parsed(document, "duration", parse_duration);
+    if !root.has("duration") {
+        root.missing(document, "duration", "duration = \"10s\"");
+    }
+    if let Some(at) = duration
+        .as_ref()
+        .filter(|at| at.value < Duration::from_secs(1) || at.value > LONGEST)
+    {
+        document.problem(&at.span, "duration: a run takes from 1s to 1h");
+    }
+    let warmup = root.parsed(document, "warmup", parse_duration);
+    if let (Some(warmup), Some(duration)) = (&warmup, &duration)
+        && warmup.value >= duration.value
+    {
+        document.problem(
+            &warmup.span,
+            "warmup: it is part of the duration, and nothing would be left to measure",
+        );
+    }
+    let traffic = root.parsed(document, "direction", Traffic::parse);
+    let seeds = root.integer(document, "seeds", 1..MOST_SEEDS + 1);
+    let gso = root.boolean(document, "gso").unwrap_or(false);
+    let congestion = root.parsed(document, "congestion", parse_congestion);
+    let systems = read_systems(document, root);
+    let workload = match root.value("workload") {
+        None => Some(workload::Workload::Bulk),
+        Some(value) => Section::of(document, value, "[workload]")
+            .and_then(|section| workload::read(document, section)),
+    };
+
+    let blocks = root.blocks(document, "link");
+    if blocks.is_empty() || blocks.len() > MAX_LINKS {
+        document.problem(
+            &root.span(),
+            format!(
+                "{} links: a laboratory has 1 to {MAX_LINKS}; each is a block [[link]] with name and rate",
+                blocks.len()
+            ),
+        );
+    }
+    let mut names = HashSet::new();
+    let mut links = Vec::new();
+    for block in blocks {
+        let span = block.span();
+        if let Some(link) = link::read(document, block, gso) {
+            let name = &link.spec.name;
+            if !names.insert(name.clone()) {
+                document.problem(&span, format!("there are two links called '{name}'"));
+            }
+            links.push(link);
+        }
+    }
+    let known = link::Names::new(document, root);
+    let traffic = traffic.map_or(Traffic::Down, |at| at.value);
+    let mut events = Vec::new();
+    for block in root.blocks(document, "event") {
+        let Some(event) = event::read(document, block, &known, gso) else {
+            continue;
+        };
+        let too_late = |change: &crate::PlannedChange| {
+            duration
+                .as_ref()
+                .is_some_and(|duration| change.at >= duration.value)
+        };
+        if event.changes.iter().any(too_late) {
+            document.problem(
+                &event.span,
+                "at: the run is over by then, so nothing would happen",
+            );
+        }
+        events.extend(event.changes);
+    }
+    let groups = root.blocks(document, "group").into_iter();
+    let groups = groups.filter_map(|block| shared::read_group(document, block, &known, traffic));
+    let groups: Vec<_> = groups.collect();
+    let radios = root.blocks(document, "radio").into_iter();
+    let radios = radios.filter_map(|block| shared::read_radio(document, block, &known));
+    let radios: Vec<_> = radios.collect();
+    let interferers = root.blocks(document, "interferer").into_iter();
+    let interferers =
+        interferers.filter_map(|block| shared::read_interferer(document, block, &known, traffic));
+    let interferers: Vec<_> = interferers.collect();
+
+    let mut parts = vec![text.as_bytes().to_vec()];
+    for link in &links {
+        parts.extend(link.traces.iter().map(|text| text.clone().into_bytes()));
+    }
+    let scenario = Scenario {
+        file: file.to_path_buf(),
+        text: text.to_owned(),
+        sha256: sha256_of(parts.iter().map(Vec::as_slice)),
+        name: name?.value,
+        about: about.unwrap_or_default(),
+        duration: duration?.value,
+        warmup: warmup.map_or(Duration::ZERO, |at| at.value),
+        traffic,
+        gso,
+        seeds: seeds.map_or(5, |at| at.value),
+        congestion: congestion.map_or_else(|| "cubic".to_owned(), |at| at.value),
+        systems,
+        workload: workload?,
+        links,
+        events,
+        groups,
+        radios,
+        interferers,
+    };
+    scenario.check_emulated(document);
+    Some(scenario)
+}
+
+fn read_systems(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<String> {
+    let Some(listed) = root.texts(document, "systems") else {
+        return systems::DEFAULT.map(str::to_owned).to_vec();
+    };
+    let mut names = Vec::new();
+    for at in listed {
+        if names.contains(&at.value) {
+            document.problem(&at.span, format!("systems: '{}' is there twice", at.value));
+        } else if keep(
+            document,
+            &at.span,
+            "systems",
+            systems::parse(&at.value).map(drop),
+        )
+        .is_some()
+        {
+            names.push(at.value);
+        }
+    }
+    names
+}
+
+/// A scenario's name is also that of a directory.
+fn parse_name(text: &str) -> Result<String, String> {
+    let plausible = (1..=64).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if plausible {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "'{text}' cannot be a scenario's name: use 1 to 64 letters, digits, '-' or '_', starting with a \
+             letter or digit"
+        ))
+    }
+}
+
+/// A name as the kernel would accept it (TCP_CA_NAME_MAX is 16 with its NUL).
+pub(crate) fn parse_congestion(text: &str) -> Result<String, String> {
+    let plausible = (1..=15).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if plausible {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "'{text}' cannot be the name of a congestion control; the kernel lists its own in \
+             /proc/sys/net/ipv4/tcp_available_congestion_control"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        read(Path::new("s.toml"), text)
+            .map(|_| ())
+            .unwrap_err()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    const GOOD: &str =
+        "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"wifi\"\nrate = \"60mbit\"\n";
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        let scenario = read(Path::new("s.toml"), GOOD).unwrap();
+        assert_eq!(scenario.seeds, 5);
+        assert_eq!(scenario.congestion, "cubic");
+        assert_eq!(scenario.traffic, Traffic::Down);
+        assert_eq!(scenario.workload, workload::Workload::Bulk);
+        assert_eq!(scenario.systems, systems::DEFAULT);
+    }
+
+    #[test]
+    fn every_problem_is_told_with_its_line() {
+        let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\nsystems = [\"sumlink:fbtd\"]\n\
+                    [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\nrate = \"1mbit\"\ncolour = \"red\"\n\
+                    [[event]]\nat = \"1s\"\nlink = \"wimax\"\nrate = \"0\"\n";
+        let found = problems(text);
+        let starts = [
+            "s.toml:1: name: 'a b' cannot be",
+            "s.toml:2: duration: 'parsecs' in '10 parsecs' is not a unit",
+            "s.toml:3: the scenario has no key 'speed'",
+            "s.toml:4: systems: ",
+            "s.toml:7: rate is a text",
+            "s.toml:9: name: 'lo' cannot be a link's name",
+            "s.toml:11: [[link]] has no key 'colour'",
+            "s.toml:14: there is no link 'wimax'",
+        ];
+        for start in starts {
+            assert!(
+                found.iter().any(|line| line.starts_with(start)),
+                "{start}: {found:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn mistakes_of_syntax_have_lines_too() {
+        let found = problems("name = \"a\nduration = \"10s\"\n");
+        assert!(found[0].starts_with("s.toml:1: "), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_that_cannot_happen_is_accepted() {
+        let late = format!("{GOOD}[[event]]\nat = \"11s\"\nlink = \"wifi\"\nrate = \"0\"\n");
+        assert!(problems(&late)[0].contains("the run is over by then"));
+        let warm = format!("warmup = \"10s\"\n{GOOD}");
+        assert!(problems(&warm)[0].contains("nothing would be left to measure"));
+        let twice = format!("{GOOD}[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n");
+        assert!(problems(&twice)[0].contains("two links called 'wifi'"));
+    }
+
+    #[test]
+    fn too_fast_a_link_is_refused_with_advice() {
+        let fast = GOOD.replace("60mbit", "8000mbit");
+        let found = problems(&fast);
+        assert!(
+            found[0].starts_with(
+                "s.toml:5: rate: link 'wifi': 8gbit is more than the emulator carries"
+            ),
+            "{found:?}"
+        );
+        assert!(found[0].contains("at most 2.5gbit"));
+    }
+}

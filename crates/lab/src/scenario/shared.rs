@@ -1,0 +1,206 @@
+//! `[[group]]`, `[[radio]]` and `[[interferer]]`: links that are not alone in their air.
+
+use std::time::Duration;
+
+use sumlink_link::{Air, Interferer, Radio, Schedule};
+
+use crate::config::Direction;
+use crate::units::{parse_duration, parse_percentage, parse_rate, parse_size};
+
+use super::Traffic;
+use super::link::{Names, Place};
+use super::table::{Document, Section, keep, number_of};
+
+/// Links that hear each other.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Group {
+    pub(crate) links: Vec<String>,
+    pub(crate) directions: &'static [Direction],
+    pub(crate) air: Air,
+    pub(crate) span: Place,
+}
+
+/// Links that are hotspots behind one card.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SharedRadio {
+    pub(crate) links: Vec<String>,
+    pub(crate) radio: Radio,
+    pub(crate) span: Place,
+}
+
+/// Somebody else on the channel of links.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stranger {
+    pub(crate) links: Vec<String>,
+    pub(crate) directions: &'static [Direction],
+    pub(crate) interferer: Interferer,
+    /// When it is there; without an end, until the end of the run.
+    pub(crate) from: Duration,
+    pub(crate) until: Option<Duration>,
+    pub(crate) span: Place,
+}
+
+/// The directions of the links that take part: those of the traffic unless said otherwise.
+fn directions(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+    traffic: Traffic,
+) -> &'static [Direction] {
+    let named = section.parsed(document, "direction", Traffic::parse);
+    named.map_or(traffic, |at| at.value).directions()
+}
+
+/// Reads a block `[[group]]`.
+pub(crate) fn read_group(
+    document: &mut Document<'_>,
+    mut section: Section<'_, '_>,
+    names: &Names,
+    traffic: Traffic,
+) -> Option<Group> {
+    let links = names.find_all(document, &mut section, 2);
+    let directions = directions(document, &mut section, traffic);
+    let theta = section.number(document, "theta");
+    let transmission = section.parsed(document, "transmission", parse_duration);
+    let deferral = section.value("deferral");
+    let span = section.span();
+    section.finish(document);
+    let links = links?;
+    let count = links.len();
+    let rows = match deferral {
+        // Everyone waits for everyone: carrier sense without exception.
+        None => vec![vec![1.0; count]; count],
+        Some(value) => {
+            let rows: Option<Vec<Vec<f64>>> = match number_of(value) {
+                Some(same) => Some(vec![vec![same; count]; count]),
+                None => value.get_ref().as_array().and_then(|rows| {
+                    let row = |row: &toml::Spanned<toml::de::DeValue<'_>>| {
+                        row.get_ref().as_array()?.iter().map(number_of).collect()
+                    };
+                    rows.iter().map(row).collect()
+                }),
+            };
+            let square =
+                rows.filter(|rows| rows.len() == count && rows.iter().all(|r| r.len() == count));
+            if square.is_none() {
+                let reason = format!(
+                    "deferral is a number for all, or {count} rows of {count} numbers in the order of links"
+                );
+                document.problem(&value.span(), reason);
+            }
+            square?
+        }
+    };
+    let air = Air::new(
+        vec![theta.map_or(Air::THETA, |at| at.value); count],
+        rows,
+        transmission.map_or(Air::TRANSMISSION, |at| at.value),
+    );
+    Some(Group {
+        links,
+        directions,
+        air: keep(document, &span, "[[group]]", air)?,
+        span,
+    })
+}
+
+/// Reads a block `[[radio]]`.
+pub(crate) fn read_radio(
+    document: &mut Document<'_>,
+    mut section: Section<'_, '_>,
+    names: &Names,
+) -> Option<SharedRadio> {
+    let links = names.find_all(document, &mut section, 2);
+    let rate = section.parsed(document, "rate", parse_rate);
+    let switching = section.parsed(document, "switching", parse_duration);
+    let card_queue = section.parsed(document, "card_queue", parse_size);
+    let hotspot_buffer = section.parsed(document, "hotspot_buffer", parse_size);
+    for (key, example) in [
+        ("rate", "rate = \"100mbit\" (of the Wi-Fi to the hotspots)"),
+        ("switching", "switching = \"5ms\""),
+    ] {
+        if !section.has(key) {
+            section.missing(document, key, example);
+        }
+    }
+    let turns = section.texts(document, "turns");
+    let turn = section.parsed(document, "turn", parse_duration);
+    let listen = section.parsed(document, "listen", parse_duration);
+    let has_turns = section.has("turns");
+    if has_turns == section.has("turn") {
+        section.missing(
+            document,
+            "schedule",
+            "either turns = [\"50ms\", …], one for each link, or turn = \"50ms\" for stays on demand",
+        );
+    }
+    let span = section.span();
+    section.finish(document);
+    let schedule = match turns {
+        Some(turns) => {
+            let mut parsed = Vec::new();
+            for at in turns {
+                let turn = parse_duration(&at.value);
+                parsed.push(keep(document, &at.span, "turns", turn)?);
+            }
+            Schedule::Fixed(parsed)
+        }
+        None => Schedule::OnDemand {
+            turn: turn?.value,
+            listen: listen.map_or(Duration::from_millis(100), |at| at.value),
+        },
+    };
+    Some(SharedRadio {
+        links: links?,
+        radio: Radio {
+            rate: rate?.value,
+            switching: switching?.value,
+            card_queue: card_queue.map_or(BUFFER, |at| at.value),
+            hotspot_buffer: hotspot_buffer.map_or(BUFFER, |at| at.value),
+            schedule,
+        },
+        span,
+    })
+}
+
+/// Bytes that card and hotspots hold unless said otherwise.
+const BUFFER: u64 = 256 << 10;
+
+/// Reads a block `[[interferer]]`.
+pub(crate) fn read_interferer(
+    document: &mut Document<'_>,
+    mut section: Section<'_, '_>,
+    names: &Names,
+    traffic: Traffic,
+) -> Option<Stranger> {
+    let links = names.find_all(document, &mut section, 1);
+    let directions = directions(document, &mut section, traffic);
+    let occupancy = section.parsed(document, "occupancy", parse_percentage);
+    let burst = section.parsed(document, "burst", parse_duration);
+    let deferral = section.parsed(document, "deferral", parse_percentage);
+    let frame_error = section.parsed(document, "frame_error", parse_percentage);
+    let retries = section.integer(document, "retries", 0..256);
+    let from = section.parsed(document, "from", parse_duration);
+    let until = section.parsed(document, "until", parse_duration);
+    if !section.has("occupancy") {
+        section.missing(document, "occupancy", "occupancy = \"30%\"");
+    }
+    let span = section.span();
+    section.finish(document);
+    let none = Interferer::NONE;
+    Some(Stranger {
+        links: links?,
+        directions,
+        interferer: Interferer {
+            occupancy: occupancy?.value,
+            burst: burst.map_or(none.burst, |at| at.value),
+            deferral: deferral.map_or(none.deferral, |at| at.value),
+            frame_error: frame_error.map_or(none.frame_error, |at| at.value),
+            retry_limit: retries
+                .and_then(|at| u32::try_from(at.value).ok())
+                .unwrap_or(none.retry_limit),
+        },
+        from: from.map_or(Duration::ZERO, |at| at.value),
+        until: until.map(|at| at.value),
+        span,
+    })
+}

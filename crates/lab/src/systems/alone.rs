@@ -1,0 +1,33 @@
+//! Each link by itself, one after the other: what there is to aggregate.
+
+use crate::error::LabError;
+use crate::traffic::Route;
+
+use super::{Evidence, Running, Stage, System};
+
+pub(super) struct Alone;
+
+impl System for Alone {
+    fn phases(&self, links: &[String]) -> Vec<Option<String>> {
+        links.iter().cloned().map(Some).collect()
+    }
+
+    fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
+        let mut route = Route::direct(stage.target());
+        route.link = stage.link.map(str::to_owned);
+        Ok(Running {
+            entry: route.target,
+            routes: vec![route],
+            processes: Vec::new(),
+            is_tcp: true,
+        })
+    }
+
+    fn evidence(&self, _: &Stage<'_>, _: &mut Running) -> Result<Evidence, LabError> {
+        Ok(Evidence {
+            duplicates_bytes: Some(0),
+            note: "each link by itself, one after the other; the goodput of all is their sum"
+                .to_owned(),
+        })
+    }
+}

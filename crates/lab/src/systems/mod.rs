@@ -1,0 +1,147 @@
+//! What is compared: one file for each system, behind one trait.
+//!
+//! A system says over which [`Route`]s the traffic goes; what the traffic is and how it is counted is the same for
+//! all ([`crate::traffic`]). Adding one is a file here, its word in [`parse`], and a line in
+//! docs/laboratory.md.
+
+mod aggligator;
+mod alone;
+mod mptcp;
+mod noq;
+pub(crate) mod peers;
+mod simultaneous;
+mod sumlink;
+
+pub(crate) use mptcp::parse_counters as kernel_counters;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::error::LabError;
+use crate::laboratory::Lab;
+use crate::process::Process;
+use crate::scenario::Scenario;
+use crate::topology::SERVER_V4;
+use crate::traffic::Route;
+
+/// The systems of a scenario that names none.
+pub(crate) const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
+
+/// Every form of a name, for messages.
+const FORMS: &str =
+    "alone, simultaneous, mptcp, sumlink:SCHEDULER, sumlink:SCHEDULER+CONGESTION, aggligator, noq";
+
+/// A way to carry traffic over several links.
+pub(crate) trait System {
+    /// Why it cannot be measured here under this scenario; `None` when it can.
+    fn missing(&self, _scenario: &Scenario) -> Option<String> {
+        None
+    }
+
+    /// Versions of the programs that take part, by name.
+    fn versions(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    /// What is measured one after the other, each in a laboratory of its own: everything at once (`None`),
+    /// or a link by itself.
+    fn phases(&self, _links: &[String]) -> Vec<Option<String>> {
+        vec![None]
+    }
+
+    /// Whether the traffic's own sockets are MPTCP.
+    fn is_mptcp(&self) -> bool {
+        false
+    }
+
+    /// Starts what it needs and returns when that is ready for traffic.
+    fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError>;
+
+    /// What it has to say about itself at the end, while it still runs; an error when it did not do what
+    /// its name says.
+    fn evidence(&self, _stage: &Stage<'_>, _running: &mut Running) -> Result<Evidence, LabError> {
+        Ok(Evidence::default())
+    }
+}
+
+/// Where a system runs.
+pub(crate) struct Stage<'a> {
+    pub(crate) lab: &'a Lab,
+    /// For keys and logs; removed at the end.
+    pub(crate) directory: &'a Path,
+    /// The sumlink program.
+    pub(crate) program: &'a Path,
+    /// TCP congestion control of everyone.
+    pub(crate) congestion: &'a str,
+    /// The port on the server's side to which the traffic goes.
+    pub(crate) port: u16,
+    /// The link of this phase, if it has one.
+    pub(crate) link: Option<&'a str>,
+}
+
+impl Stage<'_> {
+    /// Where the server of the workload listens.
+    pub(crate) fn target(&self) -> SocketAddr {
+        SocketAddr::from((SERVER_V4, self.port))
+    }
+
+    /// The names of all links.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &str> {
+        self.lab.links().iter().map(|link| link.name.as_str())
+    }
+}
+
+/// A system that is ready for traffic. Dropping it ends its processes.
+pub(crate) struct Running {
+    /// The ways to the server, each with a flow of its own.
+    pub(crate) routes: Vec<Route>,
+    /// Where programs connect that know nothing of routes.
+    pub(crate) entry: SocketAddr,
+    /// Its programs.
+    pub(crate) processes: Vec<Process>,
+    /// Whether all that it sends over the links is TCP, so that the kernel counts what is sent again.
+    pub(crate) is_tcp: bool,
+}
+
+/// What a system says about itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evidence {
+    /// Bytes sent on purpose more than once.
+    pub(crate) duplicates_bytes: Option<u64>,
+    /// What a reader should know.
+    pub(crate) note: String,
+}
+
+/// The system of that name.
+pub(crate) fn parse(name: &str) -> Result<Box<dyn System>, String> {
+    match name {
+        "alone" => return Ok(Box::new(alone::Alone)),
+        "simultaneous" => return Ok(Box::new(simultaneous::Simultaneous)),
+        "mptcp" => return Ok(Box::new(mptcp::Mptcp)),
+        "aggligator" => return Ok(Box::new(aggligator::Aggligator)),
+        "noq" => return Ok(Box::new(noq::Noq)),
+        _ => {}
+    }
+    let Some(variant) = name.strip_prefix("sumlink:") else {
+        return Err(format!("there is no system '{name}' (systems: {FORMS})"));
+    };
+    sumlink::Sumlink::parse(variant).map(|system| Box::new(system) as Box<dyn System>)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_mistakes() {
+        for name in DEFAULT {
+            assert!(parse(name).is_ok(), "{name}");
+        }
+        assert!(parse("sumlink:minrtt+bbr").is_ok());
+        let error = |name: &str| parse(name).err().unwrap_or_default();
+        assert!(error("tcp").contains("there is no system 'tcp'"));
+        assert!(error("sumlink:fbtd").contains("no scheduler 'fbtd'"));
+        assert!(error("sumlink:fbdt+no good").contains("congestion control"));
+    }
+}

@@ -1,0 +1,100 @@
+//! The kernel's MPTCP: every link's client address is an endpoint of a full mesh.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use crate::error::LabError;
+use crate::programs;
+use crate::scenario::{Scenario, Workload};
+use crate::topology::Side;
+use crate::traffic::Route;
+
+use super::{Evidence, Running, Stage, System};
+
+pub(super) struct Mptcp;
+
+impl System for Mptcp {
+    fn missing(&self, scenario: &Scenario) -> Option<String> {
+        if !Path::new("/proc/sys/net/mptcp/enabled").exists() {
+            return Some("this kernel has no MPTCP".to_owned());
+        }
+        let is_command = matches!(scenario.workload, Workload::Command { .. });
+        // Programs that know nothing of MPTCP get its sockets from there.
+        is_command
+            .then(|| programs::find("mptcpize").err())
+            .flatten()
+            .map(|error| error.to_string())
+    }
+
+    fn is_mptcp(&self) -> bool {
+        true
+    }
+
+    fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
+        let route = Route {
+            mptcp: true,
+            ..Route::direct(stage.target())
+        };
+        Ok(Running {
+            entry: route.target,
+            routes: vec![route],
+            processes: Vec::new(),
+            is_tcp: true,
+        })
+    }
+
+    fn evidence(&self, stage: &Stage<'_>, _: &mut Running) -> Result<Evidence, LabError> {
+        let counters = stage.lab.run(Side::Client, || {
+            let text = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
+            parse_counters(&text, "MPTcpExt:")
+        })?;
+        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+        let connections = count("MPCapableSYNACKRX");
+        if connections == 0 {
+            return Err(LabError::Failed {
+                what: "the connection is not MPTCP: no SYN/ACK with MP_CAPABLE arrived".to_owned(),
+                log: String::new(),
+            });
+        }
+        let joined = count("MPJoinSynAckRx");
+        let links = stage.links().count() as u64;
+        let note = format!(
+            "{joined} of {} further subflows joined (MPJoinSynAckRx)",
+            connections * links.saturating_sub(1)
+        );
+        Ok(Evidence {
+            // Reinjections are counted in packets, not in bytes.
+            duplicates_bytes: None,
+            note,
+        })
+    }
+}
+
+/// The file has two lines for each group: names, then values.
+pub(crate) fn parse_counters(text: &str, group: &str) -> HashMap<String, u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
+        return HashMap::new();
+    };
+    names
+        .split_whitespace()
+        .zip(values.split_whitespace())
+        .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_by_name() {
+        let text =
+            "Tcp: MaxConn RetransSegs\nTcp: -1 17\nMPTcpExt: A MPJoinSynAckRx\nMPTcpExt: 3 4\n";
+        assert_eq!(parse_counters(text, "MPTcpExt:")["MPJoinSynAckRx"], 4);
+        // A negative value in between must not shift the others.
+        assert_eq!(parse_counters(text, "Tcp:")["RetransSegs"], 17);
+        assert!(parse_counters(text, "IpExt:").is_empty());
+    }
+}

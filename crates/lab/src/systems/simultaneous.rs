@@ -1,0 +1,45 @@
+//! An independent TCP connection on every link, all at once: what an aggregating system could reach where
+//! links disturb each other.
+
+use crate::error::LabError;
+use crate::scenario::{Scenario, Workload};
+use crate::traffic::Route;
+
+use super::{Evidence, Running, Stage, System};
+
+pub(super) struct Simultaneous;
+
+impl System for Simultaneous {
+    fn missing(&self, scenario: &Scenario) -> Option<String> {
+        let Workload::Command { client, .. } = &scenario.workload else {
+            return None;
+        };
+        let says_link = client.contains("{link}");
+        (!says_link).then(|| {
+            "the client's command has no {link}, so that copies of it cannot be bound to the links".to_owned()
+        })
+    }
+
+    fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
+        let routes = stage
+            .links()
+            .map(|link| Route {
+                link: Some(link.to_owned()),
+                ..Route::direct(stage.target())
+            })
+            .collect();
+        Ok(Running {
+            routes,
+            entry: stage.target(),
+            processes: Vec::new(),
+            is_tcp: true,
+        })
+    }
+
+    fn evidence(&self, _: &Stage<'_>, _: &mut Running) -> Result<Evidence, LabError> {
+        Ok(Evidence {
+            duplicates_bytes: Some(0),
+            note: String::new(),
+        })
+    }
+}

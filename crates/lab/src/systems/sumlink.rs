@@ -1,0 +1,204 @@
+//! sumlink itself, with a scheduler and perhaps a congestion control of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sumlink_engine::scheduler;
+
+use crate::error::LabError;
+use crate::process::{Process, TICK};
+use crate::scenario::parse_congestion;
+use crate::signals;
+use crate::topology::{SERVER_V4, Side};
+use crate::traffic::Route;
+
+use super::{Evidence, Running, Stage, System};
+
+/// Where the sumlink server listens.
+const SERVER_PORT: u16 = 7000;
+/// Where the client serves SOCKS5.
+const SOCKS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+/// Where the client forwards to the server of the workload, for programs that know no SOCKS.
+const FORWARD: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1081);
+/// How long to wait for the paths; a link that carries nothing has none.
+const PATHS_LIMIT: Duration = Duration::from_secs(5);
+
+pub(super) struct Sumlink {
+    scheduler: String,
+    /// Instead of the scenario's.
+    congestion: Option<String>,
+}
+
+impl Sumlink {
+    /// `SCHEDULER` or `SCHEDULER+CONGESTION`.
+    pub(super) fn parse(variant: &str) -> Result<Self, String> {
+        let (scheduler, congestion) = match variant.split_once('+') {
+            Some((scheduler, congestion)) => (scheduler, Some(parse_congestion(congestion)?)),
+            None => (variant, None),
+        };
+        if !scheduler::NAMES.contains(&scheduler) {
+            return Err(format!(
+                "sumlink has no scheduler '{scheduler}' (schedulers: {})",
+                scheduler::NAMES.join(", ")
+            ));
+        }
+        Ok(Self {
+            scheduler: scheduler.to_owned(),
+            congestion,
+        })
+    }
+}
+
+impl System for Sumlink {
+    fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
+        let (server_key, server_public) = make_key(stage, "server")?;
+        let (client_key, client_public) = make_key(stage, "client")?;
+        let address = SocketAddr::from((SERVER_V4, SERVER_PORT)).to_string();
+        let congestion = self.congestion.as_deref().unwrap_or(stage.congestion);
+        let common = ["--scheduler", &self.scheduler, "--congestion", congestion];
+
+        let mut command = Command::new(stage.program);
+        command.args(["server", "--listen", &address, "--key"]);
+        command.arg(&server_key).args(common);
+        command.args(["--authorize", &client_public, "--control"]);
+        command.arg(control(stage, "server"));
+        let mut server = start(stage, Side::Server, "sumlink-server", command)?;
+        server.wait_for_port(stage.lab, Side::Server, SERVER_PORT)?;
+
+        let mut command = Command::new(stage.program);
+        command.args(["client", "--server", &address, "--server-key"]);
+        command.arg(&server_public).args(common).arg("--key");
+        command.arg(&client_key).arg("--control");
+        command.arg(control(stage, "client"));
+        command.args(["--socks", &SOCKS.to_string()]);
+        command.args(["--forward", &format!("{FORWARD}={}", stage.target())]);
+        for link in stage.links() {
+            command.args(["--link", link]);
+        }
+        let mut client = start(stage, Side::Client, "sumlink-client", command)?;
+        client.wait_for_port(stage.lab, Side::Client, SOCKS.port())?;
+        wait_for_paths(stage, &mut client)?;
+        Ok(Running {
+            routes: vec![Route {
+                socks: Some(SOCKS),
+                ..Route::direct(stage.target())
+            }],
+            entry: FORWARD,
+            processes: vec![server, client],
+            is_tcp: true,
+        })
+    }
+
+    fn evidence(&self, stage: &Stage<'_>, running: &mut Running) -> Result<Evidence, LabError> {
+        for process in &mut running.processes {
+            process.check_alive()?;
+        }
+        let duplicates = ["client", "server"].map(|side| {
+            let status = ask(&control(stage, side))?;
+            sessions(&status)
+                .map(|session| session["duplicates_sent_bytes"].as_u64())
+                .sum::<Option<u64>>()
+        });
+        let active = ask(&control(stage, "client")).map_or(0, |status| active_paths(&status));
+        let links = stage.links().count();
+        let mut note = format!("{active} of {links} paths active at the end");
+        if let Some(own) = &self.congestion {
+            note.push_str(&format!(
+                "; its paths use {own}, everyone else {}",
+                stage.congestion
+            ));
+        }
+        Ok(Evidence {
+            duplicates_bytes: duplicates.into_iter().sum(),
+            note,
+        })
+    }
+}
+
+fn start(stage: &Stage<'_>, side: Side, name: &str, command: Command) -> Result<Process, LabError> {
+    Process::start(stage.lab, stage.directory, side, name, command)
+}
+
+/// The control socket of one side.
+fn control(stage: &Stage<'_>, side: &str) -> PathBuf {
+    stage.directory.join(format!("{side}.control"))
+}
+
+/// Makes a key; the public one is the last word that `sumlink keygen` prints.
+fn make_key(stage: &Stage<'_>, side: &str) -> Result<(PathBuf, String), LabError> {
+    let file = stage.directory.join(format!("{side}.key"));
+    let mut command = Command::new(stage.program);
+    command.args(["keygen", "--out"]).arg(&file);
+    let output = command
+        .output()
+        .map_err(|error| LabError::system("starting sumlink", error))?;
+    last_word(&output).map(|public| (file, public))
+}
+
+fn last_word(output: &Output) -> Result<String, LabError> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.split_whitespace().last() {
+        Some(word) if output.status.success() => Ok(word.to_owned()),
+        _ => Err(LabError::Failed {
+            what: format!("sumlink keygen failed ({})", output.status),
+            log: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        }),
+    }
+}
+
+/// Waits until every link has a path, or long enough.
+fn wait_for_paths(stage: &Stage<'_>, client: &mut Process) -> Result<(), LabError> {
+    let start = Instant::now();
+    let links = stage.links().count();
+    while start.elapsed() < PATHS_LIMIT {
+        signals::check()?;
+        client.check_alive()?;
+        let active = ask(&control(stage, "client")).map_or(0, |status| active_paths(&status));
+        if active >= links {
+            return Ok(());
+        }
+        thread::sleep(TICK);
+    }
+    Ok(())
+}
+
+/// What a control socket answers; `None` when nobody does.
+fn ask(socket: &Path) -> Option<serde_json::Value> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    let limit = Some(Duration::from_secs(2));
+    stream.set_read_timeout(limit).ok()?;
+    stream.set_write_timeout(limit).ok()?;
+    stream.write_all(b"{\"cmd\":\"status\"}\n").ok()?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}
+
+fn sessions(status: &serde_json::Value) -> impl Iterator<Item = &serde_json::Value> {
+    status["sessions"].as_array().into_iter().flatten()
+}
+
+fn active_paths(status: &serde_json::Value) -> usize {
+    sessions(status)
+        .flat_map(|session| session["paths"].as_array().into_iter().flatten())
+        .filter(|path| path["state"] == "active")
+        .count()
+}
+
+/// The version that a program prints with `--version`: its last word.
+pub(crate) fn version_of(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().last().map(str::to_owned)
+}
+
+/// Whether a file is there, for programs that are installed apart.
+pub(crate) fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}

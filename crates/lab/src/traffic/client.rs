@@ -1,0 +1,185 @@
+//! The client's side of the traffic: one thread for each flow.
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use super::connection::{self, End};
+use super::record::{FlowRecord, ObjectRecord, Recorder};
+use super::server::early;
+use super::{Job, Load, Request, Route, Spec, Window, sleep_until_ns};
+
+/// Carries out the workload; returns when the run is over.
+pub(crate) fn run(spec: &Spec) -> Vec<FlowRecord> {
+    let threads: Vec<_> = (0u32..)
+        .zip(&spec.routes)
+        .flat_map(|(number, route)| {
+            let ways = [(spec.down, true), (spec.up, false)];
+            ways.into_iter()
+                .filter(|(wanted, _)| *wanted)
+                .map(move |(_, down)| (2 * number + u32::from(!down), route.clone(), down))
+        })
+        .map(|(flow, route, down)| {
+            let spec = spec.clone();
+            thread::spawn(move || Flow::new(flow, route, down, spec).run())
+        })
+        .collect();
+    threads
+        .into_iter()
+        .map(|thread| {
+            thread.join().unwrap_or_else(|_| FlowRecord {
+                error: Some("the traffic program failed".to_owned()),
+                ..FlowRecord::default()
+            })
+        })
+        .collect()
+}
+
+struct Flow {
+    number: u32,
+    route: Route,
+    down: bool,
+    spec: Spec,
+    window: Window,
+    recorder: Recorder,
+}
+
+impl Flow {
+    fn new(number: u32, route: Route, down: bool, spec: Spec) -> Self {
+        let window = Window {
+            epoch_ns: spec.epoch_ns,
+            duration_ms: spec.duration_ms,
+        };
+        Self {
+            number,
+            route,
+            down,
+            window,
+            recorder: Recorder::new(number, window, spec.interval_ms),
+            spec,
+        }
+    }
+
+    fn run(mut self) -> FlowRecord {
+        sleep_until_ns(self.spec.epoch_ns);
+        let result = match self.spec.load.clone() {
+            Load::Bulk => self.stream(Job::Bulk),
+            Load::Cbr { rate, message } => self.stream(Job::Cbr { rate, message }),
+            Load::Files {
+                sizes,
+                count,
+                gap_ms,
+            } => self.objects(&sizes, count, Duration::from_millis(gap_ms)),
+        };
+        if let Err(error) = result {
+            self.recorder.record.error = Some(error);
+        }
+        self.recorder.record
+    }
+
+    /// A connection that has asked for something; `None` when the run is over.
+    fn ask(&mut self, job: &Job) -> Result<Option<TcpStream>, String> {
+        let Some(mut stream) = connection::connect(&self.route, self.window)? else {
+            return Ok(None);
+        };
+        self.recorder.record.connected = true;
+        let request = Request {
+            flow: self.number,
+            epoch_ns: self.spec.epoch_ns,
+            duration_ms: self.spec.duration_ms,
+            interval_ms: self.spec.interval_ms,
+            down: self.down,
+            job: job.clone(),
+        };
+        connection::send_request(&mut stream, &request).map_err(|error| error.to_string())?;
+        Ok(Some(stream))
+    }
+
+    /// One connection for the whole run.
+    fn stream(&mut self, job: Job) -> Result<(), String> {
+        let Some(mut stream) = self.ask(&job)? else {
+            return Ok(());
+        };
+        let window = self.window;
+        let message = |size: u64| {
+            usize::try_from(size)
+                .unwrap_or(connection::STAMP)
+                .max(connection::STAMP)
+        };
+        let end = match (self.down, &job) {
+            (true, Job::Cbr { message: size, .. }) => {
+                let recorder = &mut self.recorder;
+                connection::receive_messages(&mut stream, message(*size), window, recorder)
+            }
+            (true, _) => connection::receive(&mut stream, None, window, &mut self.recorder),
+            (
+                false,
+                Job::Cbr {
+                    rate,
+                    message: size,
+                },
+            ) => connection::send_messages(&mut stream, *rate, message(*size), window)
+                .map_err(|error| error.to_string()),
+            (false, _) => {
+                connection::send(&mut stream, None, window).map_err(|error| error.to_string())
+            }
+        }?;
+        match end {
+            // The sender stops by the same clock, a moment earlier or later.
+            End::Closed if window.left().is_some_and(|left| left > CLOSING) => Err(early(window)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Objects one after the other.
+    fn objects(&mut self, sizes: &[u64], count: u64, gap: Duration) -> Result<(), String> {
+        for _ in 0..count {
+            for size in sizes {
+                if !self.object(*size)? {
+                    return Ok(());
+                }
+                let Some(left) = self.window.left() else {
+                    return Ok(());
+                };
+                thread::sleep(gap.min(left));
+            }
+        }
+        Ok(())
+    }
+
+    /// One object on a connection of its own; `false` when the run was over before it arrived.
+    fn object(&mut self, size: u64) -> Result<bool, String> {
+        let start_s = self.window.elapsed_s();
+        let Some(mut stream) = self.ask(&Job::Object { size })? else {
+            return Ok(false);
+        };
+        let window = self.window;
+        let end = if self.down {
+            connection::receive(&mut stream, Some(size), window, &mut self.recorder)?
+        } else {
+            let sent = connection::send(&mut stream, Some(size), window);
+            match sent.map_err(|error| error.to_string())? {
+                // The server confirms that all of it has arrived.
+                End::Done => connection::read_full(&mut stream, &mut [0], window)
+                    .map_err(|error| error.to_string())?,
+                end => end,
+            }
+        };
+        match end {
+            End::Done => {
+                self.recorder.record.objects.push(ObjectRecord {
+                    size,
+                    start_s,
+                    duration_s: window.elapsed_s() - start_s,
+                });
+                Ok(true)
+            }
+            End::Time => Ok(false),
+            End::Closed if window.left().is_some_and(|left| left > CLOSING) => Err(early(window)),
+            End::Closed => Ok(false),
+        }
+    }
+}
+
+/// The other side may end so much earlier.
+const CLOSING: Duration = Duration::from_millis(500);

@@ -1,0 +1,310 @@
+//! One connection of the traffic: how it is opened, and how bytes move with an end in sight.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::pattern::Pattern;
+use super::record::Recorder;
+use super::{Request, Route, Window, now_ns, sleep_until_ns};
+
+/// Bytes moved by one call; large, so that calls are few at gigabits per second.
+const CHUNK: usize = 256 << 10;
+/// How long a call waits before it looks whether the run is over.
+const LOOK: Duration = Duration::from_millis(100);
+/// The largest request.
+const REQUEST_LIMIT: usize = 4096;
+/// Bytes of the stamp at the start of a message.
+pub(crate) const STAMP: usize = 8;
+
+/// A TCP socket, or an MPTCP one.
+pub(crate) fn socket(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
+    let protocol = if mptcp {
+        Protocol::MPTCP
+    } else {
+        Protocol::TCP
+    };
+    Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))
+}
+
+/// Connects, however often it takes, until the run is over; `None` when it never succeeded.
+pub(crate) fn connect(route: &Route, window: Window) -> Result<Option<TcpStream>, String> {
+    while let Some(left) = window.left() {
+        match try_connect(route, left) {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(error) if fatal(&error) => return Err(format!("connecting: {error}")),
+            // No carrier, no route, or nobody answered: a link may come back.
+            Err(_) => std::thread::sleep(LOOK.min(window.left().unwrap_or_default())),
+        }
+    }
+    Ok(None)
+}
+
+/// What waiting does not mend.
+fn fatal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::Unsupported | ErrorKind::InvalidInput
+    )
+}
+
+fn try_connect(route: &Route, left: Duration) -> io::Result<TcpStream> {
+    let peer = route.socks.unwrap_or(route.target);
+    let socket = socket(peer, route.mptcp)?;
+    if let Some(link) = &route.link {
+        socket.bind_device(Some(link.as_bytes()))?;
+    }
+    socket.connect_timeout(&SockAddr::from(peer), left)?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    if route.socks.is_some() {
+        stream.set_read_timeout(Some(left))?;
+        socks_connect(&mut stream, route.target)?;
+    }
+    Ok(stream)
+}
+
+/// RFC 1928: no authentication, CONNECT.
+fn socks_connect(stream: &mut TcpStream, target: SocketAddr) -> io::Result<()> {
+    let refused = |what: String| io::Error::new(ErrorKind::ConnectionRefused, what);
+    stream.write_all(&[5, 1, 0])?;
+    let mut method = [0; 2];
+    stream.read_exact(&mut method)?;
+    if method != [5, 0] {
+        return Err(refused("the proxy wants a password".to_owned()));
+    }
+    let mut request = vec![5, 1, 0];
+    match target.ip() {
+        IpAddr::V4(ip) => {
+            request.push(1);
+            request.extend(ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            request.push(4);
+            request.extend(ip.octets());
+        }
+    }
+    request.extend(target.port().to_be_bytes());
+    stream.write_all(&request)?;
+    let mut reply = [0; 4];
+    stream.read_exact(&mut reply)?;
+    if reply[1] != 0 {
+        return Err(refused(format!("the proxy says {}", reply[1])));
+    }
+    let address = match reply[3] {
+        1 => 4,
+        4 => 16,
+        _ => return Err(refused("the proxy's answer is malformed".to_owned())),
+    };
+    stream.read_exact(&mut [0; 18][..address + 2])
+}
+
+/// Sends the request: its length in two bytes, then JSON.
+pub(crate) fn send_request(stream: &mut TcpStream, request: &Request) -> io::Result<()> {
+    let text = serde_json::to_vec(request)?;
+    let length = u16::try_from(text.len()).map_err(io::Error::other)?;
+    let mut message = length.to_be_bytes().to_vec();
+    message.extend(text);
+    stream.write_all(&message)
+}
+
+/// Reads what [`send_request`] sends.
+pub(crate) fn read_request(stream: &mut TcpStream) -> io::Result<Request> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let length = usize::from(u16::from_be_bytes(length));
+    if length > REQUEST_LIMIT {
+        return Err(io::Error::new(
+            ErrorKind::InvalidData,
+            "the request is too long",
+        ));
+    }
+    let mut text = vec![0; length];
+    stream.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Why moving bytes ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The run is over.
+    Time,
+    /// Everything has been moved.
+    Done,
+    /// The other side closed.
+    Closed,
+}
+
+/// Sends from the start of the pattern on: so many bytes, or until the run is over.
+pub(crate) fn send(stream: &mut TcpStream, size: Option<u64>, window: Window) -> io::Result<End> {
+    let pattern = Pattern::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut offset = 0;
+    loop {
+        let left = size.map_or(CHUNK as u64, |size| size.saturating_sub(offset));
+        if left == 0 {
+            return Ok(End::Done);
+        }
+        let part = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
+        pattern.fill(offset, &mut buffer[..part]);
+        match write_all(stream, &buffer[..part], window)? {
+            End::Done => offset += part as u64,
+            end => return Ok(end),
+        }
+    }
+}
+
+/// Writes everything, or as much as the run leaves time for.
+pub(crate) fn write_all(stream: &mut TcpStream, bytes: &[u8], window: Window) -> io::Result<End> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let Some(left) = window.left() else {
+            return Ok(End::Time);
+        };
+        stream.set_write_timeout(Some(left.clamp(Duration::from_millis(1), LOOK)))?;
+        match stream.write(rest) {
+            Ok(0) => return Ok(End::Closed),
+            Ok(written) => rest = &rest[written..],
+            Err(error) if again(&error) => {}
+            Err(error) if gone(&error) => return Ok(End::Closed),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(End::Done)
+}
+
+/// Receives what [`send`] sends, and checks it: so many bytes, or until the run is over.
+pub(crate) fn receive(
+    stream: &mut TcpStream,
+    size: Option<u64>,
+    window: Window,
+    recorder: &mut Recorder,
+) -> Result<End, String> {
+    let pattern = Pattern::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut offset = 0u64;
+    loop {
+        let left = size.map_or(CHUNK as u64, |size| size.saturating_sub(offset));
+        if left == 0 {
+            return Ok(End::Done);
+        }
+        let part = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
+        match read_some(stream, &mut buffer[..part], window).map_err(|e| e.to_string())? {
+            Err(end) => return Ok(end),
+            Ok(len) => {
+                recorder.count(len);
+                if let Some(at) = pattern.difference(offset, &buffer[..len]) {
+                    return Err(format!("byte {at} is not what was sent"));
+                }
+                offset += len as u64;
+            }
+        }
+    }
+}
+
+/// At least one byte, or why there is none.
+fn read_some(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    window: Window,
+) -> io::Result<Result<usize, End>> {
+    loop {
+        let Some(left) = window.left() else {
+            return Ok(Err(End::Time));
+        };
+        stream.set_read_timeout(Some(left.clamp(Duration::from_millis(1), LOOK)))?;
+        match stream.read(buffer) {
+            Ok(0) => return Ok(Err(End::Closed)),
+            Ok(len) => return Ok(Ok(len)),
+            Err(error) if again(&error) => {}
+            Err(error) if gone(&error) => return Ok(Err(End::Closed)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Fills the buffer.
+pub(crate) fn read_full(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    window: Window,
+) -> io::Result<End> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read_some(stream, &mut buffer[filled..], window)? {
+            Ok(len) => filled += len,
+            Err(end) => return Ok(end),
+        }
+    }
+    Ok(End::Done)
+}
+
+/// Sends messages at a constant rate. Each carries the time at which it was due, not that at which the
+/// socket took it: waiting for the socket is part of a message's delay.
+pub(crate) fn send_messages(
+    stream: &mut TcpStream,
+    rate: u64,
+    size: usize,
+    window: Window,
+) -> io::Result<End> {
+    let pattern = Pattern::new();
+    let gap_ns = (size as u128 * 8 * 1_000_000_000 / u128::from(rate.max(1))).max(1) as u64;
+    let first = now_ns();
+    let mut message = vec![0; size];
+    for number in 0u64.. {
+        let due = first.saturating_add(number.saturating_mul(gap_ns));
+        if due >= window.end_ns() {
+            break;
+        }
+        sleep_until_ns(due);
+        message[..STAMP].copy_from_slice(&due.to_be_bytes());
+        pattern.fill(number.wrapping_mul(size as u64), &mut message[STAMP..]);
+        match write_all(stream, &message, window)? {
+            End::Done => {}
+            end => return Ok(end),
+        }
+    }
+    Ok(End::Time)
+}
+
+/// Receives what [`send_messages`] sends.
+pub(crate) fn receive_messages(
+    stream: &mut TcpStream,
+    size: usize,
+    window: Window,
+    recorder: &mut Recorder,
+) -> Result<End, String> {
+    let pattern = Pattern::new();
+    let mut message = vec![0; size];
+    for number in 0u64.. {
+        match read_full(stream, &mut message, window).map_err(|error| error.to_string())? {
+            End::Done => {}
+            end => return Ok(end),
+        }
+        recorder.count(size);
+        let mut stamp = [0; STAMP];
+        stamp.copy_from_slice(&message[..STAMP]);
+        recorder.message(u64::from_be_bytes(stamp));
+        let start = number.wrapping_mul(size as u64);
+        if pattern.difference(start, &message[STAMP..]).is_some() {
+            return Err(format!("message {number} is not what was sent"));
+        }
+    }
+    Ok(End::Done)
+}
+
+fn again(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+    )
+}
+
+fn gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted
+    )
+}

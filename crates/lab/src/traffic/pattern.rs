@@ -1,0 +1,136 @@
+//! Content that is different at every offset, so that a byte in the wrong place shows.
+
+/// Words of the block that repeats, each time with another number added.
+const WORDS: usize = 8192;
+/// What is added to every word of the next block: odd, so that it takes 2^64 blocks to repeat.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The content of a flow: 64-bit words in little-endian order.
+pub(crate) struct Pattern {
+    block: Vec<u64>,
+}
+
+impl Pattern {
+    pub(crate) fn new() -> Self {
+        // Marsaglia, "Xorshift RNGs", 2003.
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let block = std::iter::repeat_with(|| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        });
+        Self {
+            block: block.take(WORDS).collect(),
+        }
+    }
+
+    fn word(&self, index: u64) -> u64 {
+        let round = index / WORDS as u64;
+        self.block[(index % WORDS as u64) as usize].wrapping_add(round.wrapping_mul(STEP))
+    }
+
+    fn byte(&self, offset: u64) -> u8 {
+        self.word(offset / 8).to_le_bytes()[(offset % 8) as usize]
+    }
+
+    /// Fills a buffer with what stands from that offset on.
+    pub(crate) fn fill(&self, offset: u64, buffer: &mut [u8]) {
+        let mut at = offset;
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            if !at.is_multiple_of(8) || rest.len() < 8 {
+                rest[0] = self.byte(at);
+                rest = &mut rest[1..];
+                at += 1;
+                continue;
+            }
+            let (words, add) = self.run_of_words(at / 8, rest.len() / 8);
+            let (now, later) = rest.split_at_mut(words.len() * 8);
+            for (chunk, word) in now.chunks_exact_mut(8).zip(words) {
+                chunk.copy_from_slice(&word.wrapping_add(add).to_le_bytes());
+            }
+            at += now.len() as u64;
+            rest = later;
+        }
+    }
+
+    /// Where a buffer first differs from what stands from that offset on.
+    pub(crate) fn difference(&self, offset: u64, buffer: &[u8]) -> Option<u64> {
+        let mut at = offset;
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            if !at.is_multiple_of(8) || rest.len() < 8 {
+                if rest[0] != self.byte(at) {
+                    return Some(at);
+                }
+                rest = &rest[1..];
+                at += 1;
+                continue;
+            }
+            let (words, add) = self.run_of_words(at / 8, rest.len() / 8);
+            let (now, later) = rest.split_at(words.len() * 8);
+            // One pass without a branch for each word; the place is looked for only when there is one.
+            let differs = now
+                .chunks_exact(8)
+                .zip(words)
+                .fold(0, |sum, (chunk, word)| {
+                    let read = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+                    sum | (read ^ word.wrapping_add(add))
+                });
+            if differs != 0 {
+                let place = now
+                    .iter()
+                    .enumerate()
+                    .map(|(i, byte)| (at + i as u64, byte));
+                return place
+                    .into_iter()
+                    .find(|(at, byte)| self.byte(*at) != **byte)
+                    .map(|(at, _)| at);
+            }
+            at += now.len() as u64;
+            rest = later;
+        }
+        None
+    }
+
+    /// Words from that index up to the end of the block, at most so many, and what to add to each.
+    fn run_of_words(&self, index: u64, most: usize) -> (&[u64], u64) {
+        let start = (index % WORDS as u64) as usize;
+        let end = (start + most).min(WORDS);
+        let round = index / WORDS as u64;
+        (&self.block[start..end], round.wrapping_mul(STEP))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_filled_in_is_found_again_in_any_pieces() {
+        let pattern = Pattern::new();
+        let mut whole = vec![0; 3 * WORDS * 8 + 5];
+        pattern.fill(3, &mut whole);
+        assert_eq!(pattern.difference(3, &whole), None);
+        let mut offset = 0;
+        for len in [1, 7, 8, 9, 65_536, 13, 100_000] {
+            let piece = &whole[offset..offset + len];
+            assert_eq!(pattern.difference(3 + offset as u64, piece), None);
+            offset += len;
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_and_a_wrong_place_are_found() {
+        let pattern = Pattern::new();
+        let mut bytes = vec![0; 100_000];
+        pattern.fill(0, &mut bytes);
+        bytes[70_001] ^= 1;
+        assert_eq!(pattern.difference(0, &bytes), Some(70_001));
+        bytes[70_001] ^= 1;
+        // One whole block too late.
+        assert!(pattern.difference(WORDS as u64 * 8, &bytes).is_some());
+        assert!(pattern.difference(8, &bytes).is_some());
+    }
+}

@@ -1,0 +1,68 @@
+//! What a flow brought.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Window, now_ns};
+
+/// A flow as its receiver saw it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FlowRecord {
+    /// Number of the flow: twice that of its route, and 1 more for an upload.
+    pub(crate) flow: u32,
+    /// Whether there was ever a connection.
+    pub(crate) connected: bool,
+    /// Bytes that arrived in each interval.
+    pub(crate) buckets: Vec<u64>,
+    /// Objects that arrived.
+    pub(crate) objects: Vec<ObjectRecord>,
+    /// When each message was due, in seconds since the start, and how many milliseconds later it arrived.
+    pub(crate) messages: Vec<(f64, f64)>,
+    /// Why it is not what it should be.
+    pub(crate) error: Option<String>,
+}
+
+/// An object that arrived.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ObjectRecord {
+    pub(crate) size: u64,
+    pub(crate) start_s: f64,
+    pub(crate) duration_s: f64,
+}
+
+/// Counts what arrives.
+pub(crate) struct Recorder {
+    window: Window,
+    interval_ns: u64,
+    pub(crate) record: FlowRecord,
+}
+
+impl Recorder {
+    pub(crate) fn new(flow: u32, window: Window, interval_ms: u64) -> Self {
+        let intervals = window.duration_ms.div_ceil(interval_ms.max(1));
+        Self {
+            window,
+            interval_ns: interval_ms.max(1) * 1_000_000,
+            record: FlowRecord {
+                flow,
+                buckets: vec![0; usize::try_from(intervals).unwrap_or(0)],
+                ..FlowRecord::default()
+            },
+        }
+    }
+
+    /// Bytes have arrived now; after the end of the run they do not count.
+    pub(crate) fn count(&mut self, bytes: usize) {
+        let since = now_ns().saturating_sub(self.window.epoch_ns);
+        let index = usize::try_from(since / self.interval_ns).unwrap_or(usize::MAX);
+        if let Some(bucket) = self.record.buckets.get_mut(index) {
+            *bucket += bytes as u64;
+        }
+    }
+
+    /// A message that was due then has arrived now.
+    pub(crate) fn message(&mut self, due_ns: u64) {
+        let delay = now_ns().saturating_sub(due_ns) as f64 / 1e6;
+        let at = due_ns.saturating_sub(self.window.epoch_ns) as f64 / 1e9;
+        self.record.messages.push((at, delay));
+    }
+}

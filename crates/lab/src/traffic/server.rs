@@ -1,0 +1,101 @@
+//! The server's side of the traffic.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::LabError;
+
+use super::connection::{self, End};
+use super::record::Recorder;
+use super::{Job, Request, Window};
+
+/// How long a connection may take to say what it wants.
+const REQUEST_TIME: Duration = Duration::from_secs(60);
+
+/// Does what connections ask for, until the process is ended.
+pub(crate) fn serve(address: SocketAddr, mptcp: bool) -> Result<(), LabError> {
+    let failed = |error: io::Error| LabError::system(format!("listening on {address}"), error);
+    let socket = connection::socket(address, mptcp).map_err(failed)?;
+    socket.set_reuse_address(true).map_err(failed)?;
+    socket.bind(&address.into()).map_err(failed)?;
+    socket.listen(1024).map_err(failed)?;
+    let listener = TcpListener::from(socket);
+    for stream in listener.incoming() {
+        let stream = stream.map_err(failed)?;
+        thread::spawn(move || {
+            if let Err(error) = answer(stream) {
+                eprintln!("a connection: {error}");
+            }
+        });
+    }
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(REQUEST_TIME))?;
+    let request = connection::read_request(&mut stream)?;
+    let window = Window {
+        epoch_ns: request.epoch_ns,
+        duration_ms: request.duration_ms,
+    };
+    if request.down {
+        return send(&mut stream, &request, window);
+    }
+    let mut recorder = Recorder::new(request.flow, window, request.interval_ms);
+    recorder.record.connected = true;
+    let result = match request.job {
+        Job::Bulk => connection::receive(&mut stream, None, window, &mut recorder),
+        Job::Object { size } => connection::receive(&mut stream, Some(size), window, &mut recorder),
+        Job::Cbr { message, .. } => {
+            let size = usize::try_from(message).unwrap_or(connection::STAMP);
+            connection::receive_messages(&mut stream, size, window, &mut recorder)
+        }
+    };
+    match result {
+        Ok(End::Closed) if window.left().is_some_and(|left| left > CLOSING) => {
+            recorder.record.error = Some(early(window));
+        }
+        Ok(_) => {}
+        Err(error) => recorder.record.error = Some(error),
+    }
+    let complete = recorder.record.error.is_none();
+    report(&recorder)?;
+    if complete && matches!(request.job, Job::Object { .. }) {
+        stream.write_all(&[1])?;
+    }
+    Ok(())
+}
+
+/// A client may close so much before the end by its own clock.
+const CLOSING: Duration = Duration::from_millis(500);
+
+/// What a flow says that ended before its time.
+pub(crate) fn early(window: Window) -> String {
+    format!("the connection ended after {:.1} s", window.elapsed_s())
+}
+
+fn send(stream: &mut TcpStream, request: &Request, window: Window) -> io::Result<()> {
+    match request.job {
+        Job::Bulk => connection::send(stream, None, window),
+        Job::Object { size } => connection::send(stream, Some(size), window),
+        Job::Cbr { rate, message } => {
+            let size = usize::try_from(message).unwrap_or(connection::STAMP);
+            connection::send_messages(stream, rate, size.max(connection::STAMP), window)
+        }
+    }
+    .map(drop)
+}
+
+/// One line of JSON; lines of several threads do not mix.
+fn report(recorder: &Recorder) -> io::Result<()> {
+    static OUTPUT: Mutex<()> = Mutex::new(());
+    let line = serde_json::to_string(&recorder.record)?;
+    let _alone = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
