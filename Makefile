@@ -19,7 +19,7 @@ CARGO_DENY_VERSION := 0.20.2
 # Seconds for each fuzz target in `make test`.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo bench test test-cargo test-fuzz lint lint-rust lint-deny lint-wasm clean help
+.PHONY: all build install dist demo peers bench test test-cargo test-fuzz lint lint-rust lint-deny lint-wasm clean help
 
 all: build ## The same as build
 
@@ -70,6 +70,15 @@ demo: ## Two emulated links, one after the other and together: a table and a cha
 	$(MAKE) build
 	$(BINARY) lab demo
 
+# Only the laboratory's comparisons use them: `sumlink lab run` finds them there, and skips what is missing.
+AGGLIGATOR_VERSION := 0.18.12
+PEERS := $(TARGET_DIR)/peers
+
+peers: ## Other multipath programs for the laboratory's comparisons, in target/peers/bin
+	CARGO_TARGET_DIR=$(PEERS)/build $(CARGO) install aggligator-util --version $(AGGLIGATOR_VERSION) \
+		--bin agg-tunnel --no-default-features --locked --root $(PEERS)
+	CARGO_TARGET_DIR=$(PEERS)/build $(CARGO) install --path peers/noq --locked --root $(PEERS)
+
 # The library's own figure needs quiet cores; the engine's says what is left for everything else.
 bench: ## Throughput of one stream over unshaped links (at least 3 Gbit/s), and of the engine alone
 	scripts/setup.sh demo
@@ -108,6 +117,7 @@ lint: lint-rust lint-wasm lint-deny ## Formatting, clippy, documentation, licenc
 lint-rust:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path peers/noq/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features --locked
 
@@ -146,7 +156,7 @@ lint-deny:
 
 clean: ## Remove everything that was built
 	$(CARGO) clean
-	rm -rf dist demo-out fuzz/target fuzz/artifacts
+	rm -rf dist demo-out lab-out fuzz/target fuzz/artifacts
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::config::Direction;
 use crate::error::LabError;
 use crate::health::Health;
-use crate::laboratory::LinkStatus;
+use crate::laboratory::{DirectionReport, LinkStatus, WireSeries};
 use crate::process::{Process, Usage};
 use crate::results::{Completion, Flow, LinkSeries, Measurement, Process as ProcessResult, Series};
 use crate::scenario::{Scenario, Workload};
@@ -24,7 +24,9 @@ const HEAD_START: Duration = Duration::from_millis(300);
 /// And so long to end after it.
 const TAIL: Duration = Duration::from_secs(5);
 /// The longest sleep, so that signals are noticed.
-const NAP: Duration = Duration::from_millis(50);
+const NAP: Duration = Duration::from_millis(20);
+/// How often processes are looked at.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A system that is ready, with the server of the workload.
 pub(super) struct Phase<'a> {
@@ -35,17 +37,16 @@ pub(super) struct Phase<'a> {
     pub(super) running: Running,
 }
 
-/// What the emulator and the processes said at a moment.
-struct Sample {
-    elapsed_s: f64,
-    links: Vec<LinkStatus>,
-}
-
 /// Everything that was seen while the traffic ran.
 struct Watched {
-    samples: Vec<Sample>,
-    usage_before: Vec<Usage>,
-    usage_after: Vec<Usage>,
+    /// When the traffic was over, in seconds since the start.
+    end_s: f64,
+    /// The links' counters at the end of the warm-up and at the end.
+    counters: [Vec<LinkStatus>; 2],
+    /// What each direction of each link delivered over time.
+    series: Vec<WireSeries>,
+    /// What the processes had used at those two times.
+    usage: [Vec<Usage>; 2],
     health: Health,
 }
 
@@ -68,7 +69,7 @@ impl Phase<'_> {
             epoch_ns,
             interval,
         )?;
-        let watched = self.watch(window, interval, &mut clients, tick)?;
+        let watched = self.watch(window, &mut clients, tick)?;
         // Asked before anything is ended: afterwards nobody would answer.
         let evidence = self.system.evidence(self.stage, &mut self.running)?;
         let retransmissions = self.running.is_tcp.then(|| retransmissions(self.stage));
@@ -82,75 +83,56 @@ impl Phase<'_> {
         Ok(measurement)
     }
 
-    /// Samples, events and signals until the run is over, or the user's programs have ended.
+    /// Watches until the run is over, or the user's programs have ended.
     fn watch(
         &mut self,
         window: Window,
-        interval: Duration,
         clients: &mut [Process],
         tick: &mut dyn FnMut(f64),
     ) -> Result<Watched, LabError> {
         let is_command = matches!(self.scenario.workload, Workload::Command { .. });
         let lab = self.stage.lab;
         let warmup_s = self.scenario.warmup.as_secs_f64();
-        let mut samples = Vec::new();
-        let mut events = self.scenario.events.iter().peekable();
-        let mut usage_before = None;
-        let mut overruns = 0;
-        let mut next = 0.0;
         while now_ns() < window.epoch_ns {
             signals::check()?;
-            thread::sleep(NAP.min(Duration::from_nanos(
-                window.epoch_ns.saturating_sub(now_ns()),
-            )));
+            let left = Duration::from_nanos(window.epoch_ns.saturating_sub(now_ns()));
+            thread::sleep(NAP.min(left));
         }
+        // Events, traces and the links' series count from here, as the traffic does.
+        lab.begin()?;
+        let mut at_warmup = None;
+        let mut next = 0.0;
         while let Some(left) = window.left() {
             signals::check()?;
             let elapsed = window.elapsed_s();
-            while let Some(event) = events.next_if(|event| event.at.as_secs_f64() <= elapsed) {
-                lab.set(&event.link, &event.changes)?;
-            }
-            if usage_before.is_none() && elapsed >= warmup_s {
-                usage_before = Some(self.usage());
+            if at_warmup.is_none() && elapsed >= warmup_s {
                 lab.reset_health()?;
-                overruns = lab.health()?.overruns;
+                at_warmup = Some((lab.status()?, self.usage(), lab.health()?.overruns));
             }
             if elapsed >= next {
-                samples.push(self.sample(window)?);
-                next = (elapsed / interval.as_secs_f64()).floor() * interval.as_secs_f64()
-                    + interval.as_secs_f64();
+                next = elapsed + LOOK.as_secs_f64();
                 tick(elapsed);
                 self.check_alive(clients, is_command)?;
                 if is_command && ended(clients)? {
                     break;
                 }
             }
-            let event = events.peek().map_or(f64::INFINITY, |e| e.at.as_secs_f64());
-            let due = next.min(event) - window.elapsed_s();
-            let nap = Duration::from_secs_f64(due.clamp(0.0, NAP.as_secs_f64()));
-            thread::sleep(nap.min(left));
+            thread::sleep(NAP.min(left));
         }
-        samples.push(self.sample(window)?);
         let mut health = lab.health()?;
+        let (links, usage, overruns) = at_warmup.unwrap_or_default();
         health.overruns = health.overruns.saturating_sub(overruns);
         Ok(Watched {
-            samples,
-            usage_before: usage_before.unwrap_or_default(),
-            usage_after: self.usage(),
+            end_s: window.elapsed_s(),
+            counters: [links, lab.status()?],
+            series: lab.series()?,
+            usage: [usage, self.usage()],
             health,
         })
     }
 
     fn usage(&self) -> Vec<Usage> {
         self.running.processes.iter().map(Process::usage).collect()
-    }
-
-    fn sample(&self, window: Window) -> Result<Sample, LabError> {
-        let links = self.stage.lab.status()?;
-        Ok(Sample {
-            elapsed_s: window.elapsed_s(),
-            links,
-        })
     }
 
     fn check_alive(&mut self, clients: &mut [Process], is_command: bool) -> Result<(), LabError> {
@@ -254,7 +236,7 @@ impl Phase<'_> {
         measurement
             .completions
             .sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
-        measurement.links = link_series(watched, scenario);
+        measurement.links = link_series(watched);
         if let Workload::Command { .. } = scenario.workload {
             self.command_figures(&mut measurement, watched);
         } else {
@@ -274,10 +256,10 @@ impl Phase<'_> {
             .running
             .processes
             .iter()
-            .zip(&watched.usage_after)
+            .zip(&watched.usage[1])
             .enumerate()
             .map(|(index, (process, after))| {
-                let before = watched.usage_before.get(index).copied().unwrap_or_default();
+                let before = watched.usage[0].get(index).copied().unwrap_or_default();
                 ProcessResult {
                     name: process.name().to_owned(),
                     cpu_s: (after.cpu_s - before.cpu_s).max(0.0),
@@ -326,10 +308,7 @@ impl Phase<'_> {
         };
         let bytes = links().map(|link| link.wire_bytes).sum();
         let series = sum_series(links().map(|link| &link.rate));
-        let end = watched
-            .samples
-            .last()
-            .map_or(0.0, |sample| sample.elapsed_s);
+        let end = watched.end_s;
         measurement.duration_s = (end - self.scenario.warmup.as_secs_f64()).max(0.0);
         measurement.bytes = bytes;
         measurement.goodput = series;
@@ -425,46 +404,33 @@ fn direction_name(direction: Direction) -> &'static str {
     }
 }
 
-/// Both directions of every link, from the samples.
-fn link_series(watched: &Watched, scenario: &Scenario) -> Vec<LinkSeries> {
-    let interval = scenario.interval().as_secs_f64();
-    let warmup = scenario.warmup.as_secs_f64();
-    let samples = &watched.samples;
-    let at_warmup = samples
+/// Both directions of every link.
+fn link_series(watched: &Watched) -> Vec<LinkSeries> {
+    let [first, last] = &watched.counters;
+    let mut all: Vec<_> = watched
+        .series
         .iter()
-        .find(|sample| sample.elapsed_s >= warmup)
-        .or(samples.last());
-    let (Some(first), Some(last)) = (at_warmup, samples.last()) else {
-        return Vec::new();
-    };
-    let mut all = Vec::new();
-    for (index, link) in last.links.iter().enumerate() {
-        for direction in Direction::BOTH {
-            let way = direction.index();
-            let start = &first.links[index].directions[way];
-            let end = &link.directions[way];
-            let bps = samples.windows(2).map(|pair| {
-                let bytes = |sample: &Sample| sample.links[index].directions[way].delivered_bytes;
-                let bytes = bytes(&pair[1]).saturating_sub(bytes(&pair[0]));
-                rate(bytes, pair[1].elapsed_s - pair[0].elapsed_s)
-            });
-            all.push(LinkSeries {
-                link: link.name.clone(),
-                direction: direction_name(direction).to_owned(),
-                wire_bytes: end.delivered_bytes.saturating_sub(start.delivered_bytes),
+        .map(|series| {
+            // Before the warm-up was over there may be no counters: the run ended early.
+            let counters = |links: &[LinkStatus]| {
+                let link = links.iter().find(|link| link.name == series.link)?;
+                Some(link.directions[series.direction.index()].clone())
+            };
+            let grown = |count: fn(&DirectionReport) -> u64| {
+                let of = |links: &[LinkStatus]| counters(links).as_ref().map_or(0, count);
+                of(last).saturating_sub(of(first))
+            };
+            LinkSeries {
+                link: series.link.clone(),
+                direction: direction_name(series.direction).to_owned(),
+                wire_bytes: grown(|report| report.delivered_bytes),
                 share: 0.0,
-                lost_packets: end.lost_packets.saturating_sub(start.lost_packets),
-                dropped_packets: end
-                    .dropped_queue_packets
-                    .saturating_sub(start.dropped_queue_packets),
-                rate: Series {
-                    start_s: 0.0,
-                    interval_s: interval,
-                    bps: bps.collect(),
-                },
-            });
-        }
-    }
+                lost_packets: grown(|report| report.lost_packets),
+                dropped_packets: grown(|report| report.dropped_queue_packets),
+                rate: self::series(&series.wire_bytes, series.interval),
+            }
+        })
+        .collect();
     set_shares(&mut all);
     all
 }

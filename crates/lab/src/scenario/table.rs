@@ -93,15 +93,6 @@ pub(crate) struct At<T> {
     pub(crate) value: T,
 }
 
-impl<T> At<T> {
-    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
-        At {
-            span: self.span,
-            value: change(self.value),
-        }
-    }
-}
-
 /// A table of which keys are taken one by one.
 pub(crate) struct Section<'a, 'i> {
     table: &'a DeTable<'i>,

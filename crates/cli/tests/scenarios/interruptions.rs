@@ -1,0 +1,130 @@
+//! What is left when a run is interrupted, killed, or cannot write.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Place, TWO_LINKS, files_below, is_skipped, program, text};
+
+/// The namespaces of laboratories that a process owns.
+fn namespaces_of(pid: u32) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/run/sumlink-lab").into_iter().flatten().flatten() {
+        let owner = fs::read(entry.path().join("owner.json")).unwrap_or_default();
+        let owner: serde_json::Value = serde_json::from_slice(&owner).unwrap_or_default();
+        if owner["pid"] == pid {
+            let names = owner["namespaces"].as_array().unwrap();
+            found.extend(
+                names
+                    .iter()
+                    .map(|name| Path::new("/run/netns").join(name.as_str().unwrap())),
+            );
+        }
+    }
+    found
+}
+
+/// A long run, as soon as its laboratory stands.
+fn start(place: &Place) -> (Child, Vec<PathBuf>) {
+    let child = place
+        .lab("run", &["--out", "out"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let namespaces = namespaces_of(child.id());
+        if !namespaces.is_empty() && namespaces.iter().all(|path| path.exists()) {
+            return (child, namespaces);
+        }
+        assert!(Instant::now() < deadline, "no laboratory was started");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+fn place() -> Place {
+    Place::new(&TWO_LINKS.replace("duration = \"3s\"", "duration = \"60s\""))
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    if is_skipped() || !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let place = place();
+    let (child, namespaces) = start(&place);
+    signal(&child, "-INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let told = text(&output.stderr);
+    assert!(told.contains("interrupted"), "{told}");
+    assert!(namespaces.iter().all(|path| !path.exists()));
+    // Only the copy of the scenario: no half record.
+    let files = files_below(&place.path("out"));
+    assert_eq!(files, [place.path("out/two/scenario.toml")]);
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_removed_by_the_next() {
+    if is_skipped() || !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let place = place();
+    let (mut child, namespaces) = start(&place);
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    let other = Place::new(TWO_LINKS);
+    let (output, _) = other.run(&["--systems", "mptcp"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(namespaces.iter().all(|path| !path.exists()), "{namespaces:?}");
+}
+
+/// Runs in a mount namespace of its own with so much room for results.
+fn run_with_room(place: &Place, size: &str) -> std::process::Output {
+    let script = "mkdir out && mount -t tmpfs -o size=$1 none out && \
+                  { [ $1 != 4k ] || head -c 4096 /dev/zero > out/ballast; }; \
+                  \"$0\" lab run s.toml --out out/results --systems mptcp; code=$?; find out; exit $code";
+    Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, program(), size])
+        .current_dir(place.directory.path())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_full_disk_is_one_clear_line() {
+    if is_skipped() || !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    // Full from the start; and full when the first record is to be written.
+    for (size, left) in [("4k", "out\nout/ballast\n"), ("8k", "scenario.toml\n")] {
+        let place = Place::new(TWO_LINKS);
+        let output = run_with_room(&place, size);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{size}: {told}");
+        let last = told.lines().last().unwrap_or_default();
+        assert!(last.starts_with("sumlink: cannot write out/results"), "{told}");
+        assert!(last.contains("No space left on device"), "{told}");
+        let found = text(&output.stdout);
+        assert!(found.ends_with(left) || found.contains(left), "{size}: {found}");
+        assert!(!found.contains(".tmp") && !found.contains("mptcp"), "{size}: {found}");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_told_before_anything_is_run() {
+    let place = Place::new(TWO_LINKS);
+    fs::write(place.path("out"), "a file").unwrap();
+    let (output, lines) = place.run(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["error"]["kind"], "other");
+}

@@ -1,0 +1,138 @@
+//! What runs measure, and that they are resumed.
+
+use std::fs;
+
+use crate::{Place, TWO_LINKS, is_skipped, text};
+
+#[test]
+fn systems_are_measured_once_and_resumed() {
+    if is_skipped() {
+        return;
+    }
+    let place = Place::new(TWO_LINKS);
+    let (output, lines) = place.run(&["--systems", "alone,mptcp"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let systems: Vec<_> = lines.iter().map(|line| &line["system"]).collect();
+    assert_eq!(systems, ["alone", "mptcp"]);
+    for line in &lines {
+        assert_eq!(line["outcome"], "measured", "{line}");
+        // 1448 of 1500 bytes are payload; loss and recovery in the queue take some of it.
+        let goodput = line["goodput_bps"].as_f64().unwrap() / 1e6;
+        assert!((15.0..30.0).contains(&goodput), "{line}");
+    }
+    let alone = &place.record(&lines[0])["outcome"];
+    let flows: Vec<_> = alone["flows"].as_array().unwrap().iter().collect();
+    assert_eq!(flows.len(), 2);
+    assert_eq!(flows[0]["link"], "wifi");
+    assert_eq!(flows[0]["goodput"]["bps"].as_array().unwrap().len(), 30);
+    assert_eq!(alone["duration_s"], 2.0);
+    let mptcp = &place.record(&lines[1])["outcome"];
+    let note = mptcp["note"].as_str().unwrap();
+    assert!(note.starts_with("1 of 1 further subflows joined"), "{note}");
+
+    // Again, with one system more: only that one is run.
+    let before = fs::metadata(place.path("out/two/seed-1/alone.json")).unwrap();
+    let (output, lines) = place.run(&[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("2 of 3 runs are in out already"));
+    let systems: Vec<_> = lines.iter().map(|line| &line["system"]).collect();
+    assert_eq!(systems, ["sumlink:fbdt"]);
+    assert_eq!(lines[0]["outcome"], "measured", "{}", lines[0]);
+    let after = fs::metadata(place.path("out/two/seed-1/alone.json")).unwrap();
+    assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+    let sumlink = &place.record(&lines[0])["outcome"];
+    let processes = sumlink["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 2);
+    assert!(processes.iter().all(|p| p["peak_memory_bytes"].as_u64() > Some(0)));
+    assert!(sumlink["duplicates_bytes"].is_u64());
+
+    // Another text is another scenario, whose runs are not these.
+    let changed = TWO_LINKS.replace("two links", "two other links");
+    fs::write(place.path("s.toml"), changed).unwrap();
+    let (_, lines) = place.run(&["--systems", "alone"]);
+    assert_eq!(lines.len(), 1);
+}
+
+#[test]
+fn links_that_carry_nothing_are_a_figure() {
+    if is_skipped() {
+        return;
+    }
+    let scenario = format!(
+        "{TWO_LINKS}\n[[link]]\nname = \"dead\"\nrate = \"0\"\n\n[[link]]\nname = \"hole\"\nrate = \"10mbit\"\n\n\
+         [[event]]\nat = \"0s\"\nlink = \"hole\"\nstate = \"blackhole\"\n"
+    );
+    let place = Place::new(&scenario);
+    let (output, lines) = place.run(&["--systems", "simultaneous,mptcp,sumlink:fbdt"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in &lines {
+        assert_eq!(line["outcome"], "measured", "{line}");
+        let goodput = line["goodput_bps"].as_f64().unwrap();
+        assert!(goodput > 5e6, "{line}");
+    }
+    let flows = &place.record(&lines[0])["outcome"]["flows"];
+    for (number, works) in [true, true, false, false].into_iter().enumerate() {
+        let goodput = flows[number]["goodput_bps"].as_f64().unwrap();
+        assert_eq!(goodput > 0.0, works, "{flows}");
+    }
+}
+
+#[test]
+fn sixteen_links_work_together() {
+    if is_skipped() {
+        return;
+    }
+    let mut scenario = "name = \"many\"\nduration = \"3s\"\nwarmup = \"1s\"\nseeds = 1\n".to_owned();
+    for number in 1..=16 {
+        scenario.push_str(&format!("[[link]]\nname = \"l{number}\"\nrate = \"2mbit\"\n"));
+    }
+    let place = Place::new(&scenario);
+    let (output, lines) = place.run(&["--systems", "simultaneous,sumlink:fbdt"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in &lines {
+        assert_eq!(line["outcome"], "measured", "{line}");
+        assert!(line["goodput_bps"].as_f64().unwrap() > 16e6, "{line}");
+    }
+}
+
+#[test]
+fn files_messages_and_commands_are_measured() {
+    if is_skipped() {
+        return;
+    }
+    let files = "\n[workload]\nkind = \"files\"\nsizes = [\"10kB\", \"100kB\"]\ncount = 3\ngap = \"10ms\"\n";
+    let both = TWO_LINKS.replace("seeds = 1", "seeds = 1\ndirection = \"both\"");
+    let place = Place::new(&format!("{}{files}", both.replace("warmup = \"1s\"", "")));
+    let (output, lines) = place.run(&["--systems", "mptcp,sumlink:fbdt"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in &lines {
+        assert_eq!(line["outcome"], "measured", "{line}");
+        let record = place.record(line);
+        let completions = record["outcome"]["completions"].as_array().unwrap();
+        assert_eq!(completions.len(), 2 * 6, "{record}");
+    }
+
+    let messages = "\n[workload]\nkind = \"cbr\"\nrate = \"1mbit\"\nmessage = \"1000B\"\n";
+    let up = TWO_LINKS.replace("seeds = 1", "seeds = 1\ndirection = \"up\"");
+    let place = Place::new(&format!("{up}{messages}"));
+    let (output, lines) = place.run(&["--systems", "sumlink:minrtt"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = place.record(&lines[0]);
+    let delays = record["outcome"]["message_delays_ms"].as_array().unwrap();
+    // 125 messages a second for two seconds, of which the last ones are still on their way.
+    assert!((200..=250).contains(&delays.len()), "{}", delays.len());
+    assert!(delays.iter().all(|delay| delay.as_f64().unwrap() >= 4.9));
+
+    let command = "\n[workload]\nkind = \"command\"\nport = 5009\n\
+                   server = \"\\\"$SUMLINK_PROGRAM\\\" lab traffic serve --listen {server}:{port}\"\n\
+                   client = \"sh -c 'true < /dev/null; exit 3'\"\n";
+    let place = Place::new(&format!("{TWO_LINKS}{command}"));
+    let output = place
+        .lab("run", &["--out", "out", "--json", "--systems", "sumlink:fbdt"])
+        .env("SUMLINK_PROGRAM", crate::program())
+        .output()
+        .unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["outcome"], "failed", "{line}");
+    assert!(line["reason"].as_str().unwrap().contains("exit status: 3"), "{line}");
+}
