@@ -17,6 +17,7 @@ use crate::systems::{Running, Stage, System, kernel_counters};
 use crate::topology::Side;
 use crate::traffic::{FlowRecord, Window, now_ns};
 
+use super::machine::Machine;
 use super::workload;
 
 /// The clients get so long to start before the run begins.
@@ -25,6 +26,8 @@ const HEAD_START: Duration = Duration::from_millis(300);
 const TAIL: Duration = Duration::from_secs(5);
 /// The longest sleep, so that signals are noticed.
 const NAP: Duration = Duration::from_millis(20);
+/// Above this share of the processors other programs are worth a note.
+const OTHERS_LIMIT: f64 = 0.1;
 /// How often processes are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -48,6 +51,8 @@ struct Watched {
     /// What the processes had used at those two times.
     usage: [Vec<Usage>; 2],
     health: Health,
+    /// Share of all processors that programs of others used.
+    others: f64,
 }
 
 impl Phase<'_> {
@@ -101,12 +106,14 @@ impl Phase<'_> {
         // Events, traces and the links' series count from here, as the traffic does.
         lab.begin()?;
         let mut at_warmup = None;
+        let mut machine = Machine::now();
         let mut next = 0.0;
         while let Some(left) = window.left() {
             signals::check()?;
             let elapsed = window.elapsed_s();
             if at_warmup.is_none() && elapsed >= warmup_s {
                 lab.reset_health()?;
+                machine = Machine::now();
                 at_warmup = Some((lab.status()?, self.usage(), lab.health()?.overruns));
             }
             if elapsed >= next {
@@ -128,6 +135,7 @@ impl Phase<'_> {
             series: lab.series()?,
             usage: [usage, self.usage()],
             health,
+            others: machine.others_since(Machine::now()),
         })
     }
 
@@ -242,6 +250,11 @@ impl Phase<'_> {
         } else {
             measurement.goodput = sum_series(flows.iter().map(|flow| &flow.goodput));
             measurement.goodput_bps = rate(measurement.bytes, measurement.duration_s);
+        }
+        if watched.others > OTHERS_LIMIT {
+            let share = watched.others * 100.0;
+            let note = format!("other programs used {share:.0} % of the machine meanwhile");
+            push_note(&mut measurement.note, &note);
         }
         if let Workload::Files { sizes, count, .. } = &scenario.workload {
             let all = sizes.len() as u64 * count * records.len() as u64;

@@ -1,5 +1,6 @@
 //! `lab run`: every system of every scenario with every seed, resumable.
 
+mod machine;
 mod measure;
 mod once;
 mod progress;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 
-use sumlink_link::{Jitter, Trace};
+use sumlink_link::{Jitter, Profile, Trace};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -15,16 +15,27 @@ use crate::config::{
 };
 use crate::units::{parse_duration, parse_rate};
 
-use super::table::{At, Document, Problem, Section, text_of};
+use super::table::{At, Document, Problem, Section, number_of, text_of};
 
 /// A link as a scenario describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Link {
     pub(crate) spec: LinkSpec,
-    /// The generator of what it does over time, if it has one.
-    pub(crate) profile: Option<At<String>>,
+    /// What it does over time by itself.
+    pub(crate) profile: Option<ProfileUse>,
     /// Texts of the traces that it names, for the scenario's digest.
     pub(crate) traces: Vec<String>,
+}
+
+/// A generator of what a link does over time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProfileUse {
+    pub(crate) profile: Profile,
+    /// Factor on its rates: client to server, then server to client.
+    pub(crate) scale: [f64; 2],
+    /// Whether the file says the delay and the jitter itself.
+    pub(crate) keeps_delay: bool,
+    pub(crate) keeps_jitter: bool,
 }
 
 /// The names of the links of a file, also of those that are wrong otherwise.
@@ -116,9 +127,10 @@ pub(crate) fn read(
             })
         }),
     ];
-    let profile = section.text(document, "profile");
-    if profile.is_none() && rates.is_none() && !RATE_KEYS.into_iter().any(|key| section.has(key)) {
-        let reason = "[[link]] has no rate: give rate, or down and up, or trace, or profile";
+    let profile = read_profile(document, &mut section);
+    let has_rate = RATE_KEYS.into_iter().any(|key| section.has(key));
+    if has_rate == section.has("profile") {
+        let reason = "[[link]]: give either rate, or down and up, or trace, or profile";
         document.problem(&section.span(), reason);
     }
     section.finish(document);
@@ -143,6 +155,34 @@ pub(crate) fn read(
         },
         profile,
         traces,
+    })
+}
+
+/// `profile` and `scale`.
+fn read_profile(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<ProfileUse> {
+    let profile = section.parsed(document, "profile", str::parse::<Profile>);
+    let scale = each_way(document, section, "scale", |document, value| {
+        let number = number_of(value).filter(|number| *number > 0.0 && *number <= 1000.0);
+        if number.is_none() {
+            document.problem(
+                &value.span(),
+                "scale is a number above 0: a factor on the profile's rates",
+            );
+        }
+        number
+    });
+    if section.has("scale") && !section.has("profile") {
+        section.missing(
+            document,
+            "profile",
+            "profile = \"lte\", which scale belongs to",
+        );
+    }
+    Some(ProfileUse {
+        profile: profile?.value,
+        scale: scale.map(|factor| factor.unwrap_or(1.0)),
+        keeps_delay: section.has("delay"),
+        keeps_jitter: section.has("jitter"),
     })
 }
 

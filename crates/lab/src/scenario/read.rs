@@ -127,6 +127,18 @@ fn read_root(
                 "at: the run is over by then, so nothing would happen",
             );
         }
+        let has_profile = |name: &str| {
+            let link = links.iter().find(|link| link.spec.name == name);
+            link.is_some_and(|link| link.profile.is_some())
+        };
+        let sets_rate = |planned: &crate::PlannedChange| {
+            let setting = &planned.change.setting;
+            matches!(setting, crate::Setting::Rate(_)) && has_profile(&planned.link)
+        };
+        if event.changes.iter().any(sets_rate) {
+            let reason = "rate: the link's profile sets its rate, and would undo this";
+            document.problem(&event.span, reason);
+        }
         events.extend(event.changes);
     }
     let groups = root.blocks(document, "group").into_iter();

@@ -37,9 +37,8 @@ impl System for Aggligator {
             .ok_or_else(|| LabError::Usage(format!("there is no program '{PROGRAM}'")))?;
         let target = stage.target();
         let mut command = Command::new(&program);
-        command.args(["server", "--no-monitor", "--tcp-port"]);
-        command.arg(SERVER_PORT.to_string());
-        command.args(["--port", &target.port().to_string()]);
+        command.args(["server", "--no-monitor", "--tcp", &SERVER_PORT.to_string()]);
+        command.args(["--port", &target.to_string()]);
         let mut server = Process::start(
             stage.lab,
             stage.directory,
@@ -51,9 +50,9 @@ impl System for Aggligator {
 
         let entry = SocketAddr::from((Ipv4Addr::LOCALHOST, target.port()));
         let mut command = Command::new(&program);
-        command.args(["client", "--no-monitor", "--all-links", "--tcp"]);
+        command.args(["client", "--ipv4", "--no-monitor", "--tcp"]);
         command.arg(format!("{SERVER_V4}:{SERVER_PORT}"));
-        command.args(["--port", &target.port().to_string()]);
+        command.args(["--port", &format!("{0}:{0}", target.port())]);
         let mut client = Process::start(
             stage.lab,
             stage.directory,

@@ -51,6 +51,7 @@ impl System for Noq {
             Process::start(stage.lab, stage.directory, side, name, command)
         };
         let listen = SocketAddr::from((SERVER_V4, SERVER_PORT)).to_string();
+        route_by_source(stage)?;
         let certificate = stage.directory.join("noq.cert");
         let mut command = Command::new(&program);
         command.args(["server", "--listen", &listen]);
@@ -92,5 +93,33 @@ impl System for Noq {
             duplicates_bytes: None,
             note: format!("{opened} of {} paths opened", stage.links().count()),
         })
+    }
+}
+
+/// Its sockets choose a link by their source address, and the laboratory's routes look at the destination
+/// only: a rule and a table for each link.
+fn route_by_source(stage: &Stage<'_>) -> Result<(), LabError> {
+    let mut batch = String::new();
+    for (index, link) in stage.links().enumerate() {
+        let table = index + 1;
+        let gateway = format!("10.77.{table}.1");
+        batch.push_str(&format!(
+            "rule add from {} lookup {table}\nroute add default via {gateway} dev {link} table {table}\n",
+            client_v4(index)
+        ));
+    }
+    let file = stage.directory.join("noq.routes");
+    std::fs::write(&file, batch).map_err(LabError::file(&file))?;
+    let mut command = Command::new("ip");
+    command.arg("-batch").arg(&file);
+    let status = stage
+        .lab
+        .spawn(Side::Client, command)?
+        .wait()
+        .map_err(|error| LabError::system("running ip", error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(LabError::system("routing by source address", status))
     }
 }
