@@ -36,7 +36,8 @@ pub(super) fn start_server(
         _ => {
             let mut command = Command::new(stage.program);
             command.args(["lab", "traffic", "serve", "--listen"]);
-            command.arg(stage.target().to_string());
+            // On every address: tunnels come from the server's own loopback.
+            command.arg(format!("0.0.0.0:{}", stage.port));
             if mptcp {
                 command.arg("--mptcp");
             }

@@ -38,7 +38,8 @@ impl System for Aggligator {
         let target = stage.target();
         let mut command = Command::new(&program);
         command.args(["server", "--no-monitor", "--tcp", &SERVER_PORT.to_string()]);
-        command.args(["--port", &target.to_string()]);
+        // Its form target:port does not work in this version ("invalid socket address"): the target is localhost.
+        command.args(["--port", &target.port().to_string()]);
         let mut server = Process::start(
             stage.lab,
             stage.directory,
