@@ -1,31 +1,58 @@
 //! From a scenario to a laboratory, and what the emulator cannot do of it.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use sumlink_link::Change;
 use sumlink_link::profile::scale;
+use sumlink_link::{Change, Interferer};
 
-use crate::config::{Direction, LinkChange, LinkSpec, MAX_LINKS, PlannedChange, Setting};
+use crate::config::{
+    CouplingGroup, Direction, InterfererSpec, LinkChange, LinkSpec, MAX_LINKS, PlannedChange,
+    RadioSpec, Setting, members,
+};
 use crate::laboratory::LabConfig;
 
 use super::Scenario;
 use super::link::ProfileUse;
+use super::shared::{Group, SharedRadio, Stranger};
 use super::table::Document;
 
 impl Scenario {
-    /// Notes everything that the emulator does not do: nothing that a file says is ignored.
+    /// Notes what only the emulator can tell, at the place where it stands.
     pub(super) fn check_emulated(&self, document: &mut Document<'_>) {
-        let mut unable = |span: &std::ops::Range<usize>, what: &str| {
-            document.problem(span, format!("{what}: the emulator cannot do that yet"));
-        };
+        let whole = || LabConfig::new(self.links().cloned().collect());
+        // One after the other, so that each complaint has its own line.
         for group in &self.groups {
-            unable(&group.span, "[[group]]");
-        }
-        for radio in &self.radios {
-            unable(&radio.span, "[[radio]]");
+            let config = LabConfig {
+                groups: group.specs().collect(),
+                ..whole()
+            };
+            self.tell(document, &group.span, config);
         }
         for stranger in &self.interferers {
-            unable(&stranger.span, "[[interferer]]");
+            let config = LabConfig {
+                interferers: stranger.specs().collect(),
+                ..whole()
+            };
+            self.tell(document, &stranger.span, config);
+        }
+        for radio in &self.radios {
+            let config = LabConfig {
+                radios: vec![radio.spec()],
+                ..whole()
+            };
+            self.tell(document, &radio.span, config);
+        }
+        // What only all of it together shows, such as a link in two groups.
+        if document.is_right() {
+            self.tell(document, &(0..0), self.lab_config(1));
+        }
+    }
+
+    fn tell(&self, document: &mut Document<'_>, span: &Range<usize>, mut config: LabConfig) {
+        config.gso = self.gso;
+        if let Err(error) = config.check() {
+            document.problem(span, error);
         }
     }
 
@@ -42,6 +69,9 @@ impl Scenario {
             gso: self.gso,
             timeline: self.timeline(seed),
             sample_interval: self.interval(),
+            groups: self.groups.iter().flat_map(Group::specs).collect(),
+            interferers: self.interferers.iter().flat_map(Stranger::specs).collect(),
+            radios: self.radios.iter().map(SharedRadio::spec).collect(),
             ..LabConfig::new(self.links().cloned().collect())
         }
     }
@@ -58,6 +88,45 @@ impl Scenario {
         }
         timeline.extend(self.events.iter().cloned());
         timeline
+    }
+}
+
+impl Group {
+    /// One group for each direction: what goes the other way is no part of it.
+    fn specs(&self) -> impl Iterator<Item = CouplingGroup> {
+        self.directions.iter().map(|direction| CouplingGroup {
+            members: members(*direction, self.links.iter().map(String::as_str)),
+            air: self.air.clone(),
+        })
+    }
+}
+
+impl Stranger {
+    /// One for each direction. It is there from one time to another, and before and after that nobody.
+    fn specs(&self) -> impl Iterator<Item = InterfererSpec> {
+        let mut changes = Vec::new();
+        if !self.from.is_zero() {
+            changes.push((self.from, self.interferer));
+        }
+        changes.extend(self.until.map(|until| (until, Interferer::NONE)));
+        self.directions.iter().map(move |direction| InterfererSpec {
+            members: members(*direction, self.links.iter().map(String::as_str)),
+            interferer: if self.from.is_zero() {
+                self.interferer
+            } else {
+                Interferer::NONE
+            },
+            changes: changes.clone(),
+        })
+    }
+}
+
+impl SharedRadio {
+    fn spec(&self) -> RadioSpec {
+        RadioSpec {
+            links: self.links.clone(),
+            radio: self.radio.clone(),
+        }
     }
 }
 
@@ -135,5 +204,27 @@ mod tests {
         let is_delay = |c: &PlannedChange| matches!(c.change.setting, Setting::Delay(_));
         assert!(!config.timeline.iter().any(is_delay));
         assert_ne!(config.timeline, scenario.lab_config(2).timeline);
+    }
+
+    #[test]
+    fn what_is_shared_reaches_the_emulator_or_is_told() {
+        let links = "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"x\"\nrate = \"1mbit\"\n\
+                     [[link]]\nname = \"y\"\nrate = \"1mbit\"\n";
+        let group = "[[group]]\nlinks = [\"x\", \"y\"]\ndeferral = [[0, 0.9], [0.1, 0]]\n";
+        let stranger =
+            "[[interferer]]\nlinks = [\"y\"]\noccupancy = \"30%\"\nfrom = \"1s\"\nuntil = \"2s\"\n";
+        let radio = "[[radio]]\nlinks = [\"x\", \"y\"]\nrate = \"10mbit\"\nswitching = \"1ms\"\nturn = \"20ms\"\n";
+        let read_with = |blocks: &str| read(Path::new("s.toml"), &format!("{links}{blocks}"));
+        let config = read_with(&format!("{group}{stranger}"))
+            .unwrap()
+            .lab_config(1);
+        assert_eq!(config.groups.len(), 1);
+        assert_eq!(config.interferers[0].interferer, Interferer::NONE);
+        assert_eq!(config.interferers[0].changes.len(), 2);
+        assert_eq!(read_with(radio).unwrap().lab_config(1).radios.len(), 1);
+        let twice = read_with(&format!("{group}{group}")).unwrap_err();
+        assert_eq!(twice.len(), 1, "{twice:?}");
+        let wrong = read_with(&group.replace("0.9", "1.9")).unwrap_err();
+        assert_eq!(wrong[0].line, 9, "{wrong:?}");
     }
 }

@@ -78,6 +78,11 @@ impl<'a> Document<'a> {
         self.file.parent().unwrap_or(Path::new("")).join(text)
     }
 
+    /// Whether nothing wrong was found so far.
+    pub(crate) fn is_right(&self) -> bool {
+        self.problems.is_empty()
+    }
+
     /// Everything that was found, by ascending line.
     pub(crate) fn into_problems(mut self) -> Vec<Problem> {
         self.problems.sort();
