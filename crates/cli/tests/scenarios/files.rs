@@ -28,9 +28,14 @@ fn every_problem_is_told_at_once() {
         let told = text(&output.stderr);
         let lines: Vec<_> = told.lines().collect();
         assert_eq!(lines.len(), 3, "{verb}: {told}");
-        assert!(lines.iter().all(|line| line.starts_with("s.toml:")), "{told}");
         assert!(
-            told.contains("8gbit is more than the emulator carries packet by packet; ask for at most 2.5gbit"),
+            lines.iter().all(|line| line.starts_with("s.toml:")),
+            "{told}"
+        );
+        assert!(
+            told.contains(
+                "8gbit is more than the emulator carries packet by packet; ask for at most 2.5gbit"
+            ),
             "{told}"
         );
     }
@@ -43,7 +48,10 @@ fn every_scenario_of_the_project_is_right() {
     let mut files: Vec<_> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
         .collect();
     files.sort();
     assert!(files.len() >= 20, "{files:?}");

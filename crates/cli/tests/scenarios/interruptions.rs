@@ -11,7 +11,11 @@ use crate::{Place, TWO_LINKS, files_below, is_skipped, program, text};
 /// The namespaces of laboratories that a process owns.
 fn namespaces_of(pid: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir("/run/sumlink-lab").into_iter().flatten().flatten() {
+    for entry in fs::read_dir("/run/sumlink-lab")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let owner = fs::read(entry.path().join("owner.json")).unwrap_or_default();
         let owner: serde_json::Value = serde_json::from_slice(&owner).unwrap_or_default();
         if owner["pid"] == pid {
@@ -46,7 +50,9 @@ fn start(place: &Place) -> (Child, Vec<PathBuf>) {
 }
 
 fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([name, &child.id().to_string()]).status();
+    let status = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status();
     assert!(status.unwrap().success());
 }
 
@@ -84,7 +90,10 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
     let other = Place::new(TWO_LINKS);
     let (output, _) = other.run(&["--systems", "mptcp"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(namespaces.iter().all(|path| !path.exists()), "{namespaces:?}");
+    assert!(
+        namespaces.iter().all(|path| !path.exists()),
+        "{namespaces:?}"
+    );
 }
 
 /// Runs in a mount namespace of its own with so much room for results.
@@ -111,11 +120,20 @@ fn a_full_disk_is_one_clear_line() {
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{size}: {told}");
         let last = told.lines().last().unwrap_or_default();
-        assert!(last.starts_with("sumlink: cannot write out/results"), "{told}");
+        assert!(
+            last.starts_with("sumlink: cannot write out/results"),
+            "{told}"
+        );
         assert!(last.contains("No space left on device"), "{told}");
         let found = text(&output.stdout);
-        assert!(found.ends_with(left) || found.contains(left), "{size}: {found}");
-        assert!(!found.contains(".tmp") && !found.contains("mptcp"), "{size}: {found}");
+        assert!(
+            found.ends_with(left) || found.contains(left),
+            "{size}: {found}"
+        );
+        assert!(
+            !found.contains(".tmp") && !found.contains("mptcp"),
+            "{size}: {found}"
+        );
     }
 }
 

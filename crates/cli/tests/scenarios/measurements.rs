@@ -43,7 +43,11 @@ fn systems_are_measured_once_and_resumed() {
     let sumlink = &place.record(&lines[0])["outcome"];
     let processes = sumlink["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2);
-    assert!(processes.iter().all(|p| p["peak_memory_bytes"].as_u64() > Some(0)));
+    assert!(
+        processes
+            .iter()
+            .all(|p| p["peak_memory_bytes"].as_u64() > Some(0))
+    );
     assert!(sumlink["duplicates_bytes"].is_u64());
 
     // Another text is another scenario, whose runs are not these.
@@ -82,9 +86,12 @@ fn sixteen_links_work_together() {
     if is_skipped() {
         return;
     }
-    let mut scenario = "name = \"many\"\nduration = \"3s\"\nwarmup = \"1s\"\nseeds = 1\n".to_owned();
+    let mut scenario =
+        "name = \"many\"\nduration = \"3s\"\nwarmup = \"1s\"\nseeds = 1\n".to_owned();
     for number in 1..=16 {
-        scenario.push_str(&format!("[[link]]\nname = \"l{number}\"\nrate = \"2mbit\"\n"));
+        scenario.push_str(&format!(
+            "[[link]]\nname = \"l{number}\"\nrate = \"2mbit\"\n"
+        ));
     }
     let place = Place::new(&scenario);
     let (output, lines) = place.run(&["--systems", "simultaneous,sumlink:fbdt"]);
@@ -128,11 +135,17 @@ fn files_messages_and_commands_are_measured() {
                    client = \"sh -c 'true < /dev/null; exit 3'\"\n";
     let place = Place::new(&format!("{TWO_LINKS}{command}"));
     let output = place
-        .lab("run", &["--out", "out", "--json", "--systems", "sumlink:fbdt"])
+        .lab(
+            "run",
+            &["--out", "out", "--json", "--systems", "sumlink:fbdt"],
+        )
         .env("SUMLINK_PROGRAM", crate::program())
         .output()
         .unwrap();
     let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(line["outcome"], "failed", "{line}");
-    assert!(line["reason"].as_str().unwrap().contains("exit status: 3"), "{line}");
+    assert!(
+        line["reason"].as_str().unwrap().contains("exit status: 3"),
+        "{line}"
+    );
 }

@@ -219,7 +219,7 @@ impl Phase<'_> {
             measurement.duration_s = seconds;
             measurement.bytes += bytes;
             flows.push(Flow {
-                link,
+                link: link.clone(),
                 direction: direction.to_owned(),
                 goodput_bps: rate(bytes, seconds),
                 goodput: series(&record.buckets, interval),
@@ -235,6 +235,7 @@ impl Phase<'_> {
                     size_bytes: object.size,
                     start_s: object.start_s,
                     duration_s: object.duration_s,
+                    link: link.clone(),
                 }));
             let messages = record.messages.iter().filter(|(at, _)| *at >= from);
             measurement
@@ -330,6 +331,7 @@ impl Phase<'_> {
             size_bytes: bytes,
             start_s: 0.0,
             duration_s: end,
+            link: None,
         }];
         let note = "a command's bytes are those on the links, with headers and what was sent again";
         push_note(&mut measurement.note, note);

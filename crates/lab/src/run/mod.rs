@@ -141,12 +141,14 @@ fn finish(
             .iter()
             .filter(|run| matches!(run.outcome, Outcome::Refused { .. }))
             .count();
+        store.write_summary(scenario)?;
         if !options.json {
             print!("{}", table::of(scenario, &runs));
         }
     }
     if !options.json {
-        println!("results: {}", store.directory().display());
+        let directory = store.directory().display();
+        println!("results: {directory} (a page of them: sumlink lab report {directory})");
     }
     if refused > 0 {
         return Err(LabError::Refused(format!(

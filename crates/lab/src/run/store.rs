@@ -8,7 +8,7 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::error::LabError;
-use crate::results::{Outcome, Run, SCHEMA};
+use crate::results::{self, Outcome, Run, SCHEMA, Summary};
 use crate::scenario::Scenario;
 
 /// The results of several scenarios.
@@ -74,6 +74,16 @@ impl Store {
         let path = self.path(scenario, run.seed, &run.system);
         write_json(&path, run)?;
         Ok(path)
+    }
+
+    /// Writes what all runs of the scenario say together, those of earlier calls included.
+    pub(crate) fn write_summary(&self, scenario: &Scenario) -> Result<(), LabError> {
+        let directory = self.directory.join(&scenario.name);
+        for found in results::load(&directory)? {
+            let summary = Summary::from_runs(&found.header, &found.runs);
+            write_json(&directory.join("summary.json"), &summary)?;
+        }
+        Ok(())
     }
 
     fn path(&self, scenario: &Scenario, seed: u64, system: &str) -> PathBuf {

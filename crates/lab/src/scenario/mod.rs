@@ -105,6 +105,8 @@ pub struct Scenario {
     pub systems: Vec<String>,
     /// What is carried.
     pub workload: Workload,
+    /// The scenario that measures the same links without interference, by name; for the bounds of the report.
+    pub clean: Option<String>,
     /// Whether programs hand over super-packets; see [`LabConfig::gso`](crate::LabConfig::gso).
     pub gso: bool,
     /// What happens to the links.

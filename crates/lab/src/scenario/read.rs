@@ -57,6 +57,7 @@ fn read_root(
         root.missing(document, "name", "name = \"wifi-wigig\"");
     }
     let about = root.text(document, "about").map(|about| about.value);
+    let clean = root.parsed(document, "clean", parse_name);
     let duration = root.parsed(document, "duration", parse_duration);
     if !root.has("duration") {
         root.missing(document, "duration", "duration = \"10s\"");
@@ -165,6 +166,7 @@ fn read_root(
         duration: duration?.value,
         warmup: warmup.map_or(Duration::ZERO, |at| at.value),
         traffic,
+        clean: clean.map(|at| at.value),
         gso,
         seeds: seeds.map_or(5, |at| at.value),
         congestion: congestion.map_or_else(|| "cubic".to_owned(), |at| at.value),
