@@ -20,29 +20,29 @@ fn namespaces_of(pid: u32) -> Vec<PathBuf> {
         let owner: serde_json::Value = serde_json::from_slice(&owner).unwrap_or_default();
         if owner["pid"] == pid {
             let names = owner["namespaces"].as_array().unwrap();
-            found.extend(
-                names
-                    .iter()
-                    .map(|name| Path::new("/run/netns").join(name.as_str().unwrap())),
-            );
+            let names = names.iter().map(|name| name.as_str().unwrap());
+            // There may be further ones, which not every laboratory makes.
+            let sides = names.filter(|name| name.ends_with("-client") || name.ends_with("-server"));
+            found.extend(sides.map(|name| Path::new("/run/netns").join(name)));
         }
     }
     found
 }
 
-/// A long run, as soon as its laboratory stands.
-fn start(place: &Place) -> (Child, Vec<PathBuf>) {
-    let child = place
-        .lab("run", &["--out", "out"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// A long run.
+fn start(place: &Place) -> Child {
+    let mut command = place.lab("run", &["--out", "out"]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// The namespaces of a run's laboratory, as soon as it stands.
+fn wait_for_laboratory(child: &Child) -> Vec<PathBuf> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let namespaces = namespaces_of(child.id());
         if !namespaces.is_empty() && namespaces.iter().all(|path| path.exists()) {
-            return (child, namespaces);
+            return namespaces;
         }
         assert!(Instant::now() < deadline, "no laboratory was started");
         thread::sleep(Duration::from_millis(5));
@@ -66,7 +66,8 @@ fn ctrl_c_leaves_nothing_behind() {
         return;
     }
     let place = place();
-    let (child, namespaces) = start(&place);
+    let child = start(&place);
+    let namespaces = wait_for_laboratory(&child);
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
@@ -84,7 +85,8 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
         return;
     }
     let place = place();
-    let (mut child, namespaces) = start(&place);
+    let mut child = start(&place);
+    let namespaces = wait_for_laboratory(&child);
     signal(&child, "-KILL");
     child.wait().unwrap();
     let other = Place::new(TWO_LINKS);
@@ -96,13 +98,13 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
     );
 }
 
-/// Runs in a mount namespace of its own with so much room for results.
-fn run_with_room(place: &Place, size: &str) -> std::process::Output {
-    let script = "mkdir out && mount -t tmpfs -o size=$1 none out && \
-                  { [ $1 != 4k ] || head -c 4096 /dev/zero > out/ballast; }; \
+/// Runs in a mount namespace of its own with room for one page of results, of which so much is taken.
+fn run_with_room(place: &Place, taken: &str) -> std::process::Output {
+    let script = "mkdir out && mount -t tmpfs -o size=4k none out && \
+                  { [ $1 = 0 ] || head -c $1 /dev/zero > out/ballast; }; \
                   \"$0\" lab run s.toml --out out/results --systems mptcp; code=$?; find out; exit $code";
     Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, program(), size])
+        .args(["--mount", "sh", "-c", script, program(), taken])
         .current_dir(place.directory.path())
         .output()
         .unwrap()
@@ -114,7 +116,7 @@ fn a_full_disk_is_one_clear_line() {
         return;
     }
     // Full from the start; and full when the first record is to be written.
-    for (size, left) in [("4k", "out\nout/ballast\n"), ("8k", "scenario.toml\n")] {
+    for (size, left) in [("4096", "out/ballast\n"), ("0", "scenario.toml\n")] {
         let place = Place::new(TWO_LINKS);
         let output = run_with_room(&place, size);
         let told = text(&output.stderr);
