@@ -63,17 +63,33 @@ impl Scenario {
 
     /// The laboratory that it describes.
     pub fn lab_config(&self, seed: u64) -> LabConfig {
-        LabConfig {
+        let timeline = self.timeline(seed);
+        // What a profile begins with holds before the run too, while systems connect.
+        let links = self.links.iter().map(|link| {
+            let mut spec = link.spec.clone();
+            if link.profile.is_some() {
+                let name = spec.name.clone();
+                let first = |c: &&PlannedChange| c.at.is_zero() && c.link == name;
+                for planned in timeline.iter().filter(first) {
+                    for direction in planned.change.directions() {
+                        spec.shapes[direction.index()].set(&planned.change.setting);
+                    }
+                }
+            }
+            spec
+        });
+        let links = links.collect();
+        let config = LabConfig {
             congestion: self.congestion.clone(),
             seed,
             gso: self.gso,
-            timeline: self.timeline(seed),
             sample_interval: self.interval(),
             groups: self.groups.iter().flat_map(Group::specs).collect(),
             interferers: self.interferers.iter().flat_map(Stranger::specs).collect(),
             radios: self.radios.iter().map(SharedRadio::spec).collect(),
-            ..LabConfig::new(self.links().cloned().collect())
-        }
+            ..LabConfig::new(links)
+        };
+        LabConfig { timeline, ..config }
     }
 
     /// The events of the file, and what the links' profiles do.
@@ -201,6 +217,10 @@ mod tests {
             first_rate(Direction::Up).unwrap(),
         );
         assert!((up / down - 0.5).abs() < 0.01, "{down} {up}");
+        assert_eq!(
+            config.links[0].shapes[Direction::Down.index()].rate as f64,
+            down
+        );
         let is_delay = |c: &PlannedChange| matches!(c.change.setting, Setting::Delay(_));
         assert!(!config.timeline.iter().any(is_delay));
         assert_ne!(config.timeline, scenario.lab_config(2).timeline);
