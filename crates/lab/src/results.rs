@@ -101,6 +101,9 @@ pub struct Measurement {
     pub flows: Vec<Flow>,
     /// Objects of a workload of files, in the order in which they were asked for.
     pub completions: Vec<Completion>,
+    /// Objects that took longer than the workload allows, or had not arrived at the end; unknown without a limit.
+    #[serde(default)]
+    pub over_limit: Option<u64>,
     /// Delay of each message of a constant-bit-rate workload from sending to delivery, in milliseconds.
     pub message_delays_ms: Vec<f64>,
     /// Segments that TCP sent again, over all connections of the run; unknown for systems without TCP.

@@ -263,6 +263,7 @@ impl Case {
             bytes: total as u64,
             flows,
             completions: self.completions(system, mbps, dice),
+            over_limit: None,
             message_delays_ms: self.delays(system, dice),
             retransmissions: Some((1500.0 * dice.roll()) as u64),
             duplicates_bytes: system

@@ -15,7 +15,7 @@ use crate::scenario::{Scenario, Workload};
 use crate::signals;
 use crate::systems::{Running, Stage, System, kernel_counters};
 use crate::topology::Side;
-use crate::traffic::{FlowRecord, Window, now_ns};
+use crate::traffic::{FlowRecord, ObjectRecord, Window, now_ns};
 
 use super::machine::Machine;
 use super::workload;
@@ -96,6 +96,7 @@ impl Phase<'_> {
         tick: &mut dyn FnMut(f64),
     ) -> Result<Watched, LabError> {
         let is_command = matches!(self.scenario.workload, Workload::Command { .. });
+        let has_an_end = is_command || matches!(self.scenario.workload, Workload::Files { .. });
         let lab = self.stage.lab;
         let warmup_s = self.scenario.warmup.as_secs_f64();
         while now_ns() < window.epoch_ns {
@@ -120,7 +121,7 @@ impl Phase<'_> {
                 next = elapsed + LOOK.as_secs_f64();
                 tick(elapsed);
                 self.check_alive(clients, is_command)?;
-                if is_command && ended(clients)? {
+                if has_an_end && ended(clients)? {
                     break;
                 }
             }
@@ -215,8 +216,15 @@ impl Phase<'_> {
                 "up"
             };
             let bytes: u64 = record.buckets.iter().skip(skip).sum();
-            let seconds = record.buckets.len().saturating_sub(skip) as f64 * interval.as_secs_f64();
-            measurement.duration_s = seconds;
+            let mut seconds =
+                record.buckets.len().saturating_sub(skip) as f64 * interval.as_secs_f64();
+            if let Workload::Files { .. } = scenario.workload {
+                // What came after the last object is not part of it.
+                let end = |object: &ObjectRecord| object.start_s + object.duration_s;
+                let end = record.objects.iter().map(end).fold(0.0, f64::max);
+                seconds = seconds.min((end - scenario.warmup.as_secs_f64()).max(0.0));
+            }
+            measurement.duration_s = measurement.duration_s.max(seconds);
             measurement.bytes += bytes;
             flows.push(Flow {
                 link: link.clone(),
@@ -257,9 +265,24 @@ impl Phase<'_> {
             let note = format!("other programs used {share:.0} % of the machine meanwhile");
             push_note(&mut measurement.note, &note);
         }
-        if let Workload::Files { sizes, count, .. } = &scenario.workload {
+        if let Workload::Files {
+            sizes,
+            count,
+            limit,
+            ..
+        } = &scenario.workload
+        {
             let all = sizes.len() as u64 * count * records.len() as u64;
-            let done: usize = records.iter().map(|record| record.objects.len()).sum();
+            let objects = || records.iter().flat_map(|record| &record.objects);
+            let done = objects().count();
+            if let Some(limit) = limit {
+                let in_time = |object: &&ObjectRecord| object.duration_s <= limit.as_secs_f64();
+                let within = objects().filter(in_time).count() as u64;
+                measurement.over_limit = Some(all.saturating_sub(within));
+                let limit = limit.as_secs_f64();
+                let note = format!("{within} of {all} objects within the limit of {limit} s");
+                push_note(&mut measurement.note, &note);
+            }
             if (done as u64) < all {
                 let note = format!("{done} of {all} objects arrived before the end of the run");
                 push_note(&mut measurement.note, &note);
@@ -351,6 +374,7 @@ pub(super) fn join(mut a: Measurement, b: Measurement) -> Measurement {
         .duplicates_bytes
         .zip(b.duplicates_bytes)
         .map(|(a, b)| a + b);
+    a.over_limit = a.over_limit.zip(b.over_limit).map(|(a, b)| a + b);
     // In its own phase a link carried something, in the others hardly anything.
     for (link, other) in a.links.iter_mut().zip(b.links) {
         link.wire_bytes += other.wire_bytes;

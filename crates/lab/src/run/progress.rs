@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use crate::results::{Outcome, Run};
+use crate::results::{Outcome, Run, Spread};
 
 /// What a run takes beside its duration, before any has been seen.
 const SETTING_UP: f64 = 2.0;
@@ -126,6 +126,15 @@ pub(crate) fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Measured(figures) => {
             let mut text = format!("{:.1} Mbit/s", figures.goodput_bps / 1e6);
+            let times = figures.completions.iter().map(|object| object.duration_s);
+            if let Some(spread) = Spread::of(times) {
+                text.push_str(&format!(", objects in {:.2} s (median)", spread.median));
+            }
+            match figures.over_limit {
+                Some(0) => text.push_str(", all within the limit"),
+                Some(over) => text.push_str(&format!(", {over} over the limit")),
+                None => {}
+            }
             if figures.flows.len() > 1 {
                 let flows: Vec<_> = figures
                     .flows

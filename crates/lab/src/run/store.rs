@@ -1,9 +1,11 @@
 //! The directory of results: a file appears whole or not at all.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -16,6 +18,8 @@ pub(crate) struct Store {
     directory: PathBuf,
     /// Directories that were made for it and hold nothing yet, the innermost first.
     made: Vec<PathBuf>,
+    /// Held as long as this exists: two at once would do the same runs, and disturb each other's figures.
+    _lock: Flock<File>,
 }
 
 impl Store {
@@ -26,11 +30,21 @@ impl Store {
             .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
             .map(Path::to_path_buf)
             .collect();
+        fs::create_dir_all(directory).map_err(failed(directory))?;
+        let opened = File::open(directory).map_err(failed(directory))?;
+        let lock = Flock::lock(opened, FlockArg::LockExclusiveNonblock);
+        let lock = lock.map_err(|(_, error)| match error {
+            Errno::EWOULDBLOCK => LabError::Usage(format!(
+                "another `lab run` writes to {}: wait for it, or choose another --out",
+                directory.display()
+            )),
+            error => failed(directory)(error.into()),
+        })?;
         let store = Self {
             directory: directory.to_path_buf(),
             made,
+            _lock: lock,
         };
-        fs::create_dir_all(directory).map_err(failed(directory))?;
         // A full disk shows only when bytes are written.
         let probe = NamedTempFile::new_in(directory).and_then(|mut file| {
             file.write_all(&[0; 4096])
@@ -164,6 +178,16 @@ mod tests {
             fs::read_to_string(directory.join("x/y.json")).unwrap(),
             "1\n"
         );
+    }
+
+    #[test]
+    fn two_at_once_are_told_apart() {
+        let base = tempfile::tempdir().unwrap();
+        let first = Store::open(base.path()).unwrap();
+        let error = Store::open(base.path()).err().unwrap().to_string();
+        assert!(error.contains("another `lab run`"), "{error}");
+        drop(first);
+        assert!(Store::open(base.path()).is_ok());
     }
 
     #[test]

@@ -104,7 +104,9 @@ fn spec(scenario: &Scenario, running: &Running, epoch_ns: u64, interval: Duratio
         down: directions.contains(&Direction::Down),
         up: directions.contains(&Direction::Up),
         load: match &scenario.workload {
-            Workload::Files { sizes, count, gap } => Load::Files {
+            Workload::Files {
+                sizes, count, gap, ..
+            } => Load::Files {
                 sizes: sizes.clone(),
                 count: *count,
                 gap_ms: millis(*gap),

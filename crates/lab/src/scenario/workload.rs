@@ -19,6 +19,8 @@ pub enum Workload {
         count: u64,
         /// Time from the end of one to the request of the next.
         gap: Duration,
+        /// How long an object may take; the results say how many took longer.
+        limit: Option<Duration>,
     },
     /// Messages of one size at a constant rate.
     Cbr {
@@ -82,6 +84,7 @@ fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     let listed = section.texts(document, "sizes")?;
     let count = section.integer(document, "count", 1..1_000_001);
     let gap = section.parsed(document, "gap", parse_duration);
+    let limit = section.parsed(document, "limit", parse_duration);
     let mut sizes = Vec::new();
     for at in &listed {
         let size = keep(document, &at.span, "sizes", parse_size(&at.value))?;
@@ -98,6 +101,7 @@ fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
         sizes,
         count: count.map_or(1, |at| at.value),
         gap: gap.map_or(Duration::ZERO, |at| at.value),
+        limit: limit.map(|at| at.value),
     })
 }
 

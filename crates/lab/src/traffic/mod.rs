@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 
-pub(crate) use record::FlowRecord;
+pub(crate) use record::{FlowRecord, ObjectRecord};
 
 /// `sumlink lab traffic`
 #[derive(Clone, Debug, clap::Subcommand)]
