@@ -36,6 +36,21 @@ fn connect(bench: &Bench, target: SocketAddrV4) -> TcpStream {
     stream
 }
 
+/// Both ends of a connection through the session: the one on the side that `stalls`, and the other one.
+fn pair(
+    bench: &Bench,
+    listener: &TcpListener,
+    target: SocketAddrV4,
+    stalls: Side,
+) -> (TcpStream, TcpStream) {
+    let near = connect(bench, target);
+    let (far, _) = listener.accept().unwrap();
+    match stalls {
+        Side::Client => (near, far),
+        Side::Server => (far, near),
+    }
+}
+
 /// Writes for ever; tells how much.
 fn write_on(mut stream: TcpStream) -> Arc<AtomicU64> {
     let written = Arc::new(AtomicU64::new(0));
@@ -111,13 +126,7 @@ fn stalled(stalls: Side) {
     let before = [bond.client.resident(), bond.server.resident()];
 
     let listener: TcpListener = listen(&bond.bench, SocketAddr::V4(address));
-    let near = connect(&bond.bench, address);
-    let (far, _) = listener.accept().unwrap();
-    let (reader, writer) = if stalls == Side::Client {
-        (near, far)
-    } else {
-        (far, near)
-    };
+    let (reader, writer) = pair(&bond.bench, &listener, address, stalls);
     let written = write_on(writer);
     until_stuck(&written);
     assert_bounded(&bond, before);
@@ -164,13 +173,7 @@ fn many_stalled(stalls: Side) {
     let listener: TcpListener = listen(&bond.bench, SocketAddr::V4(address));
     let mut readers = Vec::new();
     for _ in 0..5 {
-        let near = connect(&bond.bench, address);
-        let (far, _) = listener.accept().unwrap();
-        let (reader, writer) = if stalls == Side::Client {
-            (near, far)
-        } else {
-            (far, near)
-        };
+        let (reader, writer) = pair(&bond.bench, &listener, address, stalls);
         readers.push(reader);
         until_stuck(&write_on(writer));
     }
@@ -211,12 +214,7 @@ fn hundreds_stalled(stalls: Side) {
     let listener: TcpListener = listen(&bond.bench, SocketAddr::V4(address));
     let (mut readers, mut writers) = (Vec::new(), Vec::new());
     for _ in 0..STREAMS {
-        let near = connect(&bond.bench, address);
-        let (far, _) = listener.accept().unwrap();
-        let (reader, writer) = match stalls {
-            Side::Client => (near, far),
-            Side::Server => (far, near),
-        };
+        let (reader, writer) = pair(&bond.bench, &listener, address, stalls);
         // What the kernel holds is its own affair; a thousand sockets full of it are a burden to other tests.
         SockRef::from(&writer)
             .set_send_buffer_size(32 << 10)

@@ -1,12 +1,9 @@
 //! `[[event]]`: what happens to links, and when.
 
-use crate::config::{
-    Direction, InterfaceState, LinkChange, PlannedChange, Setting, parse_jitter, parse_loss,
-    parse_queue, parse_state,
-};
+use crate::config::{Direction, InterfaceState, LinkChange, PlannedChange, Setting, parse_state};
 use crate::units::parse_duration;
 
-use super::link::{Names, Place, each_way, parse, rate_setting};
+use super::link::{Names, Place, each_way, parse, rate_setting, read_settings};
 use super::table::{Document, Section};
 
 /// The changes of one event and where it stands.
@@ -31,30 +28,12 @@ pub(crate) fn read(
     }
     let link = link.and_then(|name| names.find(document, &name));
     let label = link.clone().unwrap_or_default();
-    let both = [
-        each_way(document, &mut section, "rate", |document, value| {
-            parse(document, value, |text| rate_setting(&label, text, gso))
-        }),
-        each_way(document, &mut section, "delay", |document, value| {
-            parse(document, value, |text| {
-                parse_duration(text).map(Setting::Delay)
-            })
-        }),
-        each_way(document, &mut section, "jitter", |document, value| {
-            parse(document, value, |text| {
-                parse_jitter(text).map(Setting::Jitter)
-            })
-        }),
-        each_way(document, &mut section, "loss", |document, value| {
-            parse(document, value, |text| parse_loss(text).map(Setting::Loss))
-        }),
-        each_way(document, &mut section, "queue", |document, value| {
-            parse(document, value, |text| {
-                parse_queue(text).map(Setting::Queue)
-            })
-        }),
-    ];
-    let mut changes: Vec<LinkChange> = both.into_iter().flat_map(collect).collect();
+    let rate = each_way(document, &mut section, "rate", |document, value| {
+        parse(document, value, |text| rate_setting(&label, text, gso))
+    });
+    let settings = read_settings(document, &mut section);
+    let all = std::iter::once(rate).chain(settings);
+    let mut changes: Vec<LinkChange> = all.flat_map(collect).collect();
     let state = section.parsed(document, "state", |text| match parse_state(&label, text) {
         Ok(InterfaceState::Removed) => {
             Err("an event cannot remove interfaces: use down or blackhole".to_owned())

@@ -107,26 +107,7 @@ pub(crate) fn read(
     let label = name.as_ref().map_or("", |name| &name.value).to_owned();
     let mut traces = Vec::new();
     let rates = read_rates(document, &mut section, &label, gso, &mut traces);
-    let settings = [
-        each_way(document, &mut section, "delay", |document, value| {
-            parse(document, value, |text| {
-                parse_duration(text).map(Setting::Delay)
-            })
-        }),
-        each_way(document, &mut section, "jitter", |document, value| {
-            parse(document, value, |text| {
-                parse_jitter(text).map(Setting::Jitter)
-            })
-        }),
-        each_way(document, &mut section, "loss", |document, value| {
-            parse(document, value, |text| parse_loss(text).map(Setting::Loss))
-        }),
-        each_way(document, &mut section, "queue", |document, value| {
-            parse(document, value, |text| {
-                parse_queue(text).map(Setting::Queue)
-            })
-        }),
-    ];
+    let settings = read_settings(document, &mut section);
     let profile = read_profile(document, &mut section);
     let has_rate = RATE_KEYS.into_iter().any(|key| section.has(key));
     if has_rate == section.has("profile") {
@@ -235,6 +216,33 @@ pub(crate) fn rate_setting(link: &str, text: &str, gso: bool) -> Result<Setting,
     let setting = Setting::Rate(rate);
     check_rate(link, &setting, gso).map_err(|error| error.to_string())?;
     Ok(setting)
+}
+
+/// What a link has besides its rate, and an event may change: `delay`, `jitter`, `loss`, `queue`.
+pub(crate) fn read_settings(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+) -> [[Option<Setting>; 2]; 4] {
+    [
+        each_way(document, section, "delay", |document, value| {
+            parse(document, value, |text| {
+                parse_duration(text).map(Setting::Delay)
+            })
+        }),
+        each_way(document, section, "jitter", |document, value| {
+            parse(document, value, |text| {
+                parse_jitter(text).map(Setting::Jitter)
+            })
+        }),
+        each_way(document, section, "loss", |document, value| {
+            parse(document, value, |text| parse_loss(text).map(Setting::Loss))
+        }),
+        each_way(document, section, "queue", |document, value| {
+            parse(document, value, |text| {
+                parse_queue(text).map(Setting::Queue)
+            })
+        }),
+    ]
 }
 
 /// A value that holds for both directions, or a table with `down` and `up`; client to server first.

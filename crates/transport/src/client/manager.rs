@@ -126,7 +126,7 @@ impl Manager {
                     if result.is_err() {
                         watch = links::Watch::new().ok();
                     }
-                    self.on_change().await;
+                    self.look_again().await;
                 }
                 resolved = self.resolver.answer() => {
                     self.on_resolved(resolved);
@@ -157,12 +157,8 @@ impl Manager {
         }
     }
 
-    /// Something has changed about some link, address or route. Many changes concern none of ours (a container comes
-    /// up, a router advertises again), so [`Manager::use_link`] finds out which link may be dialed at once.
-    async fn on_change(&mut self) {
-        self.look_again().await;
-    }
-
+    /// Many changes concern no link of ours (a container comes up, a router advertises again), so
+    /// [`Manager::use_link`] finds out which link may be dialed at once.
     async fn look_again(&mut self) {
         if let Err(error) = self.refresh(false).await {
             tracing::debug!(%error, "cannot look at the links");

@@ -192,7 +192,7 @@ mod tests {
             ] {
                 fail(&mut manager);
                 ip(change);
-                manager.on_change().await;
+                manager.look_again().await;
                 assert_eq!(
                     dialing(&manager),
                     Vec::from_iter(dialed.map(str::to_owned)),
