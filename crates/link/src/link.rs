@@ -108,6 +108,11 @@ impl<P: Packet> Link<P> {
     /// The next packet that is due by `now`.
     pub fn poll(&mut self, now: Duration) -> Option<Delivery<P>> {
         self.advance(now);
+        self.take_due()
+    }
+
+    /// As [`Self::poll`], for somebody who has brought the link up to date.
+    pub(crate) fn take_due(&mut self) -> Option<Delivery<P>> {
         let (due, packet) = self.line.pop(self.now)?;
         self.counters.delivered_packets += 1;
         self.counters.delivered_bytes += packet.wire_len() as u64;
@@ -287,6 +292,10 @@ impl<P: Packet> Link<P> {
         }
         if let Some(first) = self.queue.front() {
             let start = first.arrived.max(idle_since);
+            if first.arrived >= idle_since {
+                // The end of the last packet is rounded up; what is left of that nanosecond is over.
+                self.server.rest();
+            }
             self.layer2.begin();
             self.server.begin(start, first.packet.wire_len());
         }

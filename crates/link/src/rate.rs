@@ -19,6 +19,9 @@ pub(crate) struct RateServer {
     at: Duration,
     /// Work done beyond the end of the last packet within its last nanosecond.
     surplus: u128,
+    /// When the packet in transmission is sent. It is asked for several times for each packet, and working
+    /// it out takes a long division.
+    end: Option<Duration>,
 }
 
 impl RateServer {
@@ -28,6 +31,7 @@ impl RateServer {
             work: None,
             at: Duration::ZERO,
             surplus: 0,
+            end: None,
         }
     }
 
@@ -51,11 +55,17 @@ impl RateServer {
         self.at = self.at.max(now);
         self.surplus = 0;
         self.rate = rate;
+        self.end = self.work_out_end();
     }
 
     /// Whether a packet is in transmission.
     pub(crate) fn is_busy(&self) -> bool {
         self.work.is_some()
+    }
+
+    /// Says that the next packet was not there yet when the last one ended: none of it is sent already.
+    pub(crate) fn rest(&mut self) {
+        self.surplus = 0;
     }
 
     /// Starts to send a packet of `bytes` at `start`, which is not before the end of the last one.
@@ -65,10 +75,32 @@ impl RateServer {
         self.work = Some((bytes as u128 * 8 * NANOS).saturating_sub(credit));
         self.at = self.at.max(start);
         self.surplus = 0;
+        self.end = self.work_out_end();
     }
 
     /// When the packet in transmission is sent; `None` while idle or while the rate is 0.
     pub(crate) fn end(&self) -> Option<Duration> {
+        self.end
+    }
+
+    /// Ends the transmission if it is over by `now`, and says when that was.
+    pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
+        let end = self.end.filter(|end| *end <= now)?;
+        let done = u128::from(self.rate) * (end - self.at).as_nanos();
+        self.surplus = done - self.work.take()?;
+        self.at = end;
+        self.end = None;
+        Some(end)
+    }
+
+    /// Forgets the packet in transmission.
+    pub(crate) fn abort(&mut self) {
+        self.work = None;
+        self.surplus = 0;
+        self.end = None;
+    }
+
+    fn work_out_end(&self) -> Option<Duration> {
         let work = self.work?;
         if self.rate == 0 {
             return None;
@@ -77,21 +109,6 @@ impl RateServer {
         let seconds = u64::try_from(nanos / NANOS).ok()?;
         self.at
             .checked_add(Duration::new(seconds, (nanos % NANOS) as u32))
-    }
-
-    /// Ends the transmission if it is over by `now`, and says when that was.
-    pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
-        let end = self.end().filter(|end| *end <= now)?;
-        let done = u128::from(self.rate) * (end - self.at).as_nanos();
-        self.surplus = done - self.work.take()?;
-        self.at = end;
-        Some(end)
-    }
-
-    /// Forgets the packet in transmission.
-    pub(crate) fn abort(&mut self) {
-        self.work = None;
-        self.surplus = 0;
     }
 }
 

@@ -85,6 +85,13 @@ impl Server {
         }
     }
 
+    /// Says that the next packet was not there yet when the last one ended.
+    pub(crate) fn rest(&mut self) {
+        if let Kind::Rate(server) = &mut self.kind {
+            server.rest();
+        }
+    }
+
     /// Starts to send a packet of `bytes` at `start`, which is not before the end of the last one.
     pub(crate) fn begin(&mut self, start: Duration, bytes: usize) {
         match &mut self.kind {

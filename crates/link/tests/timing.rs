@@ -149,3 +149,22 @@ fn time_does_not_run_backwards() {
     link.enqueue(MS, packet(1, 1500));
     assert_eq!(drain(&mut link), [(0, 61_000), (1, 62_000)]);
 }
+
+#[test]
+fn nothing_is_sent_before_it_is_there_not_even_in_the_same_nanosecond() {
+    let mut link = Link::new(LinkConfig {
+        rate: 798_124_656,
+        delay: Duration::ZERO,
+        loss: 0.0,
+        queue: QueueLimit::Bytes(6_000),
+        seed: 1,
+    });
+    // The first one ends at 7527.6 ns, the second one comes at 7528 ns and lasts 431.01 ns.
+    link.enqueue(Duration::ZERO, packet(0, 751));
+    link.enqueue(Duration::from_nanos(7_528), packet(1, 43));
+    let due = |link: &mut Link<Vec<u8>>| {
+        let deadline = link.next_deadline().unwrap();
+        link.poll(deadline).unwrap().due.as_nanos()
+    };
+    assert_eq!((due(&mut link), due(&mut link)), (7_528, 7_960));
+}

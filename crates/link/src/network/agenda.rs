@@ -32,7 +32,12 @@ impl Agenda {
             self.grow();
         }
         let mut node = self.tree.len() / 2 + number;
-        self.tree[node] = (deadline.unwrap_or(NEVER), number);
+        let deadline = deadline.unwrap_or(NEVER);
+        // A packet that joins a queue changes nothing about when the first one is due.
+        if self.tree[node].0 == deadline {
+            return;
+        }
+        self.tree[node] = (deadline, number);
         while node > 1 {
             node /= 2;
             let earlier = self.tree[2 * node].min(self.tree[2 * node + 1]);

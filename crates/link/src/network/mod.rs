@@ -208,7 +208,7 @@ impl<P: Packet> Network<P> {
                 link.advance(self.now);
                 // The deadline may have been a lower bound; then the turn goes to whoever is first now.
                 let is_first = link.next_due() == Some(due);
-                if is_first { link.poll(self.now) } else { None }
+                if is_first { link.take_due() } else { None }
             };
             self.note_due(number);
             if let Some(delivery) = delivery {
