@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(Some((greeting, length))) = Greeting::decode(bytes) {
         greeting.encode(&mut encoded);
         assert_eq!(encoded, bytes[..length]);
-        let _ = greeting.method();
+        let _ = [true, false].map(|named| greeting.method(named));
     }
     if let Ok(Some((credentials, length))) = Credentials::decode(bytes) {
         encoded.clear();

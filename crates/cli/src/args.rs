@@ -9,8 +9,9 @@ use clap_complete::Shell;
 use sumlink_engine::scheduler;
 use sumlink_lab::LabCommand;
 use sumlink_proxy::Forward;
-use sumlink_transport::PublicKey;
+use sumlink_transport::config::Carriers;
 use sumlink_transport::egress::EgressRule;
+use sumlink_transport::{Class, PublicKey};
 
 /// One connection over every link a machine has.
 #[derive(Debug, Parser)]
@@ -148,6 +149,10 @@ pub(crate) struct ClientArgs {
     /// server.
     #[arg(long, value_name = "NAME")]
     pub(crate) link: Vec<String>,
+    /// Connections at once over each link, 1 to 8, or `auto` for as many as measurably bring something; without it
+    /// one.
+    #[arg(long, value_name = "NUMBER|auto", value_parser = crate::config::parse_carriers)]
+    pub(crate) carriers: Option<Carriers>,
     /// Serve SOCKS5 here; 127.0.0.1:1080 when no --socks, --http nor --forward is given.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) socks: Option<SocketAddr>,
@@ -180,7 +185,11 @@ pub(crate) struct CommonArgs {
         )
     )]
     pub(crate) scheduler: Option<String>,
-    /// TCP congestion control of the paths, one that this kernel has; without it the kernel's default.
+    /// Another scheduler for a class of traffic: conversational, streaming, interactive or background; repeatable.
+    #[arg(long, value_name = "CLASS=NAME", value_parser = crate::config::parse_class_scheduler)]
+    pub(crate) class_scheduler: Vec<(Class, String)>,
+    /// TCP congestion control of the paths, one that this kernel has, or `auto`: CUBIC, and BBR where packets are lost
+    /// without congestion; without it the kernel's default.
     #[arg(long, value_name = "NAME", value_parser = crate::config::parse_congestion)]
     pub(crate) congestion: Option<String>,
     /// Unix socket for `sumlink status`; made with mode 0600.

@@ -1,9 +1,10 @@
 //! `sumlink client`: one session, kept up until a signal ends it, and the local entries to it.
 
 use std::io;
+use std::sync::Arc;
 
 use serde_json::json;
-use sumlink_proxy::{Listener, Service};
+use sumlink_proxy::{ClassRule, Listener, Service};
 use sumlink_transport::Client;
 use tokio::sync::watch;
 
@@ -102,6 +103,7 @@ impl Entries {
             .map(|address| ("http", address, Service::HttpProxy));
         let forwards = plan.forward.iter().cloned();
         let forwards = forwards.map(|f| ("forward", f.listen, Service::Forward(f.target)));
+        let classes: Arc<[ClassRule]> = plan.classes.clone().into();
         let mut listeners = Vec::new();
         for (word, address, service) in socks.into_iter().chain(http).chain(forwards) {
             if !address.ip().is_loopback() {
@@ -109,7 +111,8 @@ impl Entries {
                     "{address} is open to others: whoever reaches it can use the session"
                 );
             }
-            listeners.push((word, Listener::bind(address, service).await?));
+            let listener = Listener::bind(address, service).await?;
+            listeners.push((word, listener.with_classes(Arc::clone(&classes))));
         }
         Ok(Self { listeners })
     }

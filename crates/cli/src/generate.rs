@@ -93,6 +93,7 @@ fn page(name: &str, command: &Command) -> String {
         if command.has_subcommands() {
             man.render_subcommands_section(out)?;
         }
+        notes(&command).to_writer(out)?;
         let mut exits = Roff::new();
         exits.control("SH", ["EXIT STATUS"]);
         for exit in Exit::ALL {
@@ -111,6 +112,20 @@ fn page(name: &str, command: &Command) -> String {
     // Writing to memory cannot fail.
     render(&mut out).unwrap_or_default();
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// What `--help` says below the options, in its own lines.
+fn notes(command: &Command) -> Roff {
+    let mut notes = Roff::new();
+    if let Some(text) = command.get_after_help() {
+        notes.control("SH", ["NOTES"]);
+        notes.control("nf", []);
+        for line in text.to_string().lines() {
+            notes.text([roman(line)]);
+        }
+        notes.control("fi", []);
+    }
+    notes
 }
 
 #[cfg(test)]
@@ -134,5 +149,9 @@ mod tests {
                 .unwrap();
             assert!(text.contains("EXIT STATUS") && text.contains("SUMLINK_LOG"));
         }
+        let (_, text) = pages.iter().find(|(n, _)| n == "sumlink-lab-run").unwrap();
+        // An example is a line of its own.
+        let text = text.replace("\\-", "-");
+        assert!(text.contains("\n  sumlink lab report lab-out\n"), "{text}");
     }
 }

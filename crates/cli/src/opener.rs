@@ -1,7 +1,7 @@
 //! What the local entries open their streams in.
 
 use sumlink_proxy::Opener;
-use sumlink_transport::{Client, OpenError, Stream, Target};
+use sumlink_transport::{Class, Client, OpenError, Stream, Target};
 
 /// The client's session: the present one, or the next, for which a stream waits a while.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct Bond(pub(crate) Client);
 impl Opener for Bond {
     type Stream = Stream;
 
-    async fn open(&self, target: Target) -> Result<Stream, OpenError> {
-        self.0.open_stream(target).await
+    async fn open(&self, target: Target, class: Option<Class>) -> Result<Stream, OpenError> {
+        self.0.open_stream_as(target, class).await
     }
 }

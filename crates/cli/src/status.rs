@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use sumlink_transport::status::{PathStatus, SessionStatus};
+use sumlink_transport::status::{PathStatus, SessionStatus, StreamStatus};
 
 use crate::args::StatusArgs;
 use crate::control::{self, Report};
@@ -161,7 +161,37 @@ fn render_session(session: &SessionStatus, width: usize) -> String {
             bytes(session.duplicates_received_bytes)
         ),
     );
-    format!("{}\n{}", head.render(), render_paths(&session.paths, width))
+    let mut out = format!("{}\n{}", head.render(), render_paths(&session.paths, width));
+    if !session.streams.is_empty() {
+        out.push('\n');
+        out.push_str(&render_streams(&session.streams));
+    }
+    out
+}
+
+/// Streams that are shown, the newest ones; `--json` has more.
+const SHOWN_STREAMS: usize = 20;
+
+fn render_streams(streams: &[StreamStatus]) -> String {
+    let mut table = Table::new(&[">STREAM", "TARGET", "CLASS", ">SENT", ">RECEIVED"]);
+    let hidden = streams.len().saturating_sub(SHOWN_STREAMS);
+    for stream in &streams[hidden..] {
+        let class = match stream.learnt {
+            true => format!("{} (learnt)", printable(&stream.class)),
+            false => printable(&stream.class),
+        };
+        table.row([
+            stream.id.to_string(),
+            printable(&stream.target),
+            class,
+            bytes(stream.bytes_sent),
+            bytes(stream.bytes_received),
+        ]);
+    }
+    match hidden {
+        0 => table.render(),
+        n => format!("{}and {n} older streams\n", table.render()),
+    }
 }
 
 fn render_paths(paths: &[PathStatus], width: usize) -> String {
@@ -266,6 +296,24 @@ mod tests {
             memory_limit_bytes: 64 << 20,
             duplicates_sent_bytes: 0,
             duplicates_received_bytes: 4_096,
+            streams: vec![
+                StreamStatus {
+                    id: 4,
+                    target: "example.org:443".to_owned(),
+                    class: "interactive".to_owned(),
+                    learnt: true,
+                    bytes_sent: 1200,
+                    bytes_received: 345_678,
+                },
+                StreamStatus {
+                    id: 6,
+                    target: "192.0.2.7:22".to_owned(),
+                    class: "conversational".to_owned(),
+                    learnt: false,
+                    bytes_sent: 0,
+                    bytes_received: 0,
+                },
+            ],
             paths: vec![
                 path(Some(0), "wlan0", "active", "delivers", 57.5, 0.25),
                 path(Some(1), "wwan0", "stalled", "no ACK for 1.2 s", 175.5, 0.75),

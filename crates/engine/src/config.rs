@@ -1,9 +1,11 @@
 //! What a session is told when it is made.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::pages::PAGE;
 use crate::scheduler;
+use crate::scheduler::fbdt::FbdtConfig;
 use crate::share::Share;
 
 /// Which end of the session this is; decides who uses even and who uses odd stream numbers.
@@ -30,6 +32,29 @@ pub enum Class {
 }
 
 impl Class {
+    /// All of them, the most urgent one first.
+    pub const ALL: [Self; 4] = [
+        Self::Conversational,
+        Self::Streaming,
+        Self::Interactive,
+        Self::Background,
+    ];
+
+    /// The word for it in configuration files and in the status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Conversational => "conversational",
+            Self::Streaming => "streaming",
+            Self::Interactive => "interactive",
+            Self::Background => "background",
+        }
+    }
+
+    /// The class of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+
     /// The number in an OPEN frame.
     pub fn code(self) -> u64 {
         self as u64
@@ -46,6 +71,54 @@ impl Class {
     }
 }
 
+/// What a program wants of a stream beyond its class. Each direction has the hints of the side that sends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// From -7 to 7, larger numbers are cut: each step doubles the stream's share of the paths against others of its
+    /// class. The classes themselves stand 64 : 16 : 8 : 1, so 3 steps up put bulk beside interactive streams. It is a
+    /// share, not an order: nobody starves.
+    pub priority: i8,
+    /// Every byte goes over two paths, as far as [`Redundancy`] allows.
+    pub duplicate: bool,
+    /// Each byte is wanted at the peer within this time of being written. While one is predicted to be late, the
+    /// stream is served before the others and over two paths, as far as [`Redundancy`] allows. Bytes that are late
+    /// already are sent all the same, without haste.
+    pub deadline: Option<Duration>,
+}
+
+/// How much may be sent twice on purpose, so that a late or dying path delays nothing.
+///
+/// Bytes that a path which failed leaves to the others are not counted: they have to be sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Redundancy {
+    /// The part of all stream bytes sent, 0 to 1.
+    pub share: f64,
+    /// Bytes besides, so that short sessions can repeat too.
+    pub floor: u64,
+    /// Bytes per second by which a used floor fills up again.
+    pub refill: u64,
+}
+
+impl Redundancy {
+    /// Nothing is sent twice on purpose.
+    pub const NONE: Self = Self {
+        share: 0.0,
+        floor: 0,
+        refill: 0,
+    };
+}
+
+impl Default for Redundancy {
+    /// 1 %, and 128 KiB that come back by 16 KiB a second: two calls of speech at 64 kbit/s.
+    fn default() -> Self {
+        Self {
+            share: 0.01,
+            floor: 128 << 10,
+            refill: 16 << 10,
+        }
+    }
+}
+
 /// Limits and choices of a session.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -53,6 +126,8 @@ pub struct Config {
     pub role: Role,
     /// Name of the scheduler, one of [`scheduler::NAMES`].
     pub scheduler: String,
+    /// Names of the schedulers of classes that have another one.
+    pub class_schedulers: BTreeMap<Class, String>,
     /// Bytes that the receive buffers of all streams may take together, and the send buffers likewise.
     pub memory: u64,
     /// Bytes that one stream may take of either.
@@ -61,6 +136,10 @@ pub struct Config {
     pub max_streams: u64,
     /// How long the session lives without any path.
     pub session_timeout: Duration,
+    /// How much may be sent twice on purpose.
+    pub redundancy: Redundancy,
+    /// What the `fbdt` scheduler is told; the others pass over it.
+    pub fbdt: FbdtConfig,
 }
 
 impl Config {
@@ -69,10 +148,13 @@ impl Config {
         Self {
             role,
             scheduler: scheduler::DEFAULT.to_owned(),
+            class_schedulers: BTreeMap::new(),
             memory: 64 << 20,
             stream_memory: 32 << 20,
             max_streams: 1024,
             session_timeout: Duration::from_secs(60),
+            redundancy: Redundancy::default(),
+            fbdt: FbdtConfig::default(),
         }
     }
 
@@ -84,10 +166,20 @@ impl Config {
         (1 << 20) + Self::page_overhead(max_streams)
     }
 
+    /// Name of the scheduler of a class.
+    pub fn scheduler_of(&self, class: Class) -> &str {
+        self.class_schedulers.get(&class).unwrap_or(&self.scheduler)
+    }
+
     /// Whether the values make sense together.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if !scheduler::NAMES.contains(&self.scheduler.as_str()) {
-            return Err(ConfigError::UnknownScheduler(self.scheduler.clone()));
+        for name in [&self.scheduler]
+            .into_iter()
+            .chain(self.class_schedulers.values())
+        {
+            if !scheduler::NAMES.contains(&name.as_str()) {
+                return Err(ConfigError::UnknownScheduler(name.clone()));
+            }
         }
         if !(1..=1 << 16).contains(&self.max_streams) {
             return Err(ConfigError::MaxStreams(self.max_streams));
@@ -102,7 +194,10 @@ impl Config {
         if self.stream_memory < 1 << 18 || self.stream_memory > self.memory {
             return Err(ConfigError::StreamMemory);
         }
-        Ok(())
+        if !(0.0..=1.0).contains(&self.redundancy.share) {
+            return Err(ConfigError::Redundancy);
+        }
+        self.fbdt.check()
     }
 
     /// What the peer may have outstanding on all streams, and this side in its send buffers, so that their pages
@@ -139,6 +234,17 @@ pub enum ConfigError {
     /// Stream memory out of range.
     #[error("stream_memory must be from 256 KiB to the session's memory")]
     StreamMemory,
+    /// A scaling factor out of range.
+    #[error("alpha and beta must be above 0 and no larger than 1")]
+    Coupling,
+    /// A share of repeated bytes out of range.
+    #[error("redundancy must be a share from 0 to 1 of what is sent")]
+    Redundancy,
+    /// A rule for the size of transmission windows that leaves no size.
+    #[error(
+        "a window is from 1 KiB to 1 TiB, its least size no larger than its most, for 0 to 1000 products"
+    )]
+    Window,
     /// Number of streams out of range.
     #[error("max_streams must be from 1 to 65536, not {0}")]
     MaxStreams(u64),

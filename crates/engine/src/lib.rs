@@ -50,6 +50,7 @@
 
 mod config;
 pub mod frame;
+mod learn;
 mod meter;
 mod pages;
 mod path;
@@ -60,11 +61,14 @@ mod share;
 mod stream;
 pub mod varint;
 
-pub use config::{Class, Config, ConfigError, Role};
+pub use config::{Class, Config, ConfigError, Hints, Redundancy, Role};
 pub use pages::PAGE;
-pub use path::{Flight, Path, PathSample, PathState};
+pub use path::{Flight, LossState, Path, PathSample, PathState};
 pub use ranges::RangeSet;
-pub use session::{Event, PathStats, ProtocolError, ReadOutcome, Session, Stats, StreamError};
+pub use session::{
+    Event, PathRefused, PathStats, ProtocolError, ReadOutcome, Session, Stats, StreamError,
+    StreamStats,
+};
 pub use stream::Stream;
 
 /// A moment: the time since an epoch that the caller chooses once for a session.

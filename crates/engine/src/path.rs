@@ -15,22 +15,45 @@ pub struct PathSample {
     pub srtt: Duration,
     /// Round-trip time variation (RFC 6298).
     pub rttvar: Duration,
+    /// Least round-trip time of the last minutes; zero while unknown.
+    pub min_rtt: Duration,
     /// Sender maximum segment size in bytes.
     pub mss: u32,
     /// Congestion window in bytes.
     pub cwnd: u64,
+    /// Slow start threshold in bytes; `None` before the first loss.
+    pub ssthresh: Option<u64>,
+    /// How far TCP is with repairing losses.
+    pub loss: LossState,
     /// Bytes sent and not acknowledged by TCP.
     pub in_flight: u64,
     /// Bytes in the socket that TCP has not sent yet.
     pub unsent: u64,
-    /// Bytes that wait below TCP, in the interface's queue.
+    /// Bytes that wait below TCP, in the interface's queue, whoever put them there; 0 where nobody looked
+    /// ([`Session::reads_local_queue`](crate::Session::reads_local_queue)) or the kernel tells of none.
     pub local_queue: u64,
+    /// The carrier takes nothing at this moment; it asks again when it does.
+    pub full: bool,
     /// Delivery rate in bytes per second as TCP measured it; 0 when it has no measurement yet.
     pub delivery_rate: u64,
+    /// Bytes per second at which TCP spaces what it sends; 0 when it does not or nobody knows.
+    pub pacing_rate: u64,
     /// Segments sent since the carrier began.
     pub segments: u64,
     /// Segments retransmitted since the carrier began.
     pub retransmitted: u64,
+}
+
+/// How far TCP is with repairing losses on a carrier (RFC 5681, RFC 6582).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LossState {
+    /// Nothing is suspicious.
+    #[default]
+    Open,
+    /// Something may be or is lost, or the window has just been reduced.
+    Recovery,
+    /// A retransmission timeout has fired, and what was lost is not repaired yet.
+    Timeout,
 }
 
 /// Whether a path can be given work.
@@ -47,6 +70,8 @@ pub enum PathState {
 pub struct Path {
     pub(crate) id: PathId,
     pub(crate) state: PathState,
+    /// It gets work only while no other path delivers.
+    pub(crate) backup: bool,
     pub(crate) sample: PathSample,
     /// Frame bytes handed to the carrier.
     pub(crate) sent: u64,
@@ -60,6 +85,8 @@ pub struct Path {
     pub(crate) received: u64,
     /// Start of a frame whose end has not arrived.
     pub(crate) partial: Vec<u8>,
+    /// A stalled path is tried again when so many of its bytes are confirmed.
+    pub(crate) recovers_at: u64,
     /// Version of the newest change that a report on this path has told the peer.
     pub(crate) reported_version: u64,
     /// Version of this path's own newest receive count.
@@ -117,6 +144,13 @@ pub(crate) struct Sent {
     pub(crate) frame: Option<Control>,
 }
 
+impl Sent {
+    /// A PING asks about its own path; everything else may go over any.
+    pub(crate) fn is_to_be_repeated(&self) -> bool {
+        !matches!(self.frame, None | Some(Control::Ping { .. }))
+    }
+}
+
 /// A control frame in waiting or on its way; credit is read from the session when it is encoded, so that a
 /// repeated one is never out of date.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +183,9 @@ pub(crate) enum Control {
     },
 }
 
+/// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
+pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
+
 /// How fast past stalls are forgiven.
 const STALL_HALF_LIFE: Duration = Duration::from_secs(20);
 
@@ -158,11 +195,18 @@ const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 /// Initial congestion window of RFC 6928 in bytes, for a path that has not been measured.
 const UNKNOWN_CWND: u64 = 14_600;
 
+/// Segment size of a path that has not been measured: that of an Ethernet with timestamps.
+const UNKNOWN_MSS: u64 = 1448;
+
+/// Stretches of data on a path that the peer has not confirmed: bounds what the engine remembers of them.
+const MAX_FLIGHTS: usize = 4096;
+
 impl Path {
     pub(crate) fn new(id: PathId, now: Instant) -> Self {
         Self {
             id,
             state: PathState::Active,
+            backup: false,
             sample: PathSample::default(),
             sent: 0,
             confirmed: 0,
@@ -170,6 +214,7 @@ impl Path {
             control: VecDeque::new(),
             received: 0,
             partial: Vec::new(),
+            recovers_at: 0,
             reported_version: 0,
             receive_version: 0,
             last_report: now,
@@ -214,6 +259,32 @@ impl Path {
         }
     }
 
+    /// Congestion window in bytes; the initial one of RFC 6928 while unknown.
+    pub fn cwnd(&self) -> u64 {
+        match self.sample.cwnd {
+            0 => UNKNOWN_CWND,
+            cwnd => cwnd,
+        }
+    }
+
+    /// Sender maximum segment size in bytes; 1448 while unknown.
+    pub fn mss(&self) -> u64 {
+        match self.sample.mss {
+            0 => UNKNOWN_MSS,
+            mss => u64::from(mss),
+        }
+    }
+
+    /// Whether the path is a backup, which gets work only while no other path delivers.
+    pub fn is_backup(&self) -> bool {
+        self.backup
+    }
+
+    /// Whether the engine remembers as much of what is under way on the path as it will: then it gets no more.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.flights.len() >= MAX_FLIGHTS
+    }
+
     /// Bytes per second that the path delivers: as measured, else what its window allows.
     ///
     /// A path that has just joined is in slow start: its window, not its short history, says what it can do.
@@ -221,20 +292,108 @@ impl Path {
         let window = self.sample.cwnd.max(UNKNOWN_CWND) as f64 / self.srtt().as_secs_f64();
         match self.sample.delivery_rate {
             0 => window,
-            measured if self.sent < 4 * UNKNOWN_CWND => window.max(measured as f64),
+            measured if self.is_new() => window.max(measured as f64),
             measured => measured as f64,
         }
     }
 
+    /// Bytes per second that the path has shown, also where it has carried too little to show all it can; as
+    /// [`Path::rate`] before it has shown anything.
+    pub fn shown_rate(&self) -> f64 {
+        match self.sample.delivery_rate {
+            0 => self.rate(),
+            measured => measured as f64,
+        }
+    }
+
+    /// Whether the path has carried so little that its rate cannot be known: it is in slow start.
+    pub(crate) fn is_new(&self) -> bool {
+        self.sample.delivery_rate == 0 || self.sent < 4 * UNKNOWN_CWND
+    }
+
     /// Time until a byte handed over now is at the peer: half a round trip and what waits before it.
     pub fn delay(&self) -> Duration {
-        let waiting = (self.sample.unsent + self.sample.local_queue) as f64 / self.rate();
+        let waiting = (self.sample.unsent + self.sample.local_queue) as f64 / self.shown_rate();
         self.srtt() / 2 + Duration::from_secs_f64(waiting.min(60.0))
+    }
+
+    /// How long after its expected arrival something can be confirmed without being late.
+    pub fn patience(&self) -> Duration {
+        self.srtt() / 2 + 2 * self.sample.rttvar + REPORT_SLACK
+    }
+
+    /// For how long the oldest thing on the path has been late.
+    ///
+    /// A path that delivers hardly any of what it takes still has good figures: a rate that was measured before, a
+    /// short round trip. What it owes says more.
+    pub fn overdue(&self, now: Instant) -> Duration {
+        let late_from = self.late_from();
+        late_from.map_or(Duration::ZERO, |from| now.saturating_sub(from))
+    }
+
+    /// Whether anything on the path is late.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.late_from().is_some_and(|from| now >= from)
+    }
+
+    /// From when on the oldest thing on the path is late, unless it is confirmed before.
+    fn late_from(&self) -> Option<Instant> {
+        let data = self.flights.front().map(|flight| flight.expected_at);
+        let control = self.control.front().map(|sent| sent.sent_at + self.delay());
+        let expected = match (data, control) {
+            (Some(data), Some(control)) => data.min(control),
+            (data, control) => data.or(control)?,
+        };
+        Some(expected + self.patience())
+    }
+
+    /// When the oldest control frame that only this path has is late.
+    pub(crate) fn control_late_at(&self) -> Option<Instant> {
+        let oldest = self.control.iter().find(|sent| sent.is_to_be_repeated())?;
+        Some(oldest.sent_at + self.delay() + self.patience())
+    }
+
+    /// Whether the peer has confirmed anything on it.
+    pub fn is_proven(&self) -> bool {
+        self.confirmed > 0
     }
 
     /// How much the path is to be doubted: its stalls, fading, and its share of lost segments.
     pub fn unreliability(&self, now: Instant) -> f64 {
         self.faded_stalls(now) + 10.0 * self.loss
+    }
+
+    /// Notes that another path has `range`, too. What of a piece is not in it may still be repeated.
+    pub(crate) fn mark_repeated(&mut self, stream: StreamId, range: &Range<u64>) {
+        let overlaps = |flight: &Flight| {
+            let starts_before = flight.range.start < range.end;
+            flight.stream == stream && starts_before && range.start < flight.range.end
+        };
+        let mut index = 0;
+        while let Some(flight) = self.flights.get_mut(index) {
+            index += 1;
+            if flight.repeated || !overlaps(flight) {
+                continue;
+            }
+            flight.repeated = true;
+            let whole = flight.range.clone();
+            flight.range = whole.start.max(range.start)..whole.end.min(range.end);
+            let rest = Flight {
+                repeated: false,
+                ..flight.clone()
+            };
+            let (before, after) = (whole.start..flight.range.start, flight.range.end..whole.end);
+            for (at, part) in [(index, after), (index - 1, before)] {
+                if !part.is_empty() {
+                    let rest = Flight {
+                        range: part,
+                        ..rest.clone()
+                    };
+                    self.flights.insert(at, rest);
+                    index += 1;
+                }
+            }
+        }
     }
 
     /// Stream data on its way, in the order sent.

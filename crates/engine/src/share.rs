@@ -42,6 +42,18 @@ impl Share {
         floor.max(modest).max(upper).min(left)
     }
 
+    /// Whether so much less is left `now` than `before` that what [`Share::more`] gives must be looked at again.
+    ///
+    /// Who was told early enough for `more(0, before) / 2` is still in time up to here: more than half of what was above
+    /// the next lower part of the memory is left.
+    pub(crate) fn has_sunk(&self, before: u64, now: u64) -> bool {
+        let quarter = self.memory / 4;
+        let part = [2 * quarter, quarter]
+            .into_iter()
+            .find(|part| before > *part);
+        part.is_some_and(|part| now.saturating_sub(part) < (before - part).div_ceil(2))
+    }
+
     /// What any stream may hold, whatever the others do.
     pub(crate) fn floor(&self) -> u64 {
         (self.memory / 4 / self.streams.max(1)).max(1)
@@ -50,9 +62,32 @@ impl Share {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const MEMORY: u64 = 44 << 20;
+
+    proptest! {
+        /// Whoever heard of a stream when half of its part was used can go on until it hears again: at the latest when
+        /// what is left has sunk.
+        #[test]
+        fn what_has_not_sunk_leaves_room_for_who_was_told_in_time(
+            memory in 1u64 << 16..1 << 28,
+            streams in 1u64..4096,
+            before in 0.0..1.0f64,
+            now in 0.0..1.0f64,
+            since in 0.0..1.0f64,
+        ) {
+            let share = Share::new(memory, streams);
+            let part = |of: u64, share: f64| (of as f64 * share) as u64;
+            let before = part(memory, before).max(1);
+            let now = part(before, now).max(1);
+            prop_assume!(!share.has_sunk(before, now));
+            let since = part(share.more(0, before) / 2, since);
+            prop_assert!(share.more(since, now) > 0, "{before} {now} {since}");
+        }
+    }
 
     fn greedy(share: Share, left: &mut u64) -> u64 {
         let mut own = 0;

@@ -1,16 +1,25 @@
 //! A stream: its two directions, each with its bytes and what is known of them.
 
+use std::collections::VecDeque;
 use std::ops::Range;
+use std::time::Duration;
 
+use crate::learn::{self, Learner};
 use crate::pages::{Pages, Spare};
 use crate::ranges::RangeSet;
-use crate::{Class, StreamId};
+use crate::{Class, Hints, Instant, StreamId};
+
+/// Deadlines that lie closer together than this count as one.
+const MERGED: Duration = Duration::from_millis(1);
 
 /// One ordered byte stream each way.
 #[derive(Debug)]
 pub struct Stream {
     pub(crate) id: StreamId,
     pub(crate) class: Class,
+    /// Learns the class, where nobody has said which it is.
+    pub(crate) learner: Option<Learner>,
+    pub(crate) hints: Hints,
     pub(crate) send: SendHalf,
     pub(crate) receive: ReceiveHalf,
     /// The peer's OPEN has arrived, or this side opened it.
@@ -39,6 +48,8 @@ pub(crate) struct SendHalf {
     pub(crate) again: RangeSet,
     /// Where the next written byte goes.
     pub(crate) written: u64,
+    /// When bytes are wanted at the peer: ends of writes that are not acknowledged, ascending, and the time for each.
+    pub(crate) due: VecDeque<(u64, Instant)>,
     /// How far the peer lets this side send.
     pub(crate) limit: u64,
     /// End of the highest byte ever handed to a path.
@@ -90,6 +101,8 @@ impl Stream {
         Self {
             id,
             class,
+            learner: None,
+            hints: Hints::default(),
             send: SendHalf {
                 limit: send_limit,
                 ..SendHalf::default()
@@ -106,14 +119,40 @@ impl Stream {
         }
     }
 
+    /// Sets the class; `None` for one that is learnt from what the stream does.
+    pub(crate) fn set_class(&mut self, class: Option<Class>, now: Instant) {
+        self.class = class.unwrap_or(learn::FIRST);
+        self.learner = class.is_none().then(|| Learner::new(now));
+    }
+
+    /// Has the learner take note, if there is one.
+    pub(crate) fn learn(&mut self, note: impl FnOnce(&mut Learner)) {
+        if let Some(learner) = &mut self.learner {
+            note(learner);
+            self.class = learner.class();
+        }
+    }
+
     /// The stream's number.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Its traffic class.
+    /// The traffic class by which what this side sends is treated; it may change.
     pub fn class(&self) -> Class {
         self.class
+    }
+
+    /// What its program wants beyond that.
+    pub fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    /// When the lowest byte that is on no path is wanted at the peer; nothing without a deadline.
+    pub fn wanted_at(&self) -> Option<Instant> {
+        let first = self.send.unsent.first()?.start;
+        let mut due = self.send.due.iter();
+        due.find(|(end, _)| first < *end).map(|(_, at)| *at)
     }
 
     /// Written bytes that are on no path.
@@ -169,6 +208,16 @@ impl SendHalf {
         self.written = end;
     }
 
+    /// What has been written last is wanted at the peer `within` this time.
+    pub(crate) fn wants(&mut self, within: Duration, now: Instant) {
+        let at = now + within;
+        match self.due.back_mut() {
+            // Writes close together share an entry, which bounds their number.
+            Some((end, last)) if at.saturating_sub(*last) < MERGED => *end = self.written,
+            _ => self.due.push_back((self.written, at)),
+        }
+    }
+
     pub(crate) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) {
         self.pages.read(range, out);
     }
@@ -203,6 +252,9 @@ impl SendHalf {
             self.base = first.end;
             self.acked.remove(first);
             self.pages.free_below(self.base, spare);
+            while self.due.front().is_some_and(|(end, _)| *end <= self.base) {
+                self.due.pop_front();
+            }
         }
     }
 
@@ -225,6 +277,7 @@ impl SendHalf {
         self.unsent = RangeSet::new();
         self.again = RangeSet::new();
         self.acked = RangeSet::new();
+        self.due = VecDeque::new();
         self.base = self.written;
         self.finished = true;
         self.complete = true;

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::Opener;
+use crate::listener::Classes;
 use request::{MAX_HEAD, Request, RequestError};
 use sumlink_transport::relay::{Upload, part, relay};
 
@@ -23,10 +24,10 @@ pub mod request;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves one connection from its first byte to its end.
-pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O) {
+pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: Classes) {
     let mut received = Vec::with_capacity(4096);
     let answer = match timeout(HEAD_TIMEOUT, read_head(&mut local, &mut received)).await {
-        Ok(Some(Ok(request))) => match open(&opener, request).await {
+        Ok(Some(Ok(request))) => match open(&opener, request, &classes).await {
             Ok((stream, Request::Connect(_))) => {
                 let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
                 if local.write_all(established).await.is_ok() {
@@ -98,12 +99,16 @@ async fn read_head(
     }
 }
 
-async fn open<O: Opener>(opener: &O, request: Request) -> Result<(O::Stream, Request), OpenError> {
+async fn open<O: Opener>(
+    opener: &O,
+    request: Request,
+    classes: &Classes,
+) -> Result<(O::Stream, Request), OpenError> {
     let target = match &request {
         Request::Connect(target) => target,
         Request::Forward(request) => &request.target,
     };
-    match opener.open(target.clone()).await {
+    match opener.open(target.clone(), classes.of(target, None)).await {
         Ok(stream) => {
             debug!(%target, "HTTP proxy connected");
             Ok((stream, request))

@@ -14,10 +14,13 @@ use std::future::Future;
 
 use sumlink_transport::relay::Relayed;
 
+pub use class::{ClassRule, ClassRuleError, Dscp, Flow, Ports};
 pub use forward::{Forward, ForwardError};
 pub use listener::{DEFAULT_MAX_CONNECTIONS, ListenError, Listener, Service};
+pub use sumlink_transport::Class;
 pub use sumlink_transport::target::{OpenError, Target};
 
+pub mod class;
 pub mod forward;
 pub mod http_proxy;
 mod listener;
@@ -33,6 +36,11 @@ pub trait Opener: Clone + Send + Sync + 'static {
     /// A type without memory of its own is wrapped into [`Buffered`](sumlink_transport::relay::Buffered).
     type Stream: Relayed + Send + 'static;
 
-    /// Opens a stream to `target`, with the opener's own time limit.
-    fn open(&self, target: Target) -> impl Future<Output = Result<Self::Stream, OpenError>> + Send;
+    /// Opens a stream of a class to `target`, with the opener's own time limit. Without a class, it is for the stream
+    /// to show which it has.
+    fn open(
+        &self,
+        target: Target,
+        class: Option<Class>,
+    ) -> impl Future<Output = Result<Self::Stream, OpenError>> + Send;
 }

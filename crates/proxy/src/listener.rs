@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -12,8 +13,10 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
-use crate::{Forward, Opener, http_proxy, socks5};
+use crate::class::{Flow, class_of};
+use crate::{Class, ClassRule, Forward, Opener, http_proxy, socks5};
 use sumlink_transport::relay::{Upload, relay};
+use sumlink_transport::saved_syn;
 use sumlink_transport::tasks::spawn_begun;
 
 /// Connections that a [`Listener`] serves at once unless told otherwise. Each takes two file
@@ -73,6 +76,7 @@ pub struct Listener {
     address: SocketAddr,
     service: Service,
     max_connections: usize,
+    classes: Arc<[ClassRule]>,
 }
 
 impl Listener {
@@ -90,6 +94,7 @@ impl Listener {
                 address,
                 service,
                 max_connections: DEFAULT_MAX_CONNECTIONS,
+                classes: Arc::default(),
             }),
             Err(error) => Err(ListenError::new(address, service, error)),
         }
@@ -104,6 +109,17 @@ impl Listener {
     /// queue.
     pub fn with_max_connections(mut self, max_connections: usize) -> Self {
         self.max_connections = max_connections.max(1);
+        self
+    }
+
+    /// Gives streams the class that the first fitting rule says.
+    pub fn with_classes(mut self, rules: Arc<[ClassRule]>) -> Self {
+        if rules.iter().any(|rule| rule.dscp.is_some())
+            && let Err(error) = saved_syn::save_syn(&self.socket)
+        {
+            warn!(address = %self.address, %error, "this system does not tell the DSCP of connections: rules by it do not fit");
+        }
+        self.classes = rules;
         self
     }
 
@@ -123,6 +139,7 @@ impl Listener {
             address,
             service,
             max_connections,
+            classes,
         } = self;
         info!(%address, "listening for {service}");
         let mut connections = JoinSet::new();
@@ -139,7 +156,7 @@ impl Listener {
                 accepted = accept(&socket), if room => match accepted {
                     Ok((local, peer)) => {
                         debug!(%address, %peer, "connection");
-                        let task = connection(local, service.clone(), opener.clone());
+                        let task = connection(local, service.clone(), opener.clone(), Arc::clone(&classes));
                         spawn_begun(&mut connections, task).await;
                     }
                     Err(error) => {
@@ -169,7 +186,12 @@ async fn accept(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     }
 }
 
-async fn connection<O: Opener>(local: TcpStream, service: Service, opener: O) {
+async fn connection<O: Opener>(
+    local: TcpStream,
+    service: Service,
+    opener: O,
+    rules: Arc<[ClassRule]>,
+) {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
     let options = local
         .set_nodelay(true)
@@ -178,19 +200,48 @@ async fn connection<O: Opener>(local: TcpStream, service: Service, opener: O) {
         // A connection that is reset already; its service finds out.
         debug!(%error, "socket options not set");
     }
+    let by_dscp = rules.iter().any(|rule| rule.dscp.is_some());
+    let dscp = if by_dscp {
+        saved_syn::dscp(&local)
+    } else {
+        None
+    };
+    let classes = Classes { rules, dscp };
     match service {
-        Service::Socks5 => socks5::serve(local, opener).await,
-        Service::HttpProxy => http_proxy::serve(local, opener).await,
-        Service::Forward(target) => match opener.open(target.clone()).await {
-            Ok(stream) => relay(local, stream, &[], Upload::Unlimited).await,
-            Err(error) => {
-                warn!(%target, %error, "forward not opened");
-                // There is no other way to tell a program that speaks an unknown protocol.
-                if let Err(error) = local.set_zero_linger() {
-                    debug!(%error, "SO_LINGER not set");
+        Service::Socks5 => socks5::serve(local, opener, classes).await,
+        Service::HttpProxy => http_proxy::serve(local, opener, classes).await,
+        Service::Forward(target) => {
+            match opener.open(target.clone(), classes.of(&target, None)).await {
+                Ok(stream) => relay(local, stream, &[], Upload::Unlimited).await,
+                Err(error) => {
+                    warn!(%target, %error, "forward not opened");
+                    // There is no other way to tell a program that speaks an unknown protocol.
+                    if let Err(error) = local.set_zero_linger() {
+                        debug!(%error, "SO_LINGER not set");
+                    }
                 }
             }
-        },
+        }
+    }
+}
+
+/// The rules, and what is known of a connection before its request.
+#[derive(Debug)]
+pub(crate) struct Classes {
+    rules: Arc<[ClassRule]>,
+    dscp: Option<u8>,
+}
+
+impl Classes {
+    /// The class of a stream to `target`, asked for by `user` if one was named.
+    pub(crate) fn of(&self, target: &Target, user: Option<&[u8]>) -> Option<Class> {
+        let (port, dscp) = (target.port, self.dscp);
+        class_of(&self.rules, &Flow { port, dscp, user })
+    }
+
+    /// Whether it matters who asks.
+    pub(crate) fn look_at_users(&self) -> bool {
+        self.rules.iter().any(|rule| rule.user.is_some())
     }
 }
 

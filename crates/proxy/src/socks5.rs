@@ -1,7 +1,8 @@
 //! A SOCKS5 server (RFC 1928): CONNECT by name, IPv4 or IPv6.
 //!
 //! No authentication is asked for. A client that offers nothing but name and password (RFC 1929) is
-//! let in with any: the port is local, and a program that insists on sending some should work. BIND
+//! let in with any: the port is local, and a program that insists on sending some should work. The name
+//! may choose the class of the stream ([`crate::ClassRule`]). BIND
 //! and UDP ASSOCIATE are answered with "command not supported".
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::Opener;
+use crate::listener::Classes;
 use message::{Command, Credentials, Greeting, MAX_MESSAGE, MessageError, Method, Reply, Request};
 use sumlink_transport::relay::{Upload, part, relay};
 
@@ -25,11 +27,15 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_EARLY: usize = 4 * MAX_MESSAGE;
 
 /// Serves one connection from its first byte to its end.
-pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O) {
+pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: Classes) {
     let mut early = Vec::with_capacity(MAX_EARLY);
-    let negotiated = timeout(HANDSHAKE_TIMEOUT, negotiate(&mut local, &mut early));
+    let named = classes.look_at_users();
+    let negotiated = timeout(HANDSHAKE_TIMEOUT, negotiate(&mut local, &mut early, named));
     let refusal = match negotiated.await {
-        Ok(Ok(target)) => match opener.open(target.clone()).await {
+        Ok(Ok((target, user))) => match opener
+            .open(target.clone(), classes.of(&target, user.as_deref()))
+            .await
+        {
             Ok(stream) => {
                 debug!(%target, "SOCKS5 connected");
                 if local.write_all(&Reply::Succeeded.encode()).await.is_ok() {
@@ -62,17 +68,23 @@ enum Refusal {
     Gone,
 }
 
-/// Negotiates up to the request; what the client has sent behind it is left in `received`.
-async fn negotiate(local: &mut TcpStream, received: &mut Vec<u8>) -> Result<Target, Refusal> {
+/// Negotiates up to the request; what the client has sent behind it is left in `received`. Gives the target, and the
+/// user's name if one was told; with `named` it is asked for where the client would tell it.
+async fn negotiate(
+    local: &mut TcpStream,
+    received: &mut Vec<u8>,
+    named: bool,
+) -> Result<(Target, Option<Vec<u8>>), Refusal> {
     let greeting = read(local, received, Greeting::decode).await?;
-    let method = greeting.method();
+    let method = greeting.method(named);
     if method == Method::NoneAcceptable {
         warn!(offered = ?greeting.methods, "SOCKS5 client offers no authentication that this port takes");
         return Err(Refusal::Answered(method.encode().to_vec()));
     }
     write(local, &method.encode()).await?;
+    let mut user = None;
     if method == Method::Credentials {
-        read(local, received, Credentials::decode).await?;
+        user = Some(read(local, received, Credentials::decode).await?.username);
         write(local, &Credentials::ACCEPTED).await?;
     }
     let request = read(local, received, Request::decode).await?;
@@ -81,10 +93,11 @@ async fn negotiate(local: &mut TcpStream, received: &mut Vec<u8>) -> Result<Targ
         let reply = Reply::CommandNotSupported.encode();
         return Err(Refusal::Answered(reply.to_vec()));
     }
-    request.target().map_err(|error| {
+    let target = request.target().map_err(|error| {
         warn!(%error, "SOCKS5 request without a usable target");
         Refusal::Answered(Reply::Failure.encode().to_vec())
-    })
+    })?;
+    Ok((target, user))
 }
 
 /// Reads until `decode` has its message, and takes that out of `received`.

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use sumlink_proxy::{Listener, OpenError, Opener, Service, Target};
+use sumlink_proxy::{Class, Listener, OpenError, Opener, Service, Target};
 use sumlink_transport::relay::Buffered;
 use tokio::io::DuplexStream;
 
@@ -18,7 +18,7 @@ struct Echo;
 impl Opener for Echo {
     type Stream = Buffered<DuplexStream>;
 
-    async fn open(&self, _: Target) -> Result<Self::Stream, OpenError> {
+    async fn open(&self, _: Target, _: Option<Class>) -> Result<Self::Stream, OpenError> {
         let (near, far) = tokio::io::duplex(1024);
         tokio::spawn(async move {
             let (mut read, mut write) = tokio::io::split(far);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sumlink_transport::config::{
-    AuthorizedClient, ClientConfig, ClientLimits, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{Client, SecretKey, Server, Target};
@@ -84,6 +84,7 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
             key: client_key,
             links: Vec::new(),
             congestion: None,
+            carriers: Carriers::ONE,
             session: SessionConfig::default(),
         });
         let client = client.await.unwrap();

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use sumlink_transport::config::{ClientConfig, SessionConfig};
+use sumlink_transport::config::{Carriers, ClientConfig, SessionConfig};
 use sumlink_transport::{Client, SecretKey, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -24,6 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         key: SecretKey::load(Path::new(key))?,
         links: Vec::new(), // every link that leads to the server
         congestion: None,
+        carriers: Carriers::ONE,
         session: SessionConfig::default(),
     })
     .await?;

@@ -6,11 +6,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustls::Connection;
-use sumlink_engine::{PathId, PathSample};
+use sumlink_engine::{LossState, PathId, PathSample};
 use tokio::net::TcpStream;
 
+use crate::congestion::{self, Chooser};
+use crate::links::LocalQueue;
 use crate::socket;
-use crate::tcp_info::TcpInfo;
+use crate::tcp_info::{CaState, TcpInfo};
 
 /// A reliable, ordered, encrypted connection over one link.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct Carrier {
     pub(crate) remote: SocketAddr,
     /// Name of the congestion control.
     pub(crate) congestion: String,
+    /// Changes it by measurement, where that was asked for.
+    chooser: Option<Chooser>,
     tcp: TcpStream,
     tls: Connection,
     /// Frames that came along with the handshake's last one.
@@ -34,6 +38,8 @@ pub(crate) struct Carrier {
     lowat_set: Instant,
     /// Encrypted bytes that the socket has not taken.
     unwritten: usize,
+    /// The queue of the interface, where somebody wants to know what waits there.
+    local_queue: Option<LocalQueue>,
 }
 
 /// TCP_INFO is not older than this when a decision is made with it.
@@ -64,15 +70,22 @@ impl Carrier {
             local: canonical(tcp.local_addr()?),
             remote: canonical(tcp.peer_addr()?),
             congestion: socket::congestion_name(&tcp).unwrap_or_default(),
+            chooser: None,
             info: TcpInfo::sample(&tcp)?,
             sampled: now,
             lowat: socket::INITIAL_NOTSENT_LOWAT,
             lowat_set: now,
             unwritten: 0,
+            local_queue: None,
             tcp,
             tls,
             early,
         })
+    }
+
+    /// From now on the congestion control is chosen by measurement.
+    pub(crate) fn choose_congestion(&mut self) {
+        self.chooser = Some(Chooser::new());
     }
 
     /// Gives arrived frame bytes to `sink`, at most about `quota` of them. Ready with how many there were; 0 is the
@@ -147,6 +160,17 @@ impl Carrier {
         (self.lowat as usize / 2).clamp(8 * 1024, 64 * 1024)
     }
 
+    /// Has [`Carrier::sample`] tell what waits in the interface's queue, from now on.
+    pub(crate) fn watch_local_queue(&mut self) {
+        match LocalQueue::of(&self.tcp, self.local.ip()) {
+            Ok(queue) => self.local_queue = Some(queue),
+            Err(error) => {
+                let (path, link) = (self.id.0, &self.link);
+                tracing::warn!(path, %link, %error, "what waits in the interface's queue is not known");
+            }
+        }
+    }
+
     /// What TCP knows now; at most a millisecond old.
     pub(crate) fn sample(&mut self, now: Instant) -> PathSample {
         if now.duration_since(self.sampled) >= SAMPLE_AGE || self.info.srtt.is_zero() {
@@ -155,20 +179,41 @@ impl Carrier {
                 self.info = info;
             }
             self.adapt_lowat(now);
+            self.adapt_congestion(now);
         }
         let info = &self.info;
         PathSample {
             srtt: info.srtt,
             rttvar: info.rttvar,
+            min_rtt: info.min_rtt.unwrap_or_default(),
             mss: info.snd_mss,
             cwnd: info.snd_cwnd_bytes,
+            ssthresh: info.snd_ssthresh_bytes,
+            loss: match info.ca_state {
+                CaState::Open => LossState::Open,
+                CaState::Loss => LossState::Timeout,
+                CaState::Disorder | CaState::Cwr | CaState::Recovery => LossState::Recovery,
+            },
             in_flight: info.unacked_bytes,
             unsent: info.notsent_bytes + self.unwritten as u64,
-            local_queue: 0,
+            local_queue: self.local_queue.as_ref().map_or(0, LocalQueue::bytes),
+            full: self.tls.wants_write(),
             delivery_rate: info.delivery_rate_bytes_per_s,
+            pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
             segments: u64::from(info.segs_out),
             retransmitted: u64::from(info.total_retrans),
         }
+    }
+
+    /// Bytes sent and acknowledged, and bytes received.
+    pub(crate) fn bytes_moved(&self) -> u64 {
+        self.info.bytes_acked + self.info.bytes_received
+    }
+
+    /// Whether packets wait in a queue on their way.
+    pub(crate) fn is_queueing(&self) -> bool {
+        let least = self.info.min_rtt.unwrap_or(self.info.srtt);
+        congestion::is_queueing(self.info.srtt.saturating_sub(least), least)
     }
 
     fn drain_plaintext(
@@ -198,6 +243,25 @@ impl Carrier {
             self.unwritten = 0;
         }
         Ok(())
+    }
+
+    fn adapt_congestion(&mut self, now: Instant) {
+        let Some(chooser) = &mut self.chooser else {
+            return;
+        };
+        let Some(change) = chooser.observe(now, &self.info) else {
+            return;
+        };
+        match socket::set_congestion(&self.tcp, change.to) {
+            Ok(()) => {
+                tracing::info!(path = self.id.0, link = %self.link, congestion = change.to, "{}", change.reason);
+                change.to.clone_into(&mut self.congestion);
+            }
+            Err(error) => {
+                tracing::warn!(path = self.id.0, link = %self.link, "{}, but: {error}", change.reason);
+                chooser.refused(now);
+            }
+        }
     }
 
     /// Lets as much wait in the socket as leaves in a few milliseconds: enough to keep TCP busy between two visits,

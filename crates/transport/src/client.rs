@@ -130,11 +130,16 @@ impl Client {
 
     /// Opens a stream to `target`; returns when the server has connected it. A name is resolved at the server.
     pub async fn open_stream(&self, target: Target) -> Result<Stream, OpenError> {
-        self.open_stream_as(target, Class::default()).await
+        self.open_stream_as(target, None).await
     }
 
-    /// Opens a stream that is treated as `class`.
-    pub async fn open_stream_as(&self, target: Target, class: Class) -> Result<Stream, OpenError> {
+    /// Opens a stream that both sides treat as `class`; without one, each learns it from what the stream does.
+    pub async fn open_stream_as(
+        &self,
+        target: Target,
+        class: impl Into<Option<Class>>,
+    ) -> Result<Stream, OpenError> {
+        let class = class.into();
         let open = async {
             let mut session = self.shared.session.subscribe();
             let commands = session
@@ -287,6 +292,7 @@ impl Task {
         let listeners = Listeners {
             incoming: None,
             carriers: Some(news_sender),
+            wants_traffic: self.config.measures_carriers(),
             events: self.events.clone(),
             links: self.links.clone(),
             max_paths: MAX_PATHS,

@@ -1,14 +1,17 @@
 //! What a client and a server are told: plain structures, filled by the command line, a TOML file or a
 //! program that uses this crate.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
 use std::time::Duration;
 
-use sumlink_engine::{ConfigError, Role};
+use sumlink_engine::{Class, ConfigError, Role, scheduler};
 
 use crate::driver::engine_config;
 use crate::egress::EgressPolicy;
 use crate::keys::{PublicKey, SecretKey};
+use crate::links;
 use crate::pipe;
 
 /// How a session uses memory and time; the same meaning on both sides.
@@ -16,6 +19,8 @@ use crate::pipe;
 pub struct SessionConfig {
     /// Scheduler that decides which path carries which bytes; see `sumlink_engine::scheduler::NAMES`.
     pub scheduler: String,
+    /// Schedulers of traffic classes that have another one.
+    pub class_schedulers: BTreeMap<Class, String>,
     /// What one session may hold of received and of sent bytes, each, in bytes: in the engine and on the way to and
     /// from the streams' programs. At least [`SessionConfig::least_memory`].
     pub memory: u64,
@@ -30,7 +35,8 @@ pub struct SessionConfig {
 impl Default for SessionConfig {
     fn default() -> Self {
         Self {
-            scheduler: "fbdt".to_owned(),
+            scheduler: scheduler::DEFAULT.to_owned(),
+            class_schedulers: BTreeMap::new(),
             memory: 64 << 20,
             stream_memory: 32 << 20,
             max_streams: 1024,
@@ -61,6 +67,30 @@ impl SessionConfig {
                 },
                 error => error,
             })
+    }
+
+    /// The schedulers in one line: `fbdt, conversational redundant`.
+    pub fn schedulers(&self) -> String {
+        let mut text = self.scheduler.clone();
+        for (class, scheduler) in &self.class_schedulers {
+            text.push_str(&format!(", {} {scheduler}", class.name()));
+        }
+        text
+    }
+
+    /// How many paths a session may have where `limit` is allowed, and what one too many is told.
+    pub(crate) fn most_paths(&self, limit: usize) -> (usize, String) {
+        let names = [&self.scheduler]
+            .into_iter()
+            .chain(self.class_schedulers.values());
+        let made_for = names.filter_map(|name| Some((scheduler::most_paths(name)?, name)));
+        match made_for.min().filter(|(most, _)| *most <= limit) {
+            Some((most, name)) => (
+                most,
+                format!("the server's scheduler {name} takes {most} paths"),
+            ),
+            None => (limit, "too many paths in this session".to_owned()),
+        }
     }
 
     /// Who gets how much of the memory of one direction.
@@ -97,8 +127,28 @@ pub(crate) struct Split {
 pub struct LinkConfig {
     /// The interface's name, or a glob (`wwan*`).
     pub name: String,
-    /// TCP congestion control for carriers over this link; the kernel's default when not given.
+    /// TCP congestion control for carriers over this link, [`crate::congestion::AUTO`] for one chosen by measurement;
+    /// that of all links when not given.
     pub congestion: Option<String>,
+    /// Connections at once over this link; as for all links when not given.
+    pub carriers: Option<Carriers>,
+}
+
+/// How many connections a link has at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriers {
+    /// This many, at most [`Carriers::MOST`].
+    Fixed(NonZeroU8),
+    /// As many as bring something: one more is tried now and then on a link that loses packets without being full.
+    Auto,
+}
+
+impl Carriers {
+    /// The most connections that a link may have.
+    pub const MOST: u8 = 8;
+
+    /// One connection on each link.
+    pub const ONE: Self = Self::Fixed(NonZeroU8::MIN);
 }
 
 /// Everything a client is told.
@@ -112,10 +162,35 @@ pub struct ClientConfig {
     pub key: SecretKey,
     /// The links to use; empty means every interface that can route to the server.
     pub links: Vec<LinkConfig>,
-    /// TCP congestion control for links that name none; the kernel's default when not given.
+    /// TCP congestion control for links that name none, [`crate::congestion::AUTO`] for one chosen by measurement; the
+    /// kernel's default when not given.
     pub congestion: Option<String>,
+    /// Connections at once over each link that names no number.
+    pub carriers: Carriers,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
+}
+
+impl ClientConfig {
+    /// What is said of the link of this name.
+    pub(crate) fn link(&self, name: &str) -> Option<&LinkConfig> {
+        self.links
+            .iter()
+            .find(|link| links::name_matches(&link.name, name))
+    }
+
+    /// How many connections the link of this name has.
+    pub(crate) fn carriers_of(&self, link: &str) -> Carriers {
+        let own = self.link(link).and_then(|link| link.carriers);
+        own.unwrap_or(self.carriers)
+    }
+
+    /// Whether any link's number of connections is found by measurement.
+    pub(crate) fn measures_carriers(&self) -> bool {
+        let own = self.links.iter().filter_map(|link| link.carriers);
+        own.chain([self.carriers])
+            .any(|carriers| carriers == Carriers::Auto)
+    }
 }
 
 /// A client that may connect.
@@ -175,7 +250,8 @@ pub struct ServerConfig {
     pub egress: EgressPolicy,
     /// What one client may use.
     pub limits: ClientLimits,
-    /// TCP congestion control for carriers; the kernel's default when not given.
+    /// TCP congestion control for carriers, [`crate::congestion::AUTO`] for one chosen by measurement; the kernel's
+    /// default when not given.
     pub congestion: Option<String>,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
@@ -226,5 +302,22 @@ mod tests {
         let split = config.split();
         let floors = SessionConfig::floors(config.max_streams);
         assert_eq!(split.engine + split.pool + floors, config.memory);
+    }
+
+    #[test]
+    fn a_scheduler_limits_the_paths_and_says_so() {
+        let mut config = SessionConfig::default();
+        let refusal = |config: &SessionConfig| config.most_paths(32);
+        assert_eq!(refusal(&config).0, 32);
+        config
+            .class_schedulers
+            .insert(Class::Streaming, "musher".to_owned());
+        assert_eq!(refusal(&config).0, 2);
+        assert_eq!(
+            refusal(&config).1,
+            "the server's scheduler musher takes 2 paths"
+        );
+        assert_eq!(config.most_paths(1).0, 1);
+        assert_eq!(config.schedulers(), "fbdt, streaming musher");
     }
 }

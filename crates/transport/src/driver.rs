@@ -29,8 +29,8 @@ use crate::pipe::Pools;
 use crate::status::PathEvent;
 use crate::stream::Stream;
 
-pub(crate) use carriers::CarrierNews;
 use carriers::SILENCE;
+pub(crate) use carriers::{CarrierNews, LinkTraffic};
 pub(crate) use commands::{Command, OpenReply};
 pub(crate) use status::LinkStates;
 use status::RateWindow;
@@ -49,6 +49,8 @@ pub(crate) struct Incoming {
 pub(crate) struct Listeners {
     pub(crate) incoming: Option<UnboundedSender<Incoming>>,
     pub(crate) carriers: Option<UnboundedSender<CarrierNews>>,
+    /// That one also wants to know what the links move.
+    pub(crate) wants_traffic: bool,
     pub(crate) events: broadcast::Sender<PathEvent>,
     pub(crate) links: LinkStates,
     /// Paths that the session may have at once.
@@ -75,7 +77,7 @@ pub(crate) struct Driver {
     /// Paths that the peer may bring at most.
     max_paths: usize,
     /// Streams that wait for the peer to allow more.
-    waiting: VecDeque<(Vec<u8>, Class, OpenReply)>,
+    waiting: VecDeque<(Vec<u8>, Option<Class>, OpenReply)>,
     commands: UnboundedReceiver<Command>,
     sender: UnboundedSender<Command>,
     listeners: Listeners,
@@ -85,6 +87,8 @@ pub(crate) struct Driver {
     frames: Vec<u8>,
     /// When carriers are next looked at for silence.
     silence_check: Instant,
+    /// When the last account of traffic was given.
+    traffic_told: Instant,
     /// After the end: until when the last frames may leave.
     farewell_until: Option<Instant>,
     /// Why the session ended.
@@ -114,7 +118,7 @@ impl Driver {
             role,
             id,
             peer,
-            scheduler: config.scheduler.clone(),
+            scheduler: config.schedulers(),
             memory: config.memory,
             epoch: now,
             carriers: Vec::new(),
@@ -130,6 +134,7 @@ impl Driver {
             rates: RateWindow::default(),
             frames: Vec::with_capacity(128 * 1024),
             silence_check: now + SILENCE,
+            traffic_told: now,
             farewell_until: None,
             ended: None,
         };
@@ -197,6 +202,7 @@ impl Future for Driver {
             moved |= this.events();
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
+            this.tell_traffic();
             if this.farewell_until.is_some() && this.has_left(cx) {
                 return Poll::Ready(this.ended.take().unwrap_or_default());
             }
@@ -212,6 +218,7 @@ impl Future for Driver {
 pub(crate) fn engine_config(role: Role, config: &SessionConfig) -> Config {
     let mut engine = Config::new(role);
     engine.scheduler.clone_from(&config.scheduler);
+    engine.class_schedulers.clone_from(&config.class_schedulers);
     engine.memory = config.split().engine;
     engine.stream_memory = config.stream_memory.min(engine.memory);
     engine.max_streams = config.max_streams;

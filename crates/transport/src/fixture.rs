@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::config::{
-    AuthorizedClient, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
 };
 use crate::egress::EgressPolicy;
 use crate::keys::SecretKey;
@@ -37,8 +37,10 @@ pub(crate) fn client_config(server: &SecretKey, key: &SecretKey, address: &str) 
         links: vec![LinkConfig {
             name: "lo".to_owned(),
             congestion: None,
+            carriers: None,
         }],
         congestion: None,
+        carriers: Carriers::ONE,
         session: SessionConfig::default(),
     }
 }

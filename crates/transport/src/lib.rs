@@ -4,7 +4,7 @@
 //! reads and writes like a TCP connection, as fast as all links together:
 //!
 //! ```no_run
-//! use sumlink_transport::config::{ClientConfig, SessionConfig};
+//! use sumlink_transport::config::{Carriers, ClientConfig, SessionConfig};
 //! use sumlink_transport::{Client, SecretKey, Target};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
@@ -15,6 +15,7 @@
 //!     key: SecretKey::load("client.key".as_ref())?,
 //!     links: Vec::new(), // every link that leads to the server
 //!     congestion: None,
+//!     carriers: Carriers::ONE,
 //!     session: SessionConfig::default(),
 //! })
 //! .await?;
@@ -35,6 +36,7 @@
 mod carrier;
 mod client;
 pub mod config;
+pub mod congestion;
 mod dial;
 mod driver;
 pub mod egress;
@@ -47,6 +49,11 @@ pub mod links;
 mod log_limit;
 mod pipe;
 pub mod relay;
+#[expect(
+    unsafe_code,
+    reason = "setsockopt(TCP_SAVE_SYN) and getsockopt(TCP_SAVED_SYN) have no safe wrapper"
+)]
+pub mod saved_syn;
 mod server;
 pub mod socket;
 pub mod status;
@@ -65,5 +72,5 @@ pub use server::{Server, ServerError, ServerHandle};
 pub use status::{PathEvent, SessionStatus};
 pub use stream::Stream;
 pub use sumlink_engine::frame::RefuseCode;
-pub use sumlink_engine::{Class, ConfigError};
+pub use sumlink_engine::{Class, ConfigError, Hints};
 pub use target::{OpenError, Target};

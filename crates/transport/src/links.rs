@@ -6,6 +6,7 @@
 mod glob;
 #[cfg(test)]
 pub(crate) mod netns;
+mod queue;
 mod watch;
 
 use std::io;
@@ -19,6 +20,7 @@ use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, R
 use serde::Serialize;
 
 pub use glob::{is_pattern, name_matches};
+pub(crate) use queue::LocalQueue;
 pub use watch::Watch;
 
 /// A network interface as it is now.

@@ -210,6 +210,12 @@ impl Pipe {
         }
     }
 
+    /// The program wants something of its stream; what it has written before is known by then.
+    pub(crate) fn command(&self, command: impl FnOnce(StreamId) -> Command) {
+        // A session that has ended has failed the pipe already.
+        let _ = self.session.send(command(self.id));
+    }
+
     /// The program lets go.
     pub(crate) fn abandon(&self) {
         self.lock().dropped = true;

@@ -19,10 +19,11 @@ use tokio::task::JoinSet;
 
 use crate::carrier::Carrier;
 use crate::config::{AuthorizedClient, ServerConfig};
+use crate::congestion;
 use crate::dial::{Turn, Turns, dial_in_turn};
 use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners};
 use crate::egress::EgressPolicy;
-use crate::handshake::ServerCarrier;
+use crate::handshake::{CarrierError, ServerCarrier};
 use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
 use crate::relay::{Upload, relay};
@@ -340,17 +341,25 @@ impl Shared {
             let Some(entry) = entry else {
                 return carrier.refuse(RefuseCode::NoSuchSession, "").await;
             };
-            if !entry.reserve(self.config.limits.paths).await {
-                return carrier
-                    .refuse(RefuseCode::Limit, "too many paths in this session")
-                    .await;
+            let (most, refusal) = self.config.session.most_paths(self.config.limits.paths);
+            if !entry.reserve(most).await {
+                return carrier.refuse(RefuseCode::Limit, &refusal).await;
             }
-            let welcomed = carrier.welcome().await;
+            let welcomed = self.welcome(carrier).await;
             if let Err(error) = &welcomed {
                 tracing::info!(%from, %error, "a joining connection was lost");
             }
             entry.fill(welcomed.ok()).await;
         }
+    }
+
+    /// Makes a connection that may join a path.
+    async fn welcome(&self, carrier: ServerCarrier) -> Result<Carrier, CarrierError> {
+        let mut carrier = carrier.welcome().await?;
+        if self.config.congestion.as_deref() == Some(congestion::AUTO) {
+            carrier.choose_congestion();
+        }
+        Ok(carrier)
     }
 
     async fn serve_new(
@@ -363,6 +372,7 @@ impl Shared {
         let listeners = Listeners {
             incoming: Some(incoming_sender),
             carriers: None,
+            wants_traffic: false,
             events: self.events.clone(),
             links: LinkStates::default(),
             max_paths: self.config.limits.paths,
@@ -398,7 +408,7 @@ impl Shared {
             return carrier.refuse(code, reason).await;
         }
         let _forget = Forget { shared: self, key };
-        match carrier.welcome().await {
+        match self.welcome(carrier).await {
             Ok(carrier) => {
                 tracing::info!(%from, client = %key.0, name = self.name(&key.0), "session begins");
                 // Beside the session's task, which must run for the lock to become free.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use crate::congestion;
 use crate::links::{self, Link, LinkError};
 
 /// The `TCP_NOTSENT_LOWAT` that a new carrier starts with, in bytes: one TLS record.
@@ -173,7 +174,7 @@ pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListen
     // A server that is started again must not wait for old connections to fade away (RFC 9293,
     // section 3.4.2: TIME-WAIT). On Linux this does not let two programs listen on one port.
     socket.set_reuse_address(true).map_err(system)?;
-    set_congestion(&socket, congestion)?;
+    first_congestion(&socket, congestion)?;
     socket
         .bind(&address.into())
         .and_then(|()| socket.listen(BACKLOG))
@@ -208,7 +209,12 @@ pub fn set_notsent_lowat(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 /// Errors: [`SocketError::UnknownCongestion`] and [`SocketError::CongestionNotAllowed`], which list what there is.
 pub fn check_congestion(name: &str) -> Result<(), SocketError> {
     let any = SocketAddr::from(([0, 0, 0, 0], 0));
-    set_congestion(&new_socket(any)?, Some(name))
+    first_congestion(&new_socket(any)?, Some(name))
+}
+
+/// Changes the congestion control of a TCP socket, also of one in use.
+pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> Result<(), SocketError> {
+    change_congestion(&SockRef::from(socket), name)
 }
 
 /// The name of the congestion control that a TCP socket uses: `bbr`.
@@ -278,7 +284,7 @@ fn bind_to_source(socket: &Socket, link: &Link, source: IpAddr) -> Result<Bindin
 }
 
 fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
-    set_congestion(socket, congestion)?;
+    first_congestion(socket, congestion)?;
     socket
         .set_tcp_nodelay(true)
         .and_then(|()| socket.set_tcp_notsent_lowat(INITIAL_NOTSENT_LOWAT))
@@ -290,8 +296,22 @@ fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
         })
 }
 
-fn set_congestion(socket: &Socket, name: Option<&str>) -> Result<(), SocketError> {
-    let Some(name) = name else { return Ok(()) };
+/// The congestion control that a connection begins with.
+fn first_congestion(socket: &Socket, name: Option<&str>) -> Result<(), SocketError> {
+    match name {
+        None => Ok(()),
+        Some(congestion::AUTO) => match change_congestion(socket, congestion::LOSS_BASED) {
+            // Whatever the kernel's default is, it is something to begin with.
+            Err(
+                SocketError::UnknownCongestion { .. } | SocketError::CongestionNotAllowed { .. },
+            ) => Ok(()),
+            result => result,
+        },
+        Some(name) => change_congestion(socket, name),
+    }
+}
+
+fn change_congestion(socket: &Socket, name: &str) -> Result<(), SocketError> {
     let listing = |file: &str| {
         let path = format!("/proc/sys/net/ipv4/tcp_{file}_congestion_control");
         let names = std::fs::read_to_string(path).unwrap_or_default();

@@ -13,7 +13,8 @@ pub struct SessionStatus {
     pub peer: String,
     /// Seconds since the session was made.
     pub uptime_s: f64,
-    /// Name of the scheduler that decides which path carries which bytes.
+    /// Name of the scheduler that decides which path carries which bytes, and those of classes that have another one:
+    /// `fbdt, conversational redundant`.
     pub scheduler: String,
     /// Application bytes taken from local streams since the start.
     pub bytes_sent: u64,
@@ -43,6 +44,26 @@ pub struct SessionStatus {
     pub duplicates_received_bytes: u64,
     /// The paths, in the order in which they joined.
     pub paths: Vec<PathStatus>,
+    /// The open streams, in the order of their numbers; of very many the first thousand.
+    #[serde(default)]
+    pub streams: Vec<StreamStatus>,
+}
+
+/// One open stream of a session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StreamStatus {
+    /// The stream's number.
+    pub id: u64,
+    /// Where it leads: HOST:PORT.
+    pub target: String,
+    /// `conversational`, `streaming`, `interactive` or `background`: how what this side sends is treated.
+    pub class: String,
+    /// Whether that was learnt from what the stream does, rather than told.
+    pub learnt: bool,
+    /// Bytes taken from the local program.
+    pub bytes_sent: u64,
+    /// Bytes handed to the local program.
+    pub bytes_received: u64,
 }
 
 /// One path of a session.

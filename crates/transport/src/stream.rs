@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{io, mem};
 
+use sumlink_engine::{Class, Hints};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::driver::Command;
 use crate::pipe::Pipe;
 use crate::relay::Relayed;
 use crate::target::OpenError;
@@ -36,6 +38,31 @@ impl Stream {
 }
 
 impl Stream {
+    /// What this side wants of what it writes, beyond the stream's class: a larger share of the links, two paths for
+    /// every byte, or arrival within a time. The deadline is for what is written from now on.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use sumlink_transport::{Hints, Stream};
+    /// # fn play(stream: &Stream) {
+    /// // Pictures of a call: four times the share of its class, and of use for 150 ms.
+    /// stream.set_hints(Hints {
+    ///     priority: 2,
+    ///     deadline: Some(Duration::from_millis(150)),
+    ///     ..Hints::default()
+    /// });
+    /// # }
+    /// ```
+    pub fn set_hints(&self, hints: Hints) {
+        self.pipe.command(|id| Command::Hint(id, hints));
+    }
+
+    /// Has what this side writes treated as `class`, from now on; without one, as of what the stream itself shows.
+    pub fn set_class(&self, class: impl Into<Option<Class>>) {
+        let class = class.into();
+        self.pipe.command(|id| Command::Classify(id, class));
+    }
+
     /// Waits until the stream is reset, while nobody reads it.
     pub(crate) async fn failed(&self) -> OpenError {
         std::future::poll_fn(|cx| self.pipe.poll_failed(cx)).await

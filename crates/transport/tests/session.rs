@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sumlink_transport::config::{
-    AuthorizedClient, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::tls::HandshakeError;
@@ -65,8 +65,10 @@ impl Running {
             links: vec![LinkConfig {
                 name: "lo".to_owned(),
                 congestion: None,
+                carriers: None,
             }],
             congestion: None,
+            carriers: Carriers::ONE,
             session: SessionConfig::default(),
         }
     }

@@ -5,13 +5,17 @@
 //! that `sumlink check` can tell all problems at once.
 
 mod document;
+mod memory;
 mod raw;
 mod read;
 mod settings;
 
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
 use sumlink_engine::scheduler;
+use sumlink_transport::Class;
+use sumlink_transport::config::Carriers;
 use sumlink_transport::links::is_pattern;
 use sumlink_transport::socket::SocketError;
 
@@ -124,6 +128,23 @@ pub(crate) fn parse_scheduler(name: &str) -> Result<String, String> {
     })
 }
 
+/// A class and the scheduler that its traffic gets: `conversational=redundant`.
+pub(crate) fn parse_class_scheduler(text: &str) -> Result<(Class, String), String> {
+    let classes = Class::ALL.map(Class::name);
+    let Some((class, scheduler)) = text.split_once('=') else {
+        return Err(format!(
+            "write CLASS=NAME: the class one of {}, the name a scheduler's",
+            classes.join(", ")
+        ));
+    };
+    let class =
+        Class::from_name(class).ok_or_else(|| match closest(class, classes.into_iter()) {
+            Some(near) => format!("no class `{class}`: did you mean `{near}`?"),
+            None => format!("no class `{class}`: there is {}", classes.join(", ")),
+        })?;
+    Ok((class, parse_scheduler(scheduler)?))
+}
+
 /// A congestion control's name, as the kernel would accept it (TCP_CA_NAME_MAX is 16 with its NUL).
 pub(crate) fn parse_congestion(name: &str) -> Result<String, String> {
     let plausible = (1..=15).contains(&name.len())
@@ -138,6 +159,21 @@ pub(crate) fn parse_congestion(name: &str) -> Result<String, String> {
              /proc/sys/net/ipv4/tcp_available_congestion_control"
         ))
     }
+}
+
+/// How many connections a link has: 1 to 8, or `auto`.
+pub(crate) fn parse_carriers(text: &str) -> Result<Carriers, String> {
+    if text == "auto" {
+        return Ok(Carriers::Auto);
+    }
+    let number = text.parse::<NonZeroU8>().ok();
+    let number = number.filter(|number| number.get() <= Carriers::MOST);
+    number.map(Carriers::Fixed).ok_or_else(|| {
+        format!(
+            "`{text}` is no number of connections: 1 to {}, or `auto`",
+            Carriers::MOST
+        )
+    })
 }
 
 /// An interface's name or a glob for some (IFNAMSIZ is 16 with its NUL).
@@ -172,6 +208,11 @@ mod tests {
         assert!(parse_congestion("bbr").is_ok());
         assert!(parse_congestion("").is_err());
         assert!(parse_congestion("sixteen_letters_").is_err());
+        assert_eq!(parse_carriers("auto"), Ok(Carriers::Auto));
+        assert!(parse_carriers("8").is_ok());
+        for bad in ["0", "9", "-1", "1.5", "", "Auto"] {
+            assert!(parse_carriers(bad).is_err(), "{bad}");
+        }
         assert!(parse_link("wlan0").is_ok());
         assert!(parse_link("wwan*").is_ok());
         assert!(parse_link("a_long_interface[0-9]").is_ok());
@@ -195,5 +236,20 @@ mod tests {
                 .contains("did you mean `fbdt`?")
         );
         assert!(parse_scheduler("magic").unwrap_err().contains("there is "));
+    }
+
+    #[test]
+    fn a_class_and_its_scheduler_are_told_from_mistakes() {
+        let parsed = parse_class_scheduler("conversational=redundant");
+        assert_eq!(parsed, Ok((Class::Conversational, "redundant".to_owned())));
+        for (text, complaint) in [
+            ("redundant", "write CLASS=NAME"),
+            ("conversationl=redundant", "did you mean `conversational`?"),
+            ("x=redundant", "no class `x`: there is conversational, "),
+            ("streaming=fbtd", "did you mean `fbdt`?"),
+        ] {
+            let error = parse_class_scheduler(text).unwrap_err();
+            assert!(error.contains(complaint), "{text}: {error}");
+        }
     }
 }

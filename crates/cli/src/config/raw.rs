@@ -9,7 +9,7 @@ use toml::Spanned;
 pub(super) type Field<T> = Option<Spanned<T>>;
 
 /// Keys that only a client's file has.
-pub(super) const CLIENT_KEYS: [&str; 7] = [
+pub(super) const CLIENT_KEYS: [&str; 9] = [
     "server",
     "server_key",
     "socks",
@@ -17,6 +17,8 @@ pub(super) const CLIENT_KEYS: [&str; 7] = [
     "forward",
     "links",
     "link",
+    "carriers",
+    "class",
 ];
 
 /// Keys that only a server's file has.
@@ -38,11 +40,24 @@ pub(super) struct Client {
     pub(super) forward: Vec<Spanned<String>>,
     pub(super) control: Field<PathBuf>,
     pub(super) congestion: Field<String>,
+    pub(super) carriers: Field<toml::Value>,
     pub(super) links: Field<String>,
     #[serde(default)]
     pub(super) link: Vec<Link>,
     #[serde(default)]
+    pub(super) class: Vec<ClassRule>,
+    #[serde(default)]
     pub(super) session: Session,
+}
+
+/// `[[class]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClassRule {
+    pub(super) class: Spanned<String>,
+    pub(super) port: Field<String>,
+    pub(super) dscp: Field<String>,
+    pub(super) user: Field<String>,
 }
 
 /// `[[link]]`
@@ -51,6 +66,7 @@ pub(super) struct Client {
 pub(super) struct Link {
     pub(super) name: Spanned<String>,
     pub(super) congestion: Field<String>,
+    pub(super) carriers: Field<toml::Value>,
 }
 
 /// A server's file.
@@ -103,8 +119,20 @@ pub(super) struct Limits {
 #[serde(deny_unknown_fields)]
 pub(super) struct Session {
     pub(super) scheduler: Field<String>,
+    #[serde(default)]
+    pub(super) schedulers: ClassSchedulers,
     pub(super) memory: Field<String>,
     pub(super) stream_memory: Field<String>,
     pub(super) max_streams: Field<i64>,
     pub(super) timeout: Field<String>,
+}
+
+/// `[session.schedulers]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClassSchedulers {
+    pub(super) conversational: Field<String>,
+    pub(super) streaming: Field<String>,
+    pub(super) interactive: Field<String>,
+    pub(super) background: Field<String>,
 }

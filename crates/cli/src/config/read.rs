@@ -1,5 +1,6 @@
 //! From a file's text to settings, or to everything that is wrong with it.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -7,14 +8,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sumlink_lab::units;
-use sumlink_transport::config::{AuthorizedClient, ClientLimits, LinkConfig};
-use sumlink_transport::{PublicKey, SecretKey, Target};
+use sumlink_proxy::ClassRule;
+use sumlink_proxy::class::parse_class;
+use sumlink_transport::config::{AuthorizedClient, Carriers, ClientLimits, LinkConfig};
+use sumlink_transport::{Class, PublicKey, SecretKey, Target};
 use toml::Spanned;
 
 use super::document::{Document, Mistake};
 use super::raw::{self, Field};
 use super::settings::{ClientSettings, ServerSettings, SessionSettings};
-use super::{ConfigError, File, Problem, parse_congestion, parse_link, parse_scheduler};
+use super::{
+    ConfigError, File, Problem, memory, parse_carriers, parse_congestion, parse_link,
+    parse_scheduler,
+};
 
 /// Whether key files that are named in a file are opened too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,15 +118,18 @@ impl Reader<'_> {
             );
         }
         let links = self.links(raw.links, raw.link);
+        let classes = self.classes(raw.class);
         Some(ClientSettings {
             server: self.parse(raw.server, |s| s.parse::<Target>().map(|_| s.clone())),
             server_key: self.parse(raw.server_key, |s| s.parse()),
             key: self.key(raw.key),
             links,
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
+            carriers: self.carriers(raw.carriers),
             socks: self.parse(raw.socks, |s| parse_address(s)),
             http: self.parse(raw.http, |s| parse_address(s)),
             forward: self.parse_all(raw.forward, |s| s.parse()),
+            classes,
             control: raw.control.map(|path| self.beside(path.get_ref())),
             session: self.session(raw.session),
         })
@@ -148,6 +157,7 @@ impl Reader<'_> {
         for block in blocks {
             let span = block.name.span();
             let congestion = self.parse(block.congestion, |s| parse_congestion(s));
+            let carriers = self.carriers(block.carriers);
             let Some(name) = self.parse(Some(block.name), |s| parse_link(s)) else {
                 continue;
             };
@@ -155,9 +165,55 @@ impl Reader<'_> {
                 self.problem(span, format!("link `{name}` is there twice: remove one"));
                 continue;
             }
-            configs.push(LinkConfig { name, congestion });
+            configs.push(LinkConfig {
+                name,
+                congestion,
+                carriers,
+            });
         }
         Some(configs)
+    }
+
+    /// A number, or the word for a measured one.
+    fn carriers(&mut self, field: Field<toml::Value>) -> Option<Carriers> {
+        self.parse(field, |value| match value {
+            toml::Value::String(text) => parse_carriers(text),
+            other => parse_carriers(&other.to_string()),
+        })
+    }
+
+    fn classes(&mut self, blocks: Vec<raw::ClassRule>) -> Vec<ClassRule> {
+        let mut rules: Vec<ClassRule> = Vec::new();
+        for block in blocks {
+            let span = block.class.span();
+            let has_condition =
+                block.port.is_some() || block.dscp.is_some() || block.user.is_some();
+            let rule = ClassRule {
+                ports: self.parse(block.port, |s| s.parse()),
+                dscp: self.parse(block.dscp, |s| s.parse()),
+                user: self.parse(block.user, |s| parse_user(s)),
+                class: match self.parse(Some(block.class), |s| parse_class(s)) {
+                    Some(class) => class,
+                    None => continue,
+                },
+            };
+            if !has_condition {
+                self.problem(
+                    span,
+                    "this class has no condition: add `port`, `dscp` or `user`, or remove the block",
+                );
+            } else if rules.iter().any(|known| {
+                (&known.ports, &known.dscp, &known.user) == (&rule.ports, &rule.dscp, &rule.user)
+            }) {
+                self.problem(
+                    span,
+                    "a [[class]] block above has the same conditions: remove one",
+                );
+            } else {
+                rules.push(rule);
+            }
+        }
+        rules
     }
 
     fn server(&mut self) -> Option<ServerSettings> {
@@ -188,7 +244,7 @@ impl Reader<'_> {
                 name: client.name,
             });
         }
-        let defaults = ClientLimits::default();
+        let defaults = memory::limits();
         let memory = self.parse(raw.limits.memory, |s| units::parse_size(s));
         let memory = memory.unwrap_or(defaults.memory);
         let mut limit = |field, default| self.count(field).map_or(default, |n| n as usize);
@@ -213,8 +269,21 @@ impl Reader<'_> {
         let memory = raw.memory.as_ref().map(Spanned::span);
         let stream_memory = raw.stream_memory.as_ref().map(Spanned::span);
         let max_streams = raw.max_streams.as_ref().map(Spanned::span);
+        let of_classes = [
+            (Class::Conversational, raw.schedulers.conversational),
+            (Class::Streaming, raw.schedulers.streaming),
+            (Class::Interactive, raw.schedulers.interactive),
+            (Class::Background, raw.schedulers.background),
+        ];
+        let mut class_schedulers = BTreeMap::new();
+        for (class, name) in of_classes {
+            if let Some(name) = self.parse(name, |s| parse_scheduler(s)) {
+                class_schedulers.insert(class, name);
+            }
+        }
         let mut session = SessionSettings {
             scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s)),
+            class_schedulers,
             memory: self.parse(raw.memory, |s| units::parse_size(s)),
             stream_memory: self.parse(raw.stream_memory, |s| units::parse_size(s)),
             max_streams: self.parse(raw.max_streams, |n| {
@@ -330,6 +399,15 @@ impl Reader<'_> {
             reason: reason.to_string(),
             about_key_file: false,
         });
+    }
+}
+
+/// A SOCKS user name (RFC 1929: 1 to 255 bytes).
+fn parse_user(name: &str) -> Result<String, String> {
+    if (1..=255).contains(&name.len()) {
+        Ok(name.to_owned())
+    } else {
+        Err("a user name has 1 to 255 bytes".to_owned())
     }
 }
 

@@ -1,19 +1,20 @@
 //! What flags and file say together, and the finished configuration of a client or a server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sumlink_proxy::Forward;
+use sumlink_proxy::{ClassRule, Forward};
 use sumlink_transport::config::{
-    AuthorizedClient, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::{EgressPolicy, EgressRule};
 use sumlink_transport::socket::check_congestion;
-use sumlink_transport::{PublicKey, SecretKey, Target};
+use sumlink_transport::{Class, PublicKey, SecretKey, Target};
 
 use super::read::{Depth, read};
-use super::{ConfigError, File};
+use super::{ConfigError, File, memory};
 use crate::args::{ClientArgs, CommonArgs, ServerArgs};
 use crate::exit::CliError;
 
@@ -30,9 +31,11 @@ pub(crate) struct ClientSettings {
     /// `Some` and empty is `auto`, said aloud.
     pub(crate) links: Option<Vec<LinkConfig>>,
     pub(crate) congestion: Option<String>,
+    pub(crate) carriers: Option<Carriers>,
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) forward: Vec<Forward>,
+    pub(crate) classes: Vec<ClassRule>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) session: SessionSettings,
 }
@@ -54,6 +57,7 @@ pub(crate) struct ServerSettings {
 #[derive(Debug, Default)]
 pub(crate) struct SessionSettings {
     pub(crate) scheduler: Option<String>,
+    pub(crate) class_schedulers: BTreeMap<Class, String>,
     pub(crate) memory: Option<u64>,
     pub(crate) stream_memory: Option<u64>,
     pub(crate) max_streams: Option<u64>,
@@ -64,15 +68,25 @@ impl SessionSettings {
     /// With the defaults for what was not said.
     pub(crate) fn config(&self) -> SessionConfig {
         let default = SessionConfig::default();
-        let memory = self.memory.unwrap_or(default.memory);
+        let memory = self.memory.unwrap_or_else(memory::of_session);
         SessionConfig {
             scheduler: self.scheduler.clone().unwrap_or(default.scheduler),
+            class_schedulers: self.class_schedulers.clone(),
             memory,
-            stream_memory: self
-                .stream_memory
-                .unwrap_or(default.stream_memory.min(memory)),
+            stream_memory: self.stream_memory.unwrap_or(memory / 2),
             max_streams: self.max_streams.unwrap_or(default.max_streams),
             session_timeout: self.timeout.unwrap_or(default.session_timeout),
+        }
+    }
+
+    /// With what flags say instead. A scheduler of a class replaces the file's for that class only.
+    fn with_flags(self, scheduler: Option<String>, of_classes: Vec<(Class, String)>) -> Self {
+        let mut class_schedulers = self.class_schedulers;
+        class_schedulers.extend(of_classes);
+        Self {
+            scheduler: scheduler.or(self.scheduler),
+            class_schedulers,
+            ..self
         }
     }
 
@@ -89,6 +103,7 @@ pub(crate) struct ClientPlan {
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) forward: Vec<Forward>,
+    pub(crate) classes: Vec<ClassRule>,
     pub(crate) control: Option<PathBuf>,
 }
 
@@ -112,13 +127,11 @@ impl ClientPlan {
         };
         let CommonArgs {
             scheduler,
+            class_scheduler,
             congestion,
             control,
         } = args.common;
-        let session = SessionSettings {
-            scheduler: scheduler.or(file.session.scheduler),
-            ..file.session
-        };
+        let session = file.session.with_flags(scheduler, class_scheduler);
         let key = source.need(
             args.key.or(file.key),
             "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",
@@ -135,6 +148,7 @@ impl ClientPlan {
             links.push(LinkConfig {
                 name,
                 congestion: None,
+                carriers: None,
             });
         }
         if links.is_empty() {
@@ -157,6 +171,7 @@ impl ClientPlan {
                 key: SecretKey::load(&key)?,
                 links,
                 congestion: source.congestion(congestion, file.congestion)?,
+                carriers: args.carriers.or(file.carriers).unwrap_or(Carriers::ONE),
                 session: session.config(),
             },
             socks: args
@@ -165,6 +180,7 @@ impl ClientPlan {
                 .or((!entries).then_some(DEFAULT_SOCKS)),
             http,
             forward,
+            classes: file.classes,
             control: control.or(file.control),
         })
     }
@@ -175,7 +191,10 @@ impl ServerPlan {
     pub(crate) fn new(args: ServerArgs) -> Result<Self, CliError> {
         let source = Source(args.config.as_deref());
         let file = match source.file()? {
-            None => ServerSettings::default(),
+            None => ServerSettings {
+                limits: memory::limits(),
+                ..ServerSettings::default()
+            },
             Some((_, File::Server(settings))) => *settings,
             Some((file, File::Client(_))) => {
                 return Err(ConfigError::OtherRole { file, is: "client" }.into());
@@ -183,13 +202,11 @@ impl ServerPlan {
         };
         let CommonArgs {
             scheduler,
+            class_scheduler,
             congestion,
             control,
         } = args.common;
-        let session = SessionSettings {
-            scheduler: scheduler.or(file.session.scheduler),
-            ..file.session
-        };
+        let session = file.session.with_flags(scheduler, class_scheduler);
         let key = source.need(
             args.key.or(file.key),
             "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",

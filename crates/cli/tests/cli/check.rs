@@ -150,8 +150,48 @@ fn every_mistake_has_its_line_and_reason() {
         ),
         (
             "client",
+            "[[class]]\nport = \"22,0\"\nclass = \"interactive\"",
+            "x.toml:5: `0` is no port",
+        ),
+        (
+            "client",
+            "[[class]]\nclass = \"interactive\"\ndscp = \"af50\"",
+            "x.toml:6: `af50` is no DSCP",
+        ),
+        (
+            "client",
+            "[[class]]\nuser = \"a\"\nclass = \"bulk\"",
+            "x.toml:6: `bulk` is no class: there are conversational,",
+        ),
+        (
+            "client",
+            "[[class]]\nuser = \"\"\nclass = \"background\"",
+            "x.toml:5: a user name has 1 to 255 bytes",
+        ),
+        (
+            "client",
+            "[[class]]\nclass = \"background\"",
+            "x.toml:5: this class has no condition",
+        ),
+        (
+            "client",
+            "[[class]]\nport = \"1\"\nclass = \"streaming\"\n[[class]]\nclass = \"background\"\nport = \"1\"",
+            "x.toml:8: a [[class]] block above has the same",
+        ),
+        (
+            "client",
             "[session]\nscheduler = \"fbtd\"",
             "x.toml:5: no scheduler `fbtd`: did you mean `fbdt`?",
+        ),
+        (
+            "client",
+            "[session.schedulers]\nconversational = \"redundnat\"",
+            "x.toml:5: no scheduler `redundnat`: did you mean `redundant`?",
+        ),
+        (
+            "client",
+            "[session.schedulers]\nconversation = \"redundant\"",
+            "x.toml:5: unknown key `conversation`: did you mean `conversational`?",
         ),
         (
             "client",

@@ -4,6 +4,32 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::common::Bench;
 
+/// A server with the key `a.key` that lets in whoever has `key`.
+fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
+    [
+        "server",
+        "--listen",
+        listen,
+        "--key",
+        "a.key",
+        "--authorize",
+        key,
+    ]
+}
+
+/// A client with the key `a.key`, of a server that is not there.
+fn client(key: &str) -> [&str; 7] {
+    [
+        "client",
+        "--key",
+        "a.key",
+        "--server",
+        "127.0.0.1:9",
+        "--server-key",
+        key,
+    ]
+}
+
 #[test]
 fn keygen_writes_a_private_file_and_ends_with_the_public_key() {
     let bench = Bench::new();
@@ -147,24 +173,7 @@ fn a_server_that_is_none_is_told_in_the_same_words_everywhere() {
 fn a_congestion_control_that_the_kernel_lacks_is_told_with_those_it_has() {
     let bench = Bench::new();
     let key = bench.key("a.key");
-    let server = [
-        "server",
-        "--listen",
-        "127.0.0.1:0",
-        "--key",
-        "a.key",
-        "--authorize",
-        &key,
-    ];
-    let client = [
-        "client",
-        "--key",
-        "a.key",
-        "--server",
-        "127.0.0.1:9",
-        "--server-key",
-        &key,
-    ];
+    let (server, client) = (server("127.0.0.1:0", &key), client(&key));
     for verb in [&server[..], &client] {
         let ran = bench.run(&[verb, &["--congestion", "nosuch"]].concat());
         // Every kernel has reno.
@@ -224,15 +233,7 @@ fn what_cannot_be_read_or_made_says_what_to_do() {
     bench
         .run(&["keygen", "--out", "none/a.key"])
         .fails(4, "choose a directory that exists");
-    let server = [
-        "server",
-        "--listen",
-        "127.0.0.1:0",
-        "--key",
-        "a.key",
-        "--authorize",
-        &key,
-    ];
+    let server = server("127.0.0.1:0", &key);
     for control in ["none/x.sock", &"x".repeat(200)] {
         bench
             .run(&[&server[..], &["--control", control]].concat())
@@ -257,26 +258,8 @@ fn a_taken_port_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let port = taken.local_addr().unwrap().port().to_string();
-    bench
-        .run(&[
-            "server",
-            "--listen",
-            &address,
-            "--key",
-            "a.key",
-            "--authorize",
-            &key,
-        ])
-        .fails(5, &port);
-    let client = [
-        "client",
-        "--key",
-        "a.key",
-        "--server",
-        "127.0.0.1:9",
-        "--server-key",
-        &key,
-    ];
+    bench.run(&server(&address, &key)).fails(5, &port);
+    let client = client(&key);
     for entry in ["--socks", "--http"] {
         bench
             .run(&[&client[..], &[entry, &address]].concat())

@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     server: String,
     /// Top-level lines of the client's file.
     client: String,
+    /// Top-level lines of the server's file.
+    server_lines: String,
     /// Lines at the end of the server's file.
     server_tables: String,
     /// Lines at the end of both files.
@@ -53,6 +55,7 @@ impl Plan {
             links: links.iter().map(|&link| link.to_owned()).collect(),
             server: SERVER.to_owned(),
             client: "links = \"auto\"\n".to_owned(),
+            server_lines: String::new(),
             server_tables: String::new(),
             tables: String::new(),
         }
@@ -70,9 +73,21 @@ impl Plan {
         self
     }
 
+    /// Top-level lines for the server's configuration file.
+    pub(crate) fn server_lines(mut self, lines: &str) -> Self {
+        self.server_lines = lines.to_owned();
+        self
+    }
+
     /// Tables for the server's configuration file.
     pub(crate) fn server_tables(mut self, lines: &str) -> Self {
         self.server_tables = lines.to_owned();
+        self
+    }
+
+    /// The scheduler of both sides.
+    pub(crate) fn scheduler(mut self, name: &str) -> Self {
+        self.tables = format!("[session]\nscheduler = \"{name}\"\n");
         self
     }
 
@@ -105,9 +120,9 @@ impl Plan {
         bench.write(
             "server.toml",
             format!(
-                "listen = \"[::]:7000\"\nkey = \"server.key\"\ncontrol = \"server.sock\"\n\
+                "listen = \"[::]:7000\"\nkey = \"server.key\"\ncontrol = \"server.sock\"\n{}\n\
                  [[client]]\nkey = \"{}\"\nname = \"good\"\n{}\n{}",
-                bench.client_key, self.server_tables, self.tables
+                self.server_lines, bench.client_key, self.server_tables, self.tables
             ),
         );
         bench.write(

@@ -8,7 +8,7 @@ use sumlink_lab::Side;
 use sumlink_transport::status::PathStatus;
 
 use crate::bond::{Bond, Plan, active};
-use crate::traffic::{Download, Upload};
+use crate::traffic::Transfer;
 
 const LINKS: [&str; 3] = [
     "a:rate=16mbit,delay=5ms",
@@ -93,8 +93,8 @@ fn survives(death: &dyn Death) {
         return;
     };
     let session = bond.status(Side::Client).session;
-    let down = Download::start(&bond.bench, "10.99.0.1:8080".parse().unwrap());
-    let up = Upload::start(&bond.bench, "10.99.0.1:8081".parse().unwrap());
+    let down = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    let up = Transfer::upload(&bond.bench, "10.99.0.1:8081".parse().unwrap());
     for link in ["a", "b", "c"] {
         for round in 0..2 {
             bond.until_active(&["a", "b", "c"]);
@@ -169,8 +169,8 @@ fn all_links_dead_for_five_seconds_cost_nothing() {
     };
     bond.until_active(&["a", "b", "c"]);
     let session = bond.status(Side::Client).session;
-    let down = Download::start(&bond.bench, "10.99.0.1:8080".parse().unwrap());
-    let up = Upload::start(&bond.bench, "10.99.0.1:8081".parse().unwrap());
+    let down = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    let up = Transfer::upload(&bond.bench, "10.99.0.1:8081".parse().unwrap());
     for state in ["state=blackhole", "state=removed"] {
         down.goes_on(10 * PROOF);
         up.goes_on(10 * PROOF);

@@ -15,7 +15,7 @@ use sumlink_transport::SecretKey;
 use crate::bench::until;
 use crate::bond::{Bond, Plan};
 use crate::peer::{Peer, Said, dial, encode, hello, tls_config};
-use crate::traffic::{Download, Pattern};
+use crate::traffic::{Pattern, Transfer};
 
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=2ms", "b:rate=16mbit,delay=4ms"];
 
@@ -25,7 +25,7 @@ const SESSION: [u8; 16] = [0x5a; 16];
 /// A server with a good client that downloads, and somebody else whose key is authorized.
 struct Scene {
     bond: Bond,
-    good: Download,
+    good: Transfer,
     /// The offender's way to speak TLS.
     config: Arc<ClientConfig>,
     session: String,
@@ -43,7 +43,7 @@ impl Scene {
         bond.until_active(&["a", "b"]);
         let key = SecretKey::load(&bond.bench.path("offender.key")).unwrap();
         let config = tls_config(&bond.bench, &key);
-        let good = Download::start(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+        let good = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
         good.goes_on(100_000);
         let session = bond.status(Side::Client).session;
         Some(Self {

@@ -6,6 +6,7 @@
 
 mod bench;
 mod bond;
+mod congestion;
 mod curl;
 mod daemon;
 mod faults;
@@ -14,4 +15,5 @@ mod memory;
 mod networks;
 mod peer;
 mod programs;
+mod schedulers;
 mod traffic;

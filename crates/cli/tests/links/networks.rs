@@ -13,7 +13,7 @@ use sumlink_transport::tls::{self, Authorized};
 
 use crate::bench::Bench;
 use crate::bond::{Plan, SERVER, active};
-use crate::traffic::{Download, listen};
+use crate::traffic::{Transfer, listen};
 
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
 
@@ -45,7 +45,7 @@ fn two_modems_on_the_same_subnet_are_both_used() {
     );
     let bond = plan.start_on(bench);
     bond.until_active(&["a", "b"]);
-    let download = Download::start(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
     bond.until("both modems carry", |session| {
         active(session)
             .all(|path| path.bytes_received > 1_000_000)
@@ -63,7 +63,7 @@ fn a_link_that_appears_after_the_start_joins() {
     let bond = plan.start_on(bench);
     bond.until_active(&["a"]);
     let session = bond.status(Side::Client).session;
-    let download = Download::start(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
     download.goes_on(500_000);
     bond.bench.set("b", "state=up");
     bond.until("the new link carries", |session| {

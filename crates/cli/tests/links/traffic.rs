@@ -23,22 +23,17 @@ pub(crate) struct Sum {
     sha256: Vec<u8>,
 }
 
-/// A download by curl through SOCKS: the copy must be what was sent.
-pub(crate) struct Download {
+/// A transfer by curl through SOCKS: the copy must be what was sent.
+pub(crate) struct Transfer {
+    /// `download` or `upload`.
+    what: &'static str,
     curl: Child,
     stop: Arc<AtomicBool>,
+    /// Bytes that have come out at the far end.
     received: Arc<AtomicU64>,
-    source: JoinHandle<io::Result<Sum>>,
-    copy: JoinHandle<io::Result<Sum>>,
-}
-
-/// An upload by curl through SOCKS.
-pub(crate) struct Upload {
-    curl: Child,
-    stop: Arc<AtomicBool>,
-    received: Arc<AtomicU64>,
-    source: JoinHandle<io::Result<Sum>>,
-    copy: JoinHandle<io::Result<Sum>>,
+    /// What passed curl's pipe, and what passed the server's side.
+    near: JoinHandle<io::Result<Sum>>,
+    far: JoinHandle<io::Result<Sum>>,
 }
 
 /// Bytes that are the same for the same seed and repeat nowhere.
@@ -69,13 +64,13 @@ impl Pattern {
 
 const CHUNK: usize = 16 * 1024;
 
-impl Download {
-    /// Starts it; `server` is where the source listens in the server's namespace.
-    pub(crate) fn start(bench: &Bench, server: SocketAddr) -> Self {
+impl Transfer {
+    /// Starts a download; `server` is where the source listens in the server's namespace.
+    pub(crate) fn download(bench: &Bench, server: SocketAddr) -> Self {
         let listener = listen(bench, server);
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
-        let source = thread::spawn(move || {
+        let far = thread::spawn(move || {
             let (mut stream, _) = listener.accept()?;
             read_head(&mut BufReader::new(&stream))?;
             stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
@@ -86,45 +81,23 @@ impl Download {
         let mut curl = bench.spawn(Side::Client, &curl(&format!("http://{server}/"), &[]));
         let received = Arc::new(AtomicU64::new(0));
         let (output, counter) = (curl.stdout.take().unwrap(), Arc::clone(&received));
-        let copy = thread::spawn(move || consume(output, &counter));
+        let near = thread::spawn(move || consume(output, &counter));
         Self {
+            what: "download",
             curl,
             stop,
             received,
-            source,
-            copy,
+            near,
+            far,
         }
     }
 
-    /// Bytes that curl has given out.
-    pub(crate) fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
-    }
-
-    /// Waits until so many more bytes have come out.
-    #[track_caller]
-    pub(crate) fn goes_on(&self, bytes: u64) {
-        grows("the download goes on", &self.received, bytes);
-    }
-
-    /// Ends it properly: curl must be content and the copy identical.
-    #[track_caller]
-    pub(crate) fn finish(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        let copy = self.copy.join().unwrap().unwrap();
-        finish(&["curl, downloading"], self.curl);
-        assert_eq!(copy, self.source.join().unwrap().unwrap());
-        copy.bytes
-    }
-}
-
-impl Upload {
-    /// Starts it; `server` is where the sink listens in the server's namespace.
-    pub(crate) fn start(bench: &Bench, server: SocketAddr) -> Self {
+    /// Starts an upload; `server` is where the sink listens in the server's namespace.
+    pub(crate) fn upload(bench: &Bench, server: SocketAddr) -> Self {
         let listener = listen(bench, server);
         let received = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&received);
-        let copy = thread::spawn(move || {
+        let far = thread::spawn(move || {
             let (mut stream, _) = listener.accept()?;
             let mut reader = BufReader::new(stream.try_clone()?);
             read_head(&mut reader)?;
@@ -145,30 +118,36 @@ impl Upload {
         let mut curl = bench.lab.spawn(Side::Client, command).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let (input, stopping) = (curl.stdin.take().unwrap(), Arc::clone(&stop));
-        let source = thread::spawn(move || feed(input, &stopping));
+        let near = thread::spawn(move || feed(input, &stopping));
         Self {
+            what: "upload",
             curl,
             stop,
             received,
-            source,
-            copy,
+            near,
+            far,
         }
     }
 
-    /// Waits until so many more bytes have arrived at the sink.
+    /// Bytes that have come out at the far end.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more bytes have come out.
     #[track_caller]
     pub(crate) fn goes_on(&self, bytes: u64) {
-        grows("the upload goes on", &self.received, bytes);
+        grows(&format!("the {} goes on", self.what), &self.received, bytes);
     }
 
     /// Ends it properly: curl must be content and the copy identical.
     #[track_caller]
     pub(crate) fn finish(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
-        let source = self.source.join().unwrap().unwrap();
-        finish(&["curl, uploading"], self.curl);
-        assert_eq!(self.copy.join().unwrap().unwrap(), source);
-        source.bytes
+        let near = self.near.join().unwrap().unwrap();
+        finish(&["curl", self.what], self.curl);
+        assert_eq!(near, self.far.join().unwrap().unwrap());
+        near.bytes
     }
 }
 

@@ -1,7 +1,8 @@
-//! `sumlink lab run`, `check` and `shell` with scenarios: what is measured, what is kept, what is left behind.
+//! `sumlink lab run`, `bench`, `check` and `shell` with scenarios: what is measured, what is kept, what is left behind.
 //!
 //! The runs last two or three seconds and make laboratories of their own; `SUMLINK_SKIP_NETNS=1` skips them.
 
+mod bench;
 mod files;
 mod interruptions;
 mod measurements;

@@ -4,12 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{Pick, Scheduler, View};
+use super::fbdt::{FbdtConfig, WindowRule};
+use super::{ClassSet, Pick, Scheduler, Schedulers, View};
 use crate::pages::Spare;
 use crate::path::{Flight, Path, PathSample};
 use crate::share::Share;
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
+
+/// Large from the first byte on, so that what is written is one window where nothing else is meant.
+const WINDOW: WindowRule = WindowRule {
+    products: 2.0,
+    least: 480_000,
+    most: 64 << 20,
+};
 
 /// Paths and streams of a session that does not exist.
 pub(crate) struct Fixture {
@@ -20,6 +28,7 @@ pub(crate) struct Fixture {
     pub(crate) credit: u64,
     pub(crate) repeat_budget: u64,
     pub(crate) memory: u64,
+    pub(crate) fbdt: FbdtConfig,
 }
 
 impl Fixture {
@@ -39,6 +48,7 @@ impl Fixture {
                 ..PathSample::default()
             });
             path.sent = 1 << 30;
+            path.confirmed = path.sent;
             (id, path)
         };
         Self {
@@ -49,16 +59,59 @@ impl Fixture {
             credit: 1 << 40,
             repeat_budget: 0,
             memory: 64 << 20,
+            fbdt: FbdtConfig {
+                windows: [WINDOW; 4],
+                ..FbdtConfig::default()
+            },
         }
     }
 
     /// A program writes `len` bytes to a bulk stream.
     pub(crate) fn write(&mut self, id: StreamId, len: usize) {
+        self.write_as(id, Class::Background, len);
+    }
+
+    /// A program writes `len` bytes to a stream of a class.
+    pub(crate) fn write_as(&mut self, id: StreamId, class: Class, len: usize) {
         let stream = self
             .streams
             .entry(id)
-            .or_insert_with(|| Stream::new(id, Class::Background, 1 << 40, 0));
+            .or_insert_with(|| Stream::new(id, class, 1 << 40, 0));
         stream.send.write(&vec![0; len], &mut Spare::default());
+    }
+
+    /// What a scheduler would see.
+    pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+        self.with_view(|view| look(view))
+    }
+
+    /// What `scheduler` would answer; nothing comes of it.
+    pub(crate) fn ask(&self, scheduler: &mut dyn Scheduler, path: u32, budget: u64) -> Pick {
+        self.view(|view| scheduler.pick(PathId(path), budget, view))
+    }
+
+    fn with_view<T>(&self, look: impl FnOnce(&mut View<'_>) -> T) -> T {
+        let ready: BTreeSet<StreamId> = self
+            .streams
+            .values()
+            .filter(|stream| !stream.send.unsent.is_empty())
+            .map(Stream::id)
+            .collect();
+        look(&mut View {
+            now: self.now,
+            paths: &self.paths,
+            streams: &self.streams,
+            ready: &ready,
+            blocked: &BTreeSet::new(),
+            classes: ClassSet::ALL,
+            last_served: self.last_served,
+            credit: self.credit,
+            share: Share::default(),
+            repeat_budget: self.repeat_budget,
+            handed: 0,
+            memory: self.memory,
+            fbdt: &self.fbdt,
+        })
     }
 
     /// Asks `scheduler` for `path`, and does what it says as far as bytes are concerned.
@@ -68,24 +121,23 @@ impl Fixture {
         path: PathId,
         budget: u64,
     ) -> Pick {
-        let ready: BTreeSet<StreamId> = self
-            .streams
-            .values()
-            .filter(|stream| !stream.send.unsent.is_empty())
-            .map(Stream::id)
-            .collect();
-        let view = View {
-            now: self.now,
-            paths: &self.paths,
-            streams: &self.streams,
-            ready: &ready,
-            last_served: self.last_served,
-            credit: self.credit,
-            share: Share::default(),
-            repeat_budget: self.repeat_budget,
-            memory: self.memory,
-        };
-        let pick = scheduler.pick(path, budget, &view);
+        let pick = self.view(|view| scheduler.pick(path, budget, view));
+        self.apply(path, &pick);
+        pick
+    }
+
+    /// The same with the schedulers of all classes.
+    pub(crate) fn pick_of(&mut self, lanes: &mut Schedulers, path: PathId, budget: u64) -> Pick {
+        let pick = self.with_view(|view| lanes.pick(path, budget, view));
+        if let Pick::Repeat { range, .. } = &pick {
+            // Each lane keeps its own account.
+            self.repeat_budget = range.end - range.start;
+        }
+        self.apply(path, &pick);
+        pick
+    }
+
+    fn apply(&mut self, path: PathId, pick: &Pick) {
         match pick.clone() {
             Pick::Send { stream: id, range } => {
                 let Some(stream) = self.streams.get_mut(&id) else {
@@ -107,17 +159,52 @@ impl Fixture {
                     "beyond the budget"
                 );
                 self.repeat_budget -= range.end - range.start;
-                for other in self.paths.values_mut() {
-                    other
-                        .flights
-                        .iter_mut()
-                        .filter(|f| f.stream == id)
-                        .for_each(|f| f.repeated = true);
-                }
+                self.fly(path, id, range, Duration::ZERO);
+                // A session marks only what overlaps; here nothing of the stream is repeated once more.
+                let flights = self.paths.values_mut().flat_map(|path| &mut path.flights);
+                flights
+                    .filter(|flight| flight.stream == id)
+                    .for_each(|flight| flight.repeated = true);
             }
             Pick::Idle => {}
         }
-        pick
+    }
+
+    /// Has a path carry unsent bytes, whatever a scheduler would say.
+    pub(crate) fn take(&mut self, path: u32, stream: StreamId, range: Range<u64>) {
+        self.apply(PathId(path), &Pick::Send { stream, range });
+    }
+
+    /// Another measurement of a path.
+    pub(crate) fn change(&mut self, path: u32, change: impl FnOnce(&mut PathSample)) {
+        if let Some(path) = self.paths.get_mut(&PathId(path)) {
+            let mut sample = *path.sample();
+            change(&mut sample);
+            path.update(sample);
+        }
+    }
+
+    /// Each path's part of what is sent when all of them ask in turns, `rounds` times with the same budget, except those
+    /// whose carrier is full.
+    pub(crate) fn shares(
+        &mut self,
+        scheduler: &mut dyn Scheduler,
+        budget: u64,
+        rounds: usize,
+    ) -> Vec<f64> {
+        let paths: Vec<PathId> = self.paths.keys().copied().collect();
+        let mut sent = vec![0.0; paths.len()];
+        for _ in 0..rounds {
+            for (path, sent) in paths.iter().zip(&mut sent) {
+                if !self.paths[path].sample().full
+                    && let Pick::Send { range, .. } = self.pick(scheduler, *path, budget)
+                {
+                    *sent += (range.end - range.start) as f64;
+                }
+            }
+        }
+        let all: f64 = sent.iter().sum();
+        sent.iter().map(|sent| sent / all).collect()
     }
 
     /// What a Send of `scheduler` for `path` covers; nothing for an idle path.
@@ -157,13 +244,7 @@ impl Fixture {
 
     /// Bytes that wait before a path's next one.
     pub(crate) fn queue_on(&mut self, path: u32, unsent: u64) {
-        if let Some(path) = self.paths.get_mut(&PathId(path)) {
-            let sample = PathSample {
-                unsent,
-                ..*path.sample()
-            };
-            path.update(sample);
-        }
+        self.change(path, |sample| sample.unsent = unsent);
     }
 
     /// Unsent bytes of all streams.
@@ -172,5 +253,23 @@ impl Fixture {
             .values()
             .map(|stream| stream.unsent().total())
             .sum()
+    }
+}
+
+/// A row of a decision table: which path asks, what has changed before it does, and what it gets.
+pub(crate) type Decision<'a> = (u32, &'a str, Option<Range<u64>>);
+
+/// Has paths ask row by row, after `change` has had its chance to do what the row says.
+pub(crate) fn decisions(
+    scheduler: &mut dyn Scheduler,
+    fixture: &mut Fixture,
+    budget: u64,
+    table: &[Decision<'_>],
+    change: impl Fn(&mut Fixture, &str),
+) {
+    for (index, (path, when, expected)) in table.iter().enumerate() {
+        change(fixture, when);
+        let sent = fixture.send(scheduler, *path, budget);
+        assert_eq!(sent, *expected, "row {index}: path {path} asks; {when}");
     }
 }

@@ -1,16 +1,20 @@
 //! Least round-trip time first: bytes in order, over the fastest path that has room.
 //!
-//! The rule of Linux' multipath TCP since its first version: among the paths with room in their congestion
-//! window, the one of least srtt. Here a path asks when its carrier has room, so the rule turns into: a path
-//! stays idle while a faster one still has room.
+//! The default scheduler of the out-of-tree Linux MPTCP up to 0.95 (`net/mptcp/mptcp_sched.c`). Among the available
+//! paths the one of least srtt gets the next segment; a path stays idle while a faster one is available. When the
+//! stream's window is full because a slower path holds its first byte, a path with room sends that again, and the slower
+//! one is penalised: `subflow.rs` has the conditions, and says why its halved window is a limit of the engine's own.
+//! What is sent again stays within the budget that all schedulers have.
 
 use crate::PathId;
-use crate::path::Path;
-use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use crate::scheduler::subflow::LeastRtt;
+use crate::scheduler::{Pick, Scheduler, View};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct MinRtt;
+pub struct MinRtt {
+    subflows: LeastRtt,
+}
 
 impl Scheduler for MinRtt {
     fn name(&self) -> &'static str {
@@ -18,38 +22,55 @@ impl Scheduler for MinRtt {
     }
 
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
-        let Some(asking) = view.path(path) else {
-            return Pick::Idle;
-        };
-        let faster_has_room = view
-            .active_paths()
-            .any(|other| other.srtt() < asking.srtt() && has_room(other));
-        if faster_has_room {
-            Pick::Idle
-        } else {
-            lowest_unsent(view, budget)
+        match view.path(path) {
+            Some(asking) if self.subflows.choose(asking, view) == Some(path) => {
+                self.subflows.send(asking, budget, view)
+            }
+            _ => Pick::Idle,
         }
     }
-}
 
-/// Room in the congestion window that nothing unsent in the socket will take.
-fn has_room(path: &Path) -> bool {
-    let sample = path.sample();
-    sample.in_flight + sample.unsent < sample.cwnd
+    fn paths_changed(&mut self) {
+        self.subflows.paths_changed();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::fixture::Fixture;
+    use crate::scheduler::fixture::{Fixture, decisions};
 
     #[test]
     fn a_slower_path_gets_bytes_when_the_faster_one_is_full() {
-        let (mut fixture, mut minrtt) = (Fixture::new(&[(80.0, 10), (80.0, 12)]), MinRtt);
+        let (mut fixture, mut minrtt) =
+            (Fixture::new(&[(80.0, 10), (80.0, 12)]), MinRtt::default());
         fixture.write(0, 60_000);
-        assert_eq!(fixture.send(&mut minrtt, 1, 10_000), None);
-        assert_eq!(fixture.send(&mut minrtt, 0, 10_000), Some(0..10_000));
-        fixture.queue_on(0, 10_000_000);
-        assert_eq!(fixture.send(&mut minrtt, 1, 10_000), Some(10_000..20_000));
+        let table = [
+            (1, "", None),
+            (0, "", Some(0..10_000)),
+            (1, "the faster path's window is full", Some(10_000..20_000)),
+        ];
+        decisions(
+            &mut minrtt,
+            &mut fixture,
+            10_000,
+            &table,
+            |fixture, when| {
+                if when == "the faster path's window is full" {
+                    fixture.change(0, |sample| sample.in_flight = sample.cwnd);
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn backups_work_only_while_no_other_path_does() {
+        let (mut fixture, mut minrtt) =
+            (Fixture::new(&[(80.0, 10), (80.0, 12)]), MinRtt::default());
+        fixture.write(0, 60_000);
+        fixture.paths.get_mut(&PathId(0)).unwrap().backup = true;
+        assert_eq!(fixture.send(&mut minrtt, 1, 10_000), Some(0..10_000));
+        fixture.paths.get_mut(&PathId(1)).unwrap().state = crate::PathState::Stalled;
+        assert_eq!(fixture.send(&mut minrtt, 0, 10_000), Some(10_000..20_000));
     }
 }

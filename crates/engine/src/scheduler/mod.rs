@@ -1,28 +1,64 @@
 //! Schedulers: a path that can send asks, the scheduler answers with bytes or with "not now".
 //!
+//! The rules of the literature are written as a push: they take the next segment and choose a path for it. Here a path
+//! whose carrier has room pulls. The translation is the same for all of them: *to which path would the rule give this
+//! segment now?* If it is the one that asks, it sends; otherwise it stays idle, and that other path will ask. A path
+//! whose carrier takes nothing at the moment ([`PathSample::full`](crate::PathSample::full)) cannot ask; rules that
+//! pass over paths without room pass over it. A path that was told to wait is asked again after every change, and by a
+//! timer while data waits.
+//!
 //! To add one: a file in this folder with a type that implements [`Scheduler`], and a line in [`NAMES`] and in
-//! `by_name`. The tests at the end of this file run for every name.
+//! `by_name`. The tests in `conformance.rs` run for every name.
 
+pub mod blest;
+mod budget;
+mod classes;
+#[cfg(test)]
+mod conformance;
+pub mod ecf;
 pub mod fbdt;
 #[cfg(test)]
 mod fixture;
+pub mod linux;
+pub mod lrtt;
 pub mod minrtt;
+pub mod musher;
+pub mod qaware;
+pub mod qdepl;
+pub mod redundant;
 pub mod roundrobin;
+mod rounds;
+mod subflow;
+mod view;
+pub mod wrr;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::ops::Range;
 
-use crate::path::{Path, PathState};
-use crate::share::Share;
-use crate::stream::Stream;
-use crate::{Instant, PathId, StreamId};
+pub(crate) use classes::Schedulers;
+pub use view::View;
+pub(crate) use view::{ClassSet, may_work};
+
+use crate::{PathId, StreamId};
 
 /// The scheduler of a session that asks for none.
 pub const DEFAULT: &str = "fbdt";
 
 /// All schedulers by name.
-pub const NAMES: &[&str] = &["fbdt", "minrtt", "roundrobin"];
+pub const NAMES: &[&str] = &[
+    "fbdt",
+    "minrtt",
+    "linux",
+    "blest",
+    "ecf",
+    "roundrobin",
+    "redundant",
+    "musher",
+    "qaware",
+    "lrtt",
+    "qdepl",
+    "wrr",
+];
 
 /// Decides which bytes a path carries next.
 pub trait Scheduler: Debug + Send {
@@ -37,6 +73,30 @@ pub trait Scheduler: Debug + Send {
 
     /// The stream is gone and its number will not come back.
     fn stream_gone(&mut self, _stream: StreamId) {}
+
+    /// How many paths it is made for; a session takes no more. Nothing: any number.
+    fn most_paths(&self) -> Option<usize> {
+        None
+    }
+
+    /// What bounds the bytes that it has sent again.
+    fn repeat_limit(&self) -> RepeatLimit {
+        RepeatLimit::Share
+    }
+
+    /// Whether it looks at [`PathSample::local_queue`](crate::PathSample::local_queue), which costs system calls.
+    fn reads_local_queue(&self) -> bool {
+        false
+    }
+}
+
+/// What bounds the bytes that a scheduler has sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepeatLimit {
+    /// The part that [`Redundancy`](crate::Redundancy) allows: [`View::repeat_budget`] says what is left of that.
+    Share,
+    /// Sending everything on every path is what it is for: no path carries a byte twice.
+    OncePerPath,
 }
 
 /// A scheduler's answer.
@@ -60,89 +120,25 @@ pub enum Pick {
     Idle,
 }
 
-/// What a scheduler sees.
-#[derive(Debug)]
-pub struct View<'a> {
-    /// Now.
-    pub now: Instant,
-    pub(crate) paths: &'a BTreeMap<PathId, Path>,
-    pub(crate) streams: &'a BTreeMap<StreamId, Stream>,
-    /// Streams that have something unsent.
-    pub(crate) ready: &'a BTreeSet<StreamId>,
-    /// The stream that was served last.
-    pub(crate) last_served: StreamId,
-    /// Bytes that may still be sent beyond the highest offsets so far, over all streams.
-    pub(crate) credit: u64,
-    /// How streams share what they send into.
-    pub(crate) share: Share,
-    /// Bytes that may be sent twice at this moment.
-    pub(crate) repeat_budget: u64,
-    /// What one session may buffer.
-    pub(crate) memory: u64,
-}
-
-impl<'a> View<'a> {
-    /// The paths that deliver.
-    pub fn active_paths(&self) -> impl Iterator<Item = &'a Path> + use<'a> {
-        self.paths
-            .values()
-            .filter(|path| path.state == PathState::Active)
-    }
-
-    /// A path by number; it may be stalled.
-    pub fn path(&self, id: PathId) -> Option<&'a Path> {
-        self.paths.get(&id)
-    }
-
-    /// A stream by number.
-    pub fn stream(&self, id: StreamId) -> Option<&'a Stream> {
-        self.streams.get(&id)
-    }
-
-    /// Streams with unsent bytes, in turns: the one after the one that was served last comes first.
-    pub fn ready_streams(&self) -> impl Iterator<Item = &'a Stream> + '_ {
-        let after = self.ready.range(self.last_served.saturating_add(1)..);
-        let before = self.ready.range(..=self.last_served);
-        after.chain(before).filter_map(|id| self.streams.get(id))
-    }
-
-    /// All streams, whether or not they have unsent bytes.
-    pub fn all_streams(&self) -> impl Iterator<Item = &'a Stream> + use<'a> {
-        self.streams.values()
-    }
-
-    /// How many streams have unsent bytes.
-    pub fn ready_count(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Offset up to which credit lets `stream` send now.
-    ///
-    /// What a stream has sent since its own credit came last counts as held by it; so streams that nobody reads leave
-    /// some of the session's credit to those that somebody reads.
-    pub fn sendable_end(&self, stream: &Stream) -> u64 {
-        let since = stream.send.highest - stream.send.highest_at_credit;
-        let share = self.share.more(since, self.credit);
-        let by_session = stream.send.highest.saturating_add(share);
-        stream.send.written.min(stream.send.limit).min(by_session)
-    }
-
-    /// Bytes that may be sent twice at this moment, over all streams.
-    pub fn repeat_budget(&self) -> u64 {
-        self.repeat_budget
-    }
-
-    /// Bytes that the session may buffer on either side.
-    pub fn memory(&self) -> u64 {
-        self.memory
-    }
+/// How many paths the scheduler of that name is made for; nothing if any number, or if there is none of that name.
+pub fn most_paths(name: &str) -> Option<usize> {
+    by_name(name)?.most_paths()
 }
 
 pub(crate) fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
     Some(match name {
         "fbdt" => Box::new(fbdt::Fbdt::default()),
-        "minrtt" => Box::new(minrtt::MinRtt),
-        "roundrobin" => Box::new(roundrobin::RoundRobin),
+        "minrtt" => Box::new(minrtt::MinRtt::default()),
+        "linux" => Box::new(linux::Linux::default()),
+        "blest" => Box::new(blest::Blest::default()),
+        "ecf" => Box::new(ecf::Ecf::default()),
+        "roundrobin" => Box::new(roundrobin::RoundRobin::default()),
+        "redundant" => Box::new(redundant::Redundant::default()),
+        "musher" => Box::new(musher::Musher::default()),
+        "qaware" => Box::new(qaware::QAware),
+        "lrtt" => Box::new(lrtt::LRtt),
+        "qdepl" => Box::new(qdepl::QDepl::default()),
+        "wrr" => Box::new(wrr::Wrr::default()),
         _ => return None,
     })
 }
@@ -155,7 +151,7 @@ pub(crate) fn lowest_unsent(view: &View<'_>, budget: u64) -> Pick {
         if let Some(first) = stream.unsent().first()
             && first.start < end
         {
-            let range = first.start..first.end.min(end).min(first.start + budget);
+            let range = first.start..first.end.min(end).min(first.start + budget.max(1));
             return Pick::Send {
                 stream: stream.id(),
                 range,
@@ -167,7 +163,6 @@ pub(crate) fn lowest_unsent(view: &View<'_>, budget: u64) -> Pick {
 
 #[cfg(test)]
 mod tests {
-    use super::fixture::Fixture;
     use super::*;
 
     #[test]
@@ -180,94 +175,5 @@ mod tests {
         }
         assert!(by_name("fastest").is_none());
         assert!(NAMES.contains(&DEFAULT));
-    }
-
-    /// What the paths of a fixture send when each asks in turn until none gets anything.
-    fn run(name: &str, fixture: &mut Fixture) -> Vec<(u32, Pick)> {
-        let mut scheduler = by_name(name).unwrap();
-        let paths: Vec<PathId> = fixture.paths.keys().copied().collect();
-        let mut picks = Vec::new();
-        let mut idle = 0;
-        while idle < paths.len() {
-            for &path in &paths {
-                let pick = fixture.pick(scheduler.as_mut(), path, 20_000);
-                idle = if pick == Pick::Idle { idle + 1 } else { 0 };
-                if pick != Pick::Idle {
-                    picks.push((path.0, pick));
-                }
-            }
-            assert!(picks.len() < 10_000, "{name} goes on for ever");
-        }
-        picks
-    }
-
-    #[test]
-    fn every_scheduler_sends_everything_once_and_the_same_way_again() {
-        for name in NAMES {
-            for links in [
-                &[(80.0, 10)][..],
-                &[(80.0, 10), (80.0, 10)],
-                &[(8.0, 200), (800.0, 1), (80.0, 20)],
-            ] {
-                let fixture = || {
-                    let mut fixture = Fixture::new(links);
-                    fixture.write(0, 700_000);
-                    fixture.write(2, 1);
-                    fixture.write(4, 50_000);
-                    fixture
-                };
-                let mut first = fixture();
-                let picks = run(name, &mut first);
-                assert_eq!(
-                    first.unsent(),
-                    0,
-                    "{name} leaves bytes unsent over {links:?}"
-                );
-                let sent: u64 = picks
-                    .iter()
-                    .map(|(_, pick)| match pick {
-                        Pick::Send { range, .. } => range.end - range.start,
-                        _ => 0,
-                    })
-                    .sum();
-                assert_eq!(sent, 750_001);
-                assert_eq!(
-                    picks,
-                    run(name, &mut fixture()),
-                    "{name} is not deterministic"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn no_scheduler_exceeds_credit() {
-        for name in NAMES {
-            let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10)]);
-            fixture.write(0, 700_000);
-            fixture.streams.get_mut(&0).unwrap().send.limit = 100_000;
-            fixture.write(2, 700_000);
-            fixture.credit = 300_000;
-            run(name, &mut fixture);
-            // A stream whose reader has not been heard of leaves a ninth of the credit to others.
-            assert!(
-                fixture.credit < 200_000 / 8,
-                "{name} leaves credit unused: {}",
-                fixture.credit
-            );
-        }
-    }
-
-    #[test]
-    fn no_scheduler_gives_work_for_a_path_that_is_not_there() {
-        for name in NAMES {
-            let mut fixture = Fixture::new(&[]);
-            fixture.write(0, 1000);
-            let mut scheduler = by_name(name).unwrap();
-            scheduler.stream_gone(0);
-            scheduler.paths_changed();
-            let pick = fixture.pick(scheduler.as_mut(), PathId(9), 1000);
-            assert!(matches!(pick, Pick::Idle | Pick::Send { .. }));
-        }
     }
 }

@@ -33,6 +33,22 @@ pub enum ProtocolError {
     Handshake,
 }
 
+/// Why a session takes no further path; the configuration is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathRefused {
+    /// A scheduler is made for so many paths and no more.
+    #[error(
+        "the scheduler {scheduler} takes {most} paths: name as many links, or choose another scheduler"
+    )]
+    TooMany {
+        /// Its name.
+        scheduler: &'static str,
+        /// How many it takes.
+        most: usize,
+    },
+}
+
 /// Why a stream operation was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -1,5 +1,6 @@
 //! Which paths deliver, and when something is to be done without anything arriving.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Event, Session};
@@ -13,7 +14,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// needed, seldom enough for batteries and metered links.
 const IDLE_PING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A path stalls when nothing is confirmed for two round trips, four variations, and this.
+/// A path stalls when nothing is confirmed, or its oldest piece is overdue, for two round trips, four variations, and this.
 const STALL_SLACK: Duration = Duration::from_millis(150);
 
 /// No path is waited for longer than this.
@@ -21,6 +22,9 @@ const STALL_MOST: Duration = Duration::from_secs(5);
 
 /// While bytes are under way on several paths, late ones are looked for this often.
 const REPEAT_CHECK: Duration = Duration::from_millis(20);
+
+/// A path that a scheduler told to wait asks again after this time: by then the one that it waits for may have failed.
+const WAIT_CHECK: Duration = Duration::from_millis(10);
 
 /// What is due but finds no carrier with room is tried again after this time.
 const OVERDUE_CHECK: Duration = Duration::from_millis(1);
@@ -37,13 +41,16 @@ impl Session {
         if let Some(since) = self.pathless_since {
             return Some(since + self.config.session_timeout);
         }
-        let best = self.best_path();
+        let best = self.best_path(self.handled);
         let mut earliest: Option<Instant> = self.control_deadline();
         let mut consider = |at: Option<Instant>| {
             if let Some(at) = at {
                 earliest = Some(earliest.map_or(at, |known| known.min(at)));
             }
         };
+        if let Some(since) = self.waits_since.filter(|_| !self.ready.is_empty()) {
+            consider(Some(since.max(self.handled) + WAIT_CHECK));
+        }
         let several = self.delivering() > 1;
         for path in self
             .paths
@@ -56,7 +63,12 @@ impl Session {
                 Some(_) => {}
                 None => consider(Some(path.next_ping(self.streams.is_empty()))),
             }
+            if several {
+                consider(path.control_late_at());
+            }
             if several && let Some(flight) = path.flights.front() {
+                let late = flight.expected_at + path.patience();
+                consider((late > self.handled).then_some(late));
                 let at = flight.sent_at.max(path.last_received) + REPEAT_CHECK;
                 consider(Some(if at > self.handled {
                     at
@@ -98,6 +110,30 @@ impl Session {
         for id in silent {
             self.stall(id, now);
         }
+        self.repeat_late_control(now);
+    }
+
+    /// Control frames that are late go over another path, too: somebody waits for each of them.
+    fn repeat_late_control(&mut self, now: Instant) {
+        if self.delivering() < 2 {
+            return;
+        }
+        let active = self
+            .paths
+            .values_mut()
+            .filter(|path| path.state == PathState::Active);
+        let mut late = Vec::new();
+        for path in active.filter(|path| path.control_late_at().is_some_and(|at| at <= now)) {
+            let wait = path.delay() + path.patience();
+            let control = path.control.iter_mut();
+            late.extend(
+                control
+                    .take_while(|sent| sent.sent_at + wait <= now)
+                    .filter(|sent| sent.is_to_be_repeated())
+                    .filter_map(|sent| sent.frame.take()),
+            );
+        }
+        self.requeue(VecDeque::new(), late.into_iter(), now);
     }
 
     /// Gives what `id` holds to the others. The last path that delivers is kept: there is nobody to give it to.
@@ -113,6 +149,11 @@ impl Session {
             .map_or(Duration::ZERO, |sent| now.saturating_sub(sent));
         path.state = PathState::Stalled;
         path.note_stall(now);
+        let ends = [
+            path.flights.back().map(|flight| flight.path_end),
+            path.control.back().map(|sent| sent.path_end),
+        ];
+        path.recovers_at = ends.into_iter().flatten().max().unwrap_or_default();
         let flights = std::mem::take(&mut path.flights);
         let control: Vec<_> = path
             .control
@@ -125,7 +166,7 @@ impl Session {
             path: id,
             silent_for,
         });
-        self.scheduler.paths_changed();
+        self.schedulers.paths_changed();
     }
 
     /// Only stalled paths are left: there is nothing better than to try all of them.
@@ -155,6 +196,7 @@ impl Path {
         } else {
             PING_INTERVAL
         };
+        // At once on a path that has joined: until it has delivered something it gets nothing that anybody waits for.
         self.last_asked
             .map_or(self.joined, |asked| asked + interval)
     }
@@ -169,10 +211,18 @@ impl Path {
         }
     }
 
-    /// When the path counts as stalled if nothing is confirmed before.
+    /// When the path counts as stalled: if nothing is confirmed before, or if its oldest piece is not.
+    ///
+    /// The second is for a path that delivers hardly any of what it takes: some progress, and none that helps.
     pub(super) fn stalls_at(&self) -> Option<Instant> {
         let oldest = self.oldest_unconfirmed()?;
         let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
-        Some(oldest.max(self.last_progress) + patience.min(STALL_MOST))
+        let patience = patience.min(STALL_MOST);
+        let silent = oldest.max(self.last_progress) + patience;
+        let late = self
+            .flights
+            .front()
+            .map(|flight| flight.expected_at + patience);
+        Some(late.map_or(silent, |late| silent.min(late)))
     }
 }

@@ -1,5 +1,6 @@
 //! The session: streams above, paths below, and what is known in between.
 
+mod credit;
 mod error;
 mod event;
 mod liveness;
@@ -17,29 +18,29 @@ use crate::config::ConfigError;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathSample, PathState};
 use crate::ranges::RangeSet;
-use crate::scheduler::{self, Scheduler};
+use crate::scheduler::Schedulers;
 use crate::stream::Stream;
 use crate::varint;
 use crate::{Config, Instant, PathId, Role, StreamId};
 
-pub use error::{ProtocolError, StreamError};
+pub use error::{PathRefused, ProtocolError, StreamError};
 pub use event::Event;
 use report::Reports;
-pub use stats::{PathStats, Stats};
+pub use stats::{PathStats, Stats, StreamStats};
 
 /// The bond between one client and one server; see the crate's documentation for how it is driven.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
-    scheduler: Box<dyn Scheduler>,
+    schedulers: Schedulers,
     paths: BTreeMap<PathId, Path>,
     streams: BTreeMap<StreamId, Stream>,
     /// Streams that have something unsent.
     ready: BTreeSet<StreamId>,
     /// Streams of which a write was cut short, and that are to be told when there is room.
     blocked: BTreeSet<StreamId>,
-    /// The stream that the scheduler served last.
-    last_served: StreamId,
+    /// A path was told to wait although there is something to send: when that was.
+    waits_since: Option<Instant>,
     /// Control frames that no path has taken yet, and since when they wait.
     control: VecDeque<(Instant, Control)>,
     /// The path that took the newest OPEN, and the count of its bytes at the end of it.
@@ -99,6 +100,8 @@ struct ReceiveCredit {
     used: u64,
     /// The part of `used` that is read or dropped.
     released: u64,
+    /// The most that was left of the session's credit since all streams were last looked at for news.
+    left_at_offers: u64,
     /// Where a new stream's limit begins.
     initial: u64,
     /// Streams that the peer may have opened.
@@ -116,8 +119,6 @@ struct Counters {
     opened: u64,
     duplicates_received: u64,
     duplicates_sent: u64,
-    /// The part of `duplicates_sent` that schedulers chose, which has a budget.
-    repeated: u64,
     data_sent: u64,
     reorder: u64,
     reorder_peak: u64,
@@ -143,8 +144,7 @@ impl Session {
     /// A session without paths.
     pub fn new(config: Config, now: Instant) -> Result<Self, ConfigError> {
         config.check()?;
-        let scheduler = scheduler::by_name(&config.scheduler)
-            .ok_or_else(|| ConfigError::UnknownScheduler(config.scheduler.clone()))?;
+        let schedulers = Schedulers::new(&config, now)?;
         let receive_credit = ReceiveCredit {
             granted: config.receive_window(),
             initial: INITIAL_CREDIT,
@@ -160,12 +160,12 @@ impl Session {
         ];
         Ok(Self {
             config,
-            scheduler,
+            schedulers,
             paths: BTreeMap::new(),
             streams: BTreeMap::new(),
             ready: BTreeSet::new(),
             blocked: BTreeSet::new(),
-            last_served: 0,
+            waits_since: None,
             control: first.into_iter().map(|frame| (now, frame)).collect(),
             opened_on: None,
             events: VecDeque::new(),
@@ -185,15 +185,26 @@ impl Session {
         })
     }
 
-    /// A carrier has joined and can carry frames both ways. A number that is in use is ignored.
+    /// Whether one more path may join.
+    pub fn check_path(&self) -> Result<(), PathRefused> {
+        match self.schedulers.most_paths() {
+            Some((most, scheduler)) if self.paths.len() >= most => {
+                Err(PathRefused::TooMany { scheduler, most })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A carrier has joined and can carry frames both ways. A number that is in use is ignored, and so is a path that
+    /// [`Session::check_path`] refuses.
     pub fn path_up(&mut self, id: PathId, now: Instant) {
-        if self.closed || self.paths.contains_key(&id) {
+        if self.closed || self.paths.contains_key(&id) || self.check_path().is_err() {
             return;
         }
         let path = Path::new(id, now);
         self.paths.insert(id, path);
         self.pathless_since = None;
-        self.scheduler.paths_changed();
+        self.schedulers.paths_changed();
     }
 
     /// A carrier has ended: what was on it goes over the others.
@@ -211,7 +222,7 @@ impl Session {
         {
             self.reactivate_all(now);
         }
-        self.scheduler.paths_changed();
+        self.schedulers.paths_changed();
     }
 
     /// New measurements of a path's carrier.
@@ -219,6 +230,21 @@ impl Session {
         if let Some(path) = self.paths.get_mut(&id) {
             path.update(sample);
         }
+    }
+
+    /// Makes a path a backup, which gets work only while no other path delivers, or no longer one.
+    pub fn set_backup(&mut self, id: PathId, backup: bool) {
+        if let Some(path) = self.paths.get_mut(&id)
+            && path.backup != backup
+        {
+            path.backup = backup;
+            self.schedulers.paths_changed();
+        }
+    }
+
+    /// Whether a scheduler wants [`PathSample::local_queue`] to be told.
+    pub fn reads_local_queue(&self) -> bool {
+        self.schedulers.read_local_queue()
     }
 
     /// Ends the session; the peer is told over whichever path takes it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Session;
 use crate::path::PathState;
 use crate::stream::Stream;
-use crate::{Instant, PathId};
+use crate::{Class, Instant, PathId, StreamId};
 
 /// Counters of a session. Bytes are stream bytes unless said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -79,7 +79,33 @@ pub struct PathStats {
     pub stuck_for: Option<Duration>,
 }
 
+/// Counters of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamStats {
+    /// The stream.
+    pub id: StreamId,
+    /// How what this side sends is treated.
+    pub class: Class,
+    /// Whether the class was learnt rather than told.
+    pub learnt: bool,
+    /// Taken from the local writer.
+    pub bytes_written: u64,
+    /// Handed to the local reader.
+    pub bytes_read: u64,
+}
+
 impl Session {
+    /// Every stream's counters, in the order of their numbers.
+    pub fn stream_stats(&self) -> impl Iterator<Item = StreamStats> + '_ {
+        self.streams.values().map(|stream| StreamStats {
+            id: stream.id,
+            class: stream.class,
+            learnt: stream.learner.is_some(),
+            bytes_written: stream.send.written,
+            bytes_read: stream.receive.read,
+        })
+    }
+
     /// The session's counters.
     pub fn stats(&self) -> Stats {
         let receive = self.streams.values().map(|stream| &stream.receive);

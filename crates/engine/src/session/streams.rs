@@ -8,7 +8,7 @@ use crate::frame::MAX_TEXT;
 use crate::path::{Control, Path};
 use crate::stream::Stream;
 use crate::varint;
-use crate::{Class, Instant, Role, StreamId};
+use crate::{Class, Hints, Instant, Role, StreamId};
 
 /// What a send buffer takes at least, however fast or slow the paths are.
 const SEND_BUFFER: u64 = 1 << 20;
@@ -22,13 +22,14 @@ const SEND_BUFFER_BDP: f64 = 6.0;
 
 impl Session {
     /// Opens a stream to `target` (at most 512 bytes, opaque here). Bytes may be written at once; [`Event::Accepted`]
-    /// or [`Event::Reset`] tells how it went.
+    /// or [`Event::Reset`] tells how it went. Without a class, both sides learn it from what the stream does.
     pub fn open_stream(
         &mut self,
         target: &[u8],
-        class: Class,
+        class: impl Into<Option<Class>>,
         now: Instant,
     ) -> Result<StreamId, StreamError> {
+        let class = class.into();
         if self.closed {
             return Err(StreamError::Closed);
         }
@@ -46,22 +47,42 @@ impl Session {
         self.counters.opened += 1;
         let mut stream = Stream::new(
             id,
-            class,
+            Class::default(),
             self.send_credit.initial,
             self.receive_credit.initial,
         );
+        stream.set_class(class, now);
         stream.opened = true;
         self.streams.insert(id, stream);
         let target: Arc<[u8]> = target.into();
         self.queue(
             Control::Open {
                 stream: id,
-                class: class.code(),
+                // The peer learns by itself what nobody has told.
+                class: class.unwrap_or_default().code(),
                 target,
             },
             now,
         );
         Ok(id)
+    }
+
+    /// Has what this side sends on a stream treated as of a class, or as of what the stream itself shows. The peer decides
+    /// for itself.
+    pub fn set_class(
+        &mut self,
+        stream: StreamId,
+        class: Option<Class>,
+        now: Instant,
+    ) -> Result<(), StreamError> {
+        self.stream_mut(stream)?.set_class(class, now);
+        Ok(())
+    }
+
+    /// What the program wants of what it sends on a stream; the deadline is for what is written from now on.
+    pub fn set_hints(&mut self, stream: StreamId, hints: Hints) -> Result<(), StreamError> {
+        self.stream_mut(stream)?.hints = hints;
+        Ok(())
     }
 
     /// Tells the peer that its stream is connected.
@@ -76,7 +97,7 @@ impl Session {
         &mut self,
         stream: StreamId,
         data: &[u8],
-        _now: Instant,
+        now: Instant,
     ) -> Result<usize, StreamError> {
         let room = self.room(stream)?;
         let len = data.len().min(room as usize);
@@ -87,7 +108,16 @@ impl Session {
         if state.send.finished {
             return Err(StreamError::Finished);
         }
+        let unsent = state.send.unsent.total();
         state.send.write(&data[..len], spare);
+        if len > 0 {
+            // A program that wants to write more than there is room for is ahead of the paths in any case.
+            let is_behind = unsent > 0 || len < data.len();
+            state.learn(|learner| learner.wrote(len as u64, is_behind, now));
+            if let Some(within) = state.hints.deadline {
+                state.send.wants(within, now);
+            }
+        }
         self.send_credit.buffered += len as u64;
         self.counters.written += len as u64;
         if len > 0 {
@@ -217,7 +247,7 @@ impl Session {
         state.send.abandon(&mut self.spare);
         self.ready.remove(&stream);
         self.blocked.remove(&stream);
-        self.scheduler.stream_gone(stream);
+        self.schedulers.stream_gone(stream);
         self.queue(Control::Reset { stream, code, size }, now);
         if freed > 0 {
             self.announce_room();
@@ -238,51 +268,6 @@ impl Session {
         self.release(stream, unread, now);
     }
 
-    /// `len` bytes of a stream are read or dropped: the peer gets new credit when it is worth a frame.
-    pub(super) fn release(&mut self, stream: StreamId, len: u64, now: Instant) {
-        let window = self.config.receive_window();
-        self.receive_credit.released += len;
-        self.offer_session_credit(now);
-        let credit = &self.receive_credit;
-        let held = credit.used - credit.released;
-        let Some(state) = self.streams.get_mut(&stream) else {
-            return;
-        };
-        let receive = &mut state.receive;
-        if receive.size.is_some_and(|size| size <= receive.granted) || state.reset_sent {
-            return;
-        }
-        let others = held.saturating_sub(receive.highest - receive.read);
-        let most = (window.saturating_sub(others) / 2).min(self.config.stream_memory);
-        let most = most.max(credit.initial);
-        let limit = receive.read + most;
-        // The peer divides what is left of the session's credit among those of whom it has heard lately, so the less
-        // is left the earlier it has to hear.
-        let news = receive.read - receive.read_at_grant;
-        let left = credit.granted - credit.used;
-        let urgent = news > 0 && news >= self.config.share().more(0, left) / 2;
-        if urgent || limit > receive.granted && limit - receive.granted >= most / 4 {
-            // A limit cannot sink; that it rises says that the reader moves.
-            receive.granted = limit.max(receive.granted + 1);
-            receive.read_at_grant = receive.read;
-            self.queue(Control::CreditStream { stream }, now);
-        }
-    }
-
-    /// Grants the peer what was released when that is worth a frame: when it is much, and also when the peer has
-    /// less than that left. Stalled streams may hold the rest, so that nothing more is released and it would wait
-    /// for ever.
-    pub(super) fn offer_session_credit(&mut self, now: Instant) {
-        let window = self.config.receive_window();
-        let credit = &mut self.receive_credit;
-        let gain = credit.released + window - credit.granted;
-        let left = credit.granted - credit.used;
-        if gain > 0 && (gain >= window / 4 || gain > left) {
-            credit.granted += gain;
-            self.queue(Control::CreditSession, now);
-        }
-    }
-
     /// Forgets a stream in which neither direction has anything left to do.
     pub(super) fn retire_if_over(&mut self, stream: StreamId, now: Instant) {
         if !self.streams.get(&stream).is_some_and(Stream::is_over) {
@@ -296,7 +281,7 @@ impl Session {
         self.counters.pieces -= state.receive.received.count();
         self.ready.remove(&stream);
         self.blocked.remove(&stream);
-        self.scheduler.stream_gone(stream);
+        self.schedulers.stream_gone(stream);
         self.reports.stream_retired(stream, state.receive.version);
         let (index, ours) = self.split_id(stream);
         if ours {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{ReceiveCredit, Session};
 use crate::frame::{Frame, MAX_DATA, encode_data_head};
 use crate::path::{Control, Flight, Path, PathState, Sent};
-use crate::scheduler::{Pick, View};
+use crate::scheduler::{ClassSet, Pick, View, may_work};
 use crate::share::Share;
 use crate::{Instant, PathId, StreamId};
 
@@ -14,18 +14,9 @@ use crate::{Instant, PathId, StreamId};
 /// not to overtake the one before.
 const CONTROL_WAIT: Duration = Duration::from_millis(10);
 
-/// Repeated bytes may make up this part of all bytes ...
-const REPEAT_SHARE: u64 = 100;
-
-/// ... and this much besides, so that short sessions can repeat too.
-const REPEAT_FLOOR: u64 = 128 * 1024;
-
 /// Control frames on a path that the peer has not confirmed: the others wait. What waits is bounded by the number of
 /// streams.
 const MAX_CONTROL: usize = 8192;
-
-/// Stretches of data on a path that the peer has not confirmed: bounds what the engine remembers of them.
-const MAX_FLIGHTS: usize = 4096;
 
 impl Session {
     /// Appends what path `id` sends next, about `budget` bytes, and returns how many they are; 0 means nothing for
@@ -44,7 +35,7 @@ impl Session {
         if path.state == PathState::Stalled && !self.closed {
             return 0;
         }
-        let best = self.best_path();
+        let best = self.best_path(now);
         let before = path.sent;
         let written = |out: &Vec<u8>| (out.len() - start) as u64;
         if self.closed {
@@ -69,7 +60,7 @@ impl Session {
         self.write_ping(id, before, start, now, out);
         while out.len() - start < budget {
             let left = (budget - (out.len() - start)) as u64;
-            match self.pick(id, left, now) {
+            match self.pick(id, left, written(out), now) {
                 Pick::Send { stream, range } => {
                     self.write_data(id, stream, range, false, before, start, now, out)
                 }
@@ -83,14 +74,15 @@ impl Session {
         out.len() - start
     }
 
-    /// The delivering path on which a byte handed over now arrives first.
-    pub(super) fn best_path(&self) -> Option<PathId> {
+    /// The delivering path on which a byte handed over now arrives first; one that has never delivered anything, or that
+    /// is late, only where all are such.
+    pub(super) fn best_path(&self, now: Instant) -> Option<PathId> {
         let active = self
             .paths
             .values()
             .filter(|path| path.state == PathState::Active);
         active
-            .min_by_key(|path| (path.delay(), path.id))
+            .min_by_key(|path| (!path.is_proven(), path.is_late(now), path.delay(), path.id))
             .map(|path| path.id)
     }
 
@@ -112,7 +104,7 @@ impl Session {
     ) {
         while let Some((since, frame)) = self.control.front() {
             let preferred = match frame {
-                Control::Open { .. } => self.path_of_opens().map_or(best, |path| path == id),
+                Control::Open { .. } => self.path_of_opens(now).map_or(best, |path| path == id),
                 _ => best,
             };
             let full = self
@@ -149,11 +141,11 @@ impl Session {
     ///
     /// The peer connects streams in the order in which they reach it, and programs make connections in an order that
     /// means something to them. Where paths are alike, the best one changes from one frame to the next.
-    fn path_of_opens(&self) -> Option<PathId> {
+    fn path_of_opens(&self, now: Instant) -> Option<PathId> {
         let (id, end) = self.opened_on?;
         let path = self.paths.get(&id)?;
-        let best = self.paths.get(&self.best_path()?)?;
-        let worth_it = path.delay() <= best.delay() + CONTROL_WAIT;
+        let best = self.paths.get(&self.best_path(now)?)?;
+        let worth_it = !path.is_late(now) && path.delay() <= best.delay() + CONTROL_WAIT;
         (path.state == PathState::Active && path.confirmed < end && worth_it).then_some(id)
     }
 
@@ -261,29 +253,37 @@ impl Session {
         }
     }
 
-    fn pick(&mut self, id: PathId, budget: u64, now: Instant) -> Pick {
+    fn pick(&mut self, id: PathId, budget: u64, handed: u64, now: Instant) -> Pick {
         let Some(path) = self.paths.get(&id) else {
             return Pick::Idle;
         };
-        if path.flights.len() >= MAX_FLIGHTS {
+        if path.is_crowded() || !may_work(&self.paths, path) {
             return Pick::Idle;
         }
-        let repeatable = self.counters.data_sent / REPEAT_SHARE + REPEAT_FLOOR;
-        let view = View {
+        let mut view = View {
             now,
             paths: &self.paths,
             streams: &self.streams,
             ready: &self.ready,
-            last_served: self.last_served,
+            blocked: &self.blocked,
+            classes: ClassSet::ALL,
+            last_served: 0,
             credit: self
                 .send_credit
                 .session
                 .saturating_sub(self.send_credit.used),
             share: Share::new(self.send_credit.peer_memory, self.send_credit.peer_streams),
-            repeat_budget: repeatable.saturating_sub(self.counters.repeated),
+            repeat_budget: 0,
+            handed,
             memory: self.config.memory,
+            fbdt: &self.config.fbdt,
         };
-        self.scheduler.pick(id, budget, &view)
+        let pick = self.schedulers.pick(id, budget, &mut view);
+        if pick == Pick::Idle {
+            view.classes = ClassSet::ALL;
+            self.waits_since = view.can_send().then_some(now);
+        }
+        pick
     }
 
     #[expect(
@@ -329,9 +329,7 @@ impl Session {
         if stream.send.unsent.is_empty() {
             self.ready.remove(&stream_id);
         }
-        self.last_served = stream_id;
         if repeat {
-            self.counters.repeated += len;
             self.mark_repeated(id, stream_id, &range);
         }
         let Some(path) = self.paths.get_mut(&id) else {
@@ -341,7 +339,8 @@ impl Session {
         path.duplicates_sent += twice;
         let path_end = before + (out.len() - start) as u64;
         path.note_outstanding(now);
-        let expected_at = now + path.delay() + Duration::from_secs_f64(len as f64 / path.rate());
+        let handed = (out.len() - start) as f64;
+        let expected_at = now + path.delay() + Duration::from_secs_f64(handed / path.shown_rate());
         let flight = Flight {
             stream: stream_id,
             range,
@@ -355,14 +354,7 @@ impl Session {
 
     fn mark_repeated(&mut self, by: PathId, stream: StreamId, range: &Range<u64>) {
         for path in self.paths.values_mut().filter(|path| path.id != by) {
-            for flight in path
-                .flights
-                .iter_mut()
-                .filter(|flight| flight.stream == stream)
-            {
-                let overlap = flight.range.start < range.end && range.start < flight.range.end;
-                flight.repeated |= overlap;
-            }
+            path.mark_repeated(stream, range);
         }
     }
 

@@ -154,9 +154,13 @@ impl Greeting {
     }
 
     /// The method that this server takes: none if offered, else name and password, since the port
-    /// is local and any are accepted.
-    pub fn method(&self) -> Method {
-        [Method::None, Method::Credentials]
+    /// is local and any are accepted. With `named`, because the name matters, it is the other way round.
+    pub fn method(&self, named: bool) -> Method {
+        let mut methods = [Method::None, Method::Credentials];
+        if named {
+            methods.reverse();
+        }
+        methods
             .into_iter()
             .find(|method| self.methods.contains(&(*method as u8)))
             .unwrap_or(Method::NoneAcceptable)
@@ -443,7 +447,7 @@ mod tests {
             Greeting {
                 methods: methods.to_vec(),
             }
-            .method()
+            .method(false)
         };
         assert_eq!(method(&[2, 0]), Method::None);
         assert_eq!(method(&[1, 2]), Method::Credentials);

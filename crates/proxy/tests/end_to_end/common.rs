@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sumlink_proxy::{Listener, OpenError, Opener, Service, Target};
+use sumlink_proxy::{Class, Listener, OpenError, Opener, Service, Target};
 use sumlink_transport::relay::Buffered;
 use sumlink_transport::target::Host;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -35,7 +35,7 @@ pub(crate) const FAILING: [(&str, OpenError); 7] = [
 impl Opener for Direct {
     type Stream = Buffered<DirectStream>;
 
-    async fn open(&self, target: Target) -> Result<Self::Stream, OpenError> {
+    async fn open(&self, target: Target, _: Option<Class>) -> Result<Self::Stream, OpenError> {
         let ip = match target.host {
             Host::Ip(ip) => ip,
             Host::Name(name) => match FAILING.iter().find(|(failing, _)| *failing == name) {
@@ -116,9 +116,13 @@ impl Proxy {
     }
 
     pub(crate) fn serve(listener: Listener) -> Self {
+        Self::serve_with(listener, Direct)
+    }
+
+    pub(crate) fn serve_with(listener: Listener, opener: impl Opener) -> Self {
         let address = listener.local_addr();
         let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn(listener.serve(Direct, async {
+        let served = tokio::spawn(listener.serve(opener, async {
             let _ = stopped.await;
         }));
         Self {

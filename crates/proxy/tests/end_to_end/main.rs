@@ -1,5 +1,6 @@
 //! Every kind of port on loopback, as programs see it.
 
+mod classes;
 mod common;
 mod curl;
 mod http_proxy;

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use super::ConnectError;
 use crate::carrier::Carrier;
 use crate::config::ClientConfig;
+use crate::congestion;
 use crate::handshake::{CarrierError, ClientCarrier};
 use crate::happy_eyeballs::Race;
 use crate::keys::PublicKey;
-use crate::links;
 use crate::socket::{self, Binding};
 use crate::tls;
 
@@ -92,14 +92,7 @@ impl Dialer {
 
     /// TCP and TLS over `link` with one address of the server.
     async fn open(&self, link: &str, server: SocketAddr) -> Result<Opened, ConnectError> {
-        let own = self
-            .config
-            .links
-            .iter()
-            .find(|l| links::name_matches(&l.name, link));
-        let congestion = own
-            .and_then(|l| l.congestion.as_deref())
-            .or(self.config.congestion.as_deref());
+        let congestion = self.congestion(link);
         let connected = socket::connect_on_link(Some(link), server, congestion, CONNECT_TIMEOUT)
             .await
             .map_err(|error| ConnectError::Socket {
@@ -126,7 +119,18 @@ impl Dialer {
             binding = again.binding;
             result = self.hello(link, again.carrier).await;
         }
-        Ok((result.map_err(|error| failed(link, error))?, binding))
+        let mut carrier = result.map_err(|error| failed(link, error))?;
+        if self.congestion(link) == Some(congestion::AUTO) {
+            carrier.choose_congestion();
+        }
+        Ok((carrier, binding))
+    }
+
+    /// The congestion control that is asked for on this link.
+    fn congestion(&self, link: &str) -> Option<&str> {
+        let own = self.config.link(link);
+        own.and_then(|link| link.congestion.as_deref())
+            .or(self.config.congestion.as_deref())
     }
 
     async fn hello(&self, link: &str, carrier: ClientCarrier) -> Result<Carrier, CarrierError> {

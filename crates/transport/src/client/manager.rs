@@ -2,6 +2,7 @@
 
 mod dials;
 mod survey;
+mod width;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -284,6 +285,7 @@ mod tests {
         let listeners = Listeners {
             incoming: None,
             carriers: Some(news_sender),
+            wants_traffic: false,
             events,
             links: LinkStates::default(),
             max_paths: 1,

@@ -15,13 +15,34 @@ use crate::status::PathEvent;
 pub(crate) enum CarrierNews {
     /// Nothing has been confirmed on it for too long: try the link anew.
     Silent { id: PathId, link: String },
+    /// The session takes no more paths for now.
+    Refused {
+        id: PathId,
+        link: String,
+        reason: String,
+    },
     /// It has ended.
     Ended {
         id: PathId,
         link: String,
         reason: String,
     },
+    /// What each link has moved, every [`TRAFFIC_EVERY`] or so of a session that is not idle.
+    Traffic(Vec<LinkTraffic>),
 }
+
+/// What the carriers of one link have moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkTraffic {
+    pub(crate) link: String,
+    /// Bytes sent and received.
+    pub(crate) bytes: u64,
+    /// Packets wait in a queue of the link.
+    pub(crate) is_queueing: bool,
+}
+
+/// Time between two accounts of traffic.
+const TRAFFIC_EVERY: Duration = Duration::from_millis(250);
 
 /// Bytes taken from one carrier before the others get their turn.
 const RECEIVE_QUOTA: usize = 512 * 1024;
@@ -38,19 +59,25 @@ impl Driver {
             return;
         }
         let twice = self.carriers.iter().any(|other| other.id == carrier.id);
-        if twice || self.carriers.len() >= self.max_paths {
-            let reason = match twice {
-                true => "its number is that of another path",
-                false => "the session has too many paths",
-            };
+        let refused = match self.engine.check_path() {
+            _ if twice => Some("its number is that of another path".to_owned()),
+            Err(refused) => Some(refused.to_string()),
+            Ok(()) if self.carriers.len() >= self.max_paths => {
+                Some("the session has too many paths".to_owned())
+            }
+            Ok(()) => None,
+        };
+        if let Some(reason) = refused {
             tracing::warn!(path = carrier.id.0, link = %carrier.link, reason, "path dropped");
             // Whoever made it must not take it for a path; with the number of another one that is still there.
             if let Some(listener) = self.listeners.carriers.as_ref().filter(|_| !twice) {
                 let (id, link) = (carrier.id, carrier.link);
-                let reason = reason.to_owned();
-                let _ = listener.send(CarrierNews::Ended { id, link, reason });
+                let _ = listener.send(CarrierNews::Refused { id, link, reason });
             }
             return;
+        }
+        if self.engine.reads_local_queue() {
+            carrier.watch_local_queue();
         }
         let now = self.now();
         self.engine.path_up(carrier.id, now);
@@ -117,6 +144,8 @@ impl Driver {
         let mut moved = false;
         let clock = Instant::now();
         for carrier in &mut self.carriers {
+            // Whether it takes anything is a part of the sample; an error shows again when it is served.
+            let _ = carrier.poll_writable(cx);
             let sample = carrier.sample(clock);
             self.engine.path_stats(carrier.id, sample);
         }
@@ -185,6 +214,34 @@ impl Driver {
                 let _ = listener.send(CarrierNews::Silent { id: path.id, link });
             }
         }
+    }
+
+    /// Tells whoever chooses the number of carriers what they do.
+    pub(super) fn tell_traffic(&mut self) {
+        let Some(listener) = &self.listeners.carriers else {
+            return;
+        };
+        let clock = Instant::now();
+        if !self.listeners.wants_traffic || clock < self.traffic_told + TRAFFIC_EVERY {
+            return;
+        }
+        self.traffic_told = clock;
+        let mut links: Vec<LinkTraffic> = Vec::new();
+        for carrier in &self.carriers {
+            let (bytes, is_queueing) = (carrier.bytes_moved(), carrier.is_queueing());
+            match links.iter_mut().find(|link| link.link == carrier.link) {
+                Some(link) => {
+                    link.bytes += bytes;
+                    link.is_queueing |= is_queueing;
+                }
+                None => links.push(LinkTraffic {
+                    link: carrier.link.clone(),
+                    bytes,
+                    is_queueing,
+                }),
+            }
+        }
+        let _ = listener.send(CarrierNews::Traffic(links));
     }
 
     pub(super) fn link_of(&self, id: PathId) -> String {

@@ -1,6 +1,6 @@
 //! What a session's task is asked to do.
 
-use sumlink_engine::{Class, PathId, StreamId};
+use sumlink_engine::{Class, Hints, PathId, StreamId};
 use tokio::sync::oneshot;
 
 use super::Driver;
@@ -20,9 +20,13 @@ pub(crate) enum Command {
     /// Open a stream.
     Open {
         target: Vec<u8>,
-        class: Class,
+        class: Option<Class>,
         reply: OpenReply,
     },
+    /// What a program wants of a stream beyond its class.
+    Hint(StreamId, Hints),
+    /// How a program wants what it sends on a stream to be treated; learnt without a class.
+    Classify(StreamId, Option<Class>),
     /// Somebody no longer waits for a stream to be opened.
     Cancelled,
     /// The target of a stream that the peer opened is connected.
@@ -49,6 +53,9 @@ impl Driver {
                 class,
                 reply,
             } => self.open(target, class, reply),
+            // A stream that is over meanwhile wants nothing any more.
+            Command::Hint(id, hints) => drop(self.engine.set_hints(id, hints)),
+            Command::Classify(id, class) => drop(self.engine.set_class(id, class, now)),
             Command::Cancelled => self.cancel_opens(),
             Command::Accept(id) => {
                 // The peer may have reset it meanwhile.

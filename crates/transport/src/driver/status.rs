@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use sumlink_engine::{PathState, PathStats, Role, Session};
 
 use super::Driver;
+use super::streams::Local;
 use crate::carrier::Carrier;
-use crate::status::{PathStatus, SessionStatus};
+use crate::status::{PathStatus, SessionStatus, StreamStatus};
 
 /// Links that are not connected: their state and why, by name. Written by who connects them, read for the status.
 #[derive(Clone, Debug, Default)]
@@ -96,6 +97,9 @@ impl RateWindow {
     }
 }
 
+/// Streams that a status lists at most.
+const MAX_STREAMS: usize = 1000;
+
 /// A path that is kept for want of another is shown as what it is after this time without progress.
 const STUCK: Duration = Duration::from_millis(500);
 
@@ -145,7 +149,26 @@ impl Driver {
             duplicates_sent_bytes: stats.duplicates_sent,
             duplicates_received_bytes: stats.duplicates_received,
             paths,
+            streams: self.stream_statuses(),
         }
+    }
+
+    fn stream_statuses(&self) -> Vec<StreamStatus> {
+        let streams = self.engine.stream_stats().take(MAX_STREAMS);
+        streams
+            .map(|stream| StreamStatus {
+                id: stream.id,
+                target: self
+                    .locals
+                    .get(&stream.id)
+                    .map(Local::target)
+                    .unwrap_or_default(),
+                class: stream.class.name().to_owned(),
+                learnt: stream.learnt,
+                bytes_sent: stream.bytes_written,
+                bytes_received: stream.bytes_read,
+            })
+            .collect()
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::{Command, Driver, Incoming, OpenReply};
 use crate::pipe::{Pipe, Pools};
 use crate::stream::Stream;
-use crate::target::OpenError;
+use crate::target::{OpenError, Target};
 
 /// Streams that may wait for the peer to allow more.
 const MAX_WAITING: usize = 4096;
@@ -17,6 +17,8 @@ const MAX_WAITING: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Local {
     pipe: Arc<Pipe>,
+    /// Where it leads, as the OPEN frame says it.
+    target: Box<[u8]>,
     /// Taken from the pipe and not yet by the engine, which takes it from `sent` on.
     up: Vec<u8>,
     sent: usize,
@@ -26,14 +28,20 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    pub(super) fn new(pipe: Arc<Pipe>) -> Self {
+    pub(super) fn new(pipe: Arc<Pipe>, target: &[u8]) -> Self {
         Self {
             pipe,
+            target: target.into(),
             up: Vec::new(),
             sent: 0,
             finished: false,
             opening: None,
         }
+    }
+
+    /// Where it leads, for people.
+    pub(super) fn target(&self) -> String {
+        Target::decode(&self.target).map_or_else(|error| error.to_string(), |t| t.to_string())
     }
 
     pub(super) fn fail(self, error: OpenError) {
@@ -45,14 +53,14 @@ impl Local {
 }
 
 impl Driver {
-    pub(super) fn open(&mut self, target: Vec<u8>, class: Class, reply: OpenReply) {
+    pub(super) fn open(&mut self, target: Vec<u8>, class: Option<Class>, reply: OpenReply) {
         if reply.is_closed() {
             return;
         }
         let now = self.now();
         match self.engine.open_stream(&target, class, now) {
             Ok(id) => {
-                let (mut local, stream) = stream_pair(id, &self.sender, &self.pools);
+                let (mut local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
                 local.opening = Some((reply, stream));
                 self.locals.insert(id, local);
             }
@@ -104,7 +112,7 @@ impl Driver {
             self.engine.reset(id, OpenError::NotAllowed.code(), now);
             return;
         };
-        let (local, stream) = stream_pair(id, &self.sender, &self.pools);
+        let (local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
         if listener.send(Incoming { id, target, stream }).is_ok() {
             self.locals.insert(id, local);
         } else {
@@ -197,9 +205,10 @@ impl Driver {
 /// The session's side of making a [`Stream`]: both halves of its pipe.
 fn stream_pair(
     id: StreamId,
+    target: &[u8],
     sender: &UnboundedSender<Command>,
     pools: &Arc<Pools>,
 ) -> (Local, Stream) {
     let pipe = Pipe::new(id, sender.clone(), Arc::clone(pools));
-    (Local::new(Arc::clone(&pipe)), Stream::new(pipe))
+    (Local::new(Arc::clone(&pipe), target), Stream::new(pipe))
 }

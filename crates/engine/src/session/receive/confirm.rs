@@ -113,10 +113,11 @@ impl Session {
                 ended.push(stream);
             }
         }
-        if path.state == PathState::Stalled {
+        // What it was given before has to arrive first: nothing new could overtake that.
+        if path.state == PathState::Stalled && received >= path.recovers_at {
             path.state = PathState::Active;
             self.events.push_back(Event::PathRecovered { path: id });
-            self.scheduler.paths_changed();
+            self.schedulers.paths_changed();
         }
         while let Some(path) = self.paths.get_mut(&id)
             && path

@@ -10,11 +10,14 @@ impl Session {
         id: StreamId,
         class: u64,
         target: &[u8],
+        now: Instant,
     ) -> Result<(), ProtocolError> {
         if self.split_id(id).1 {
             return Err(ProtocolError::UnknownStream(id));
         }
+        // Background is also what an opener says that knows nothing.
         let class = Class::from_code(class);
+        let told = (class != Class::Background).then_some(class);
         let target = target.to_vec();
         self.ensure(id)?;
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -22,7 +25,7 @@ impl Session {
         };
         if !stream.opened {
             stream.opened = true;
-            stream.class = class;
+            stream.set_class(told, now);
             self.counters.opened += 1;
             if !stream.discard {
                 // Data and even the end may have overtaken the OPEN.
@@ -87,6 +90,7 @@ impl Session {
             self.receive_credit.used += growth;
             self.reports.stream_changed(&mut self.streams, id);
             self.release(id, growth, now);
+            self.note_arrival(now);
             self.retire_if_over(id, now);
             return Ok(());
         }
@@ -106,11 +110,14 @@ impl Session {
         let held = self.receive_credit.used - self.receive_credit.released;
         self.counters.received_peak = self.counters.received_peak.max(held);
         self.counters.duplicates_received += data.len() as u64 - new;
+        if new > 0 {
+            stream.learn(|learner| learner.received(new, now));
+        }
         if announce {
             self.events.push_back(Event::Readable { stream: id });
         }
         self.reports.stream_changed(&mut self.streams, id);
-        self.offer_session_credit(now);
+        self.note_arrival(now);
         Ok(())
     }
 
@@ -178,6 +185,7 @@ impl Session {
         if !readable {
             self.discard_received(id, now);
         }
+        self.note_arrival(now);
         self.end_sending(id, code, now);
         if tell {
             self.events.push_back(Event::Reset { stream: id, code });

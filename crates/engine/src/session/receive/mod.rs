@@ -109,7 +109,7 @@ impl Session {
                 stream,
                 class,
                 target,
-            } => self.on_open(stream, class, target),
+            } => self.on_open(stream, class, target, now),
             Frame::Accept { stream } => self.on_accept(stream),
             Frame::Fin { stream, size } => self.on_fin(stream, size, now),
             Frame::Reset { stream, code, size } => self.on_reset(stream, code, size, now),

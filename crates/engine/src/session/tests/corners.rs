@@ -526,6 +526,10 @@ fn opens_do_not_overtake_each_other_where_paths_are_alike() {
     let (mut client, mut now) = session(Role::Client);
     let paths = [PATH, PathId(1)];
     client.path_up(paths[1], now);
+    for path in paths {
+        drain(&mut client, path, now);
+        confirm(&mut client, path, now);
+    }
     // The path that a new stream's OPEN takes. Both are asked, the first one once more after the second.
     let open = |client: &mut Session, queues, now| {
         queue_on(client, queues);

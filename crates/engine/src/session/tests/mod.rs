@@ -1,10 +1,15 @@
 //! Two sessions against each other, in virtual time.
 
 mod corners;
+mod half_dead;
 mod hostile;
 mod pair;
 mod progress;
+mod promise;
 mod random;
+mod schedulers;
+mod small;
 mod transfer;
+mod windows;
 
 pub(crate) use pair::{Pair, Side};

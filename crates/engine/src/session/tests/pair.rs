@@ -30,8 +30,10 @@ struct Lane {
     pieces: VecDeque<(Instant, Vec<u8>)>,
     /// When the rate server is free again.
     busy_until: Instant,
-    /// Bytes that have arrived: slow start opens the window by as many.
-    delivered: u64,
+    /// Bytes that have arrived and when the sender hears of it.
+    acknowledgements: VecDeque<(Instant, u64)>,
+    /// Bytes acknowledged: slow start opens the window by as many.
+    acknowledged: u64,
 }
 
 /// A carrier.
@@ -43,6 +45,8 @@ pub(crate) struct Carrier {
     pub(crate) delay: Duration,
     /// Nothing arrives while set, and nothing is lost either: TCP would retransmit.
     pub(crate) blackhole: bool,
+    /// The rate that TCP still believes in, in bytes per second; nothing while it knows the true one.
+    pub(crate) believed: Option<f64>,
     lanes: [Lane; 2],
 }
 
@@ -62,6 +66,8 @@ pub(crate) struct Program {
     pub(crate) left: bool,
     /// When the last byte arrived.
     pub(crate) done_at: Instant,
+    /// Bytes received by when, in order.
+    pub(crate) arrivals: Vec<(Instant, usize)>,
 }
 
 /// The two sessions and everything around them.
@@ -77,6 +83,8 @@ pub(crate) struct Pair {
     /// Until when each side's processor is busy with something else.
     paused_until: [Instant; 2],
     next_path: u32,
+    /// Streams opened so far.
+    opened: u64,
     steps: u64,
 }
 
@@ -97,6 +105,7 @@ impl Pair {
             cut: usize::MAX,
             paused_until: [now; 2],
             next_path: 0,
+            opened: 0,
             steps: 0,
         }
     }
@@ -118,9 +127,18 @@ impl Pair {
         );
     }
 
+    /// A path too many for the scheduler is not made; its number is that of no path.
     pub(crate) fn add_path(&mut self, mbit: f64, ms: u64) -> PathId {
         let id = PathId(self.next_path);
         self.next_path += 1;
+        if self
+            .client
+            .check_path()
+            .or(self.server.check_path())
+            .is_err()
+        {
+            return id;
+        }
         let rate = mbit * 1e6 / 8.0;
         let delay = Duration::from_millis(ms);
         let lanes = [Lane::default(), Lane::default()];
@@ -130,12 +148,20 @@ impl Pair {
                 rate,
                 delay,
                 blackhole: false,
+                believed: None,
                 lanes,
             },
         );
         self.client.path_up(id, self.now);
         self.server.path_up(id, self.now);
         id
+    }
+
+    /// Opens the window of every carrier, as if it had carried much.
+    pub(crate) fn end_slow_start(&mut self) {
+        let carriers = self.carriers.values_mut();
+        let lanes = carriers.flat_map(|carrier| &mut carrier.lanes);
+        lanes.for_each(|lane| lane.acknowledged += 1 << 40);
     }
 
     /// The carrier ends; what was under way is lost.
@@ -159,10 +185,22 @@ impl Pair {
 
     /// Opens a stream from the client, if the server allows one more.
     pub(crate) fn try_open(&mut self) -> Option<StreamId> {
-        let id = self
-            .client
-            .open_stream(b"target", Class::Background, self.now)
-            .ok()?;
+        // Every third stream is an urgent one.
+        let class = match self.opened % 3 {
+            2 => Class::Conversational,
+            _ => Class::Background,
+        };
+        self.opened += 1;
+        self.try_open_as(class)
+    }
+
+    /// Opens a stream of a class from the client.
+    pub(crate) fn open_as(&mut self, class: Class) -> StreamId {
+        self.try_open_as(class).expect("streams are available")
+    }
+
+    fn try_open_as(&mut self, class: Class) -> Option<StreamId> {
+        let id = self.client.open_stream(b"target", class, self.now).ok()?;
         self.programs.insert((Side::Client, id), Program::default());
         Some(id)
     }
@@ -372,6 +410,7 @@ impl Pair {
         let program = self.program(side, id);
         program.done_at = now;
         program.received.extend(data);
+        program.arrivals.push((now, program.received.len()));
     }
 
     fn pump(&mut self, side: Side, id: StreamId) {
@@ -404,9 +443,8 @@ impl Pair {
         };
         let lane = &carrier.lanes[side as usize];
         let sample = carrier.sample(lane, now);
-        let room = sample.in_flight + sample.unsent < sample.cwnd;
         self.session(side).path_stats(id, sample);
-        if !room || sample.unsent > 32 * 1024 {
+        if sample.full {
             return false;
         }
         let mut out = Vec::new();
@@ -436,6 +474,7 @@ impl Pair {
                     let reader_from = self.paused_until[side.peer() as usize].max(self.now);
                     moments.extend(lane.pieces.front().map(|(at, _)| (*at).max(reader_from)));
                 }
+                moments.extend(lane.acknowledgements.front().map(|(at, _)| *at));
                 if lane.busy_until > self.now {
                     moments.push(
                         self.now + (lane.busy_until - self.now).min(Duration::from_millis(1)),
@@ -462,6 +501,9 @@ impl Pair {
         let ids: Vec<PathId> = self.carriers.keys().copied().collect();
         for id in ids {
             for side in Side::BOTH {
+                if let Some(carrier) = self.carriers.get_mut(&id) {
+                    carrier.lanes[side as usize].acknowledge(now);
+                }
                 if self.is_paused(side.peer()) {
                     continue;
                 }
@@ -473,7 +515,10 @@ impl Pair {
                         .is_some_and(|(at, _)| *at <= now)
                     && let Some((_, piece)) = carrier.lanes[side as usize].pieces.pop_front()
                 {
-                    carrier.lanes[side as usize].delivered += piece.len() as u64;
+                    let heard = now + carrier.delay;
+                    let acknowledgement = (heard, piece.len() as u64);
+                    let lane = &mut carrier.lanes[side as usize];
+                    lane.acknowledgements.push_back(acknowledgement);
                     let cut = self.cut.min(piece.len());
                     for part in piece.chunks(cut) {
                         let result = self.session(side.peer()).handle_frames(id, part, now);
@@ -490,26 +535,47 @@ impl Pair {
     }
 }
 
+impl Lane {
+    /// The sender hears of what it hears of by now.
+    fn acknowledge(&mut self, now: Instant) {
+        while let Some((at, bytes)) = self.acknowledgements.front()
+            && *at <= now
+        {
+            self.acknowledged += bytes;
+            self.acknowledgements.pop_front();
+        }
+    }
+}
+
 impl Carrier {
     fn sample(&self, lane: &Lane, now: Instant) -> PathSample {
         let unsent = (lane.busy_until.saturating_sub(now)).as_secs_f64() * self.rate;
         let srtt = 2 * self.delay + Duration::from_micros(500);
         let full = (2.0 * self.rate * srtt.as_secs_f64()) as u64 + 64 * 1024;
-        let cwnd = full.min(14_600 + lane.delivered);
-        let measured = lane.delivered > 64 * 1024;
+        let cwnd = full.min(14_600 + lane.acknowledged);
+        // The acknowledgements of one window tell the rate by the time between them.
+        let measured = lane.acknowledged > 14_600;
         let under_way: u64 = lane
             .pieces
             .iter()
             .map(|(_, piece)| piece.len() as u64)
             .sum();
+        let unheard: u64 = lane.acknowledgements.iter().map(|(_, bytes)| bytes).sum();
         PathSample {
             srtt,
             rttvar: srtt / 8,
             mss: 1448,
             cwnd,
-            in_flight: under_way.saturating_sub(unsent as u64),
+            min_rtt: srtt,
+            in_flight: (under_way + unheard).saturating_sub(unsent as u64),
             unsent: unsent as u64,
-            delivery_rate: if measured { self.rate as u64 } else { 0 },
+            full: under_way + unheard >= cwnd || unsent as u64 > 32 * 1024,
+            pacing_rate: (1.2 * cwnd as f64 / srtt.as_secs_f64()) as u64,
+            delivery_rate: if measured {
+                self.believed.unwrap_or(self.rate) as u64
+            } else {
+                0
+            },
             ..PathSample::default()
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Pair, Side};
-use crate::{Config, PathId, Role, StreamId};
+use crate::{Class, Config, PathId, Role, StreamId, scheduler};
 
 /// In any time of this length every stream moves, and by no less than a quarter of what one gets on average.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -37,8 +37,10 @@ fn change() -> impl Strategy<Value = (u64, Change)> {
     (1..1500u64, change)
 }
 
-fn session_with(role: Role, memory: u64, stream_memory: u64) -> Config {
+fn session_with(names: (&str, &str), role: Role, memory: u64, stream_memory: u64) -> Config {
     Config {
+        scheduler: names.0.to_owned(),
+        class_schedulers: [(Class::Conversational, names.1.to_owned())].into(),
         memory: memory.max(Config::least_memory(16)),
         stream_memory,
         max_streams: 16,
@@ -67,17 +69,53 @@ fn read(pair: &mut Pair, streams: &[StreamId]) -> Vec<usize> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    // A transfer that ends has no more to ask of anybody: its last bytes must not wait for what never comes.
+    #[test]
+    fn every_transfer_ends_whoever_does_not_read_beside_it(
+        links in prop::collection::vec((10.0..100.0f64, 0..50u64), 1..4),
+        stalled in 1..4usize,
+        sizes in prop::collection::vec(1..12_000_000usize, 1..3),
+        pauses in prop::collection::vec((1..500u64, any::<bool>(), 10..500u64), 0..10),
+        memory in prop_oneof![Just((8u64 << 20, 4u64 << 20)), Just((2 << 20, 1 << 20)), Just((0, 1 << 18))],
+    ) {
+        let (session, stream) = memory;
+        let mut pair = Pair::with(session_with(("fbdt", "fbdt"), Role::Client, session, stream), session_with(("fbdt", "fbdt"), Role::Server, session, stream));
+        pair.connect(&links);
+        for _ in 0..stalled {
+            // It has read something, and so has been given more than a new stream's credit.
+            stall(&mut pair, Duration::from_millis(200));
+        }
+        pair.run_for(Duration::from_secs(2));
+        let transfers: Vec<StreamId> = sizes.iter().map(|_| pair.open()).collect();
+        for (&id, &size) in transfers.iter().zip(&sizes) {
+            pair.write(Side::Client, id, &vec![7; size], true);
+        }
+        let ended = |pair: &Pair| transfers.iter().all(|id| has_ended(pair, *id));
+        for (after, client, ms) in pauses {
+            pair.run_until(ended, Duration::from_millis(after));
+            let side = if client { Side::Client } else { Side::Server };
+            pair.pause(side, Duration::from_millis(ms));
+        }
+        let over = pair.run_until(ended, Duration::from_secs(600));
+        prop_assert!(over, "not over: {pair:?}");
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn every_stream_moves_in_both_directions(
+        names in (prop::sample::select(scheduler::NAMES), prop::sample::select(scheduler::NAMES)),
         links in prop::collection::vec((1.0..30.0f64, 0..60u64), 1..4),
         count in 1..6usize,
         memory in prop_oneof![Just((8u64 << 20, 4u64 << 20)), Just((2 << 20, 1 << 20)), Just((0, 1 << 18))],
         changes in prop::collection::vec(change(), 0..25),
     ) {
         let (session, stream) = memory;
-        let mut pair = Pair::with(session_with(Role::Client, session, stream), session_with(Role::Server, session, stream));
+        let mut pair = Pair::with(session_with(names, Role::Client, session, stream), session_with(names, Role::Server, session, stream));
         pair.connect(&links);
         let streams: Vec<StreamId> = (0..count).map(|_| pair.open()).collect();
         let control = pair.open();
@@ -97,7 +135,7 @@ proptest! {
                         match change {
                             Change::Pause { side, ms } => pair.pause(side, Duration::from_millis(ms)),
                             Change::Rate { path, mbit } => {
-                                let path = PathId((path % links.len()) as u32);
+                                let path = PathId((path % pair.carriers.len()) as u32);
                                 pair.carriers.get_mut(&path).unwrap().rate = mbit * 1e6 / 8.0;
                             }
                             Change::Ask => {
@@ -123,4 +161,55 @@ proptest! {
         pair.run_for(Duration::from_secs(2));
         prop_assert_eq!(pair.program(Side::Server, control).received.len(), asked);
     }
+}
+
+/// Found end to end: once the end of a stream was known to fit its limit, its reader told nothing more, and a sender that
+/// shares what is left of the session's credit waited for that.
+#[test]
+fn the_last_bytes_do_not_wait_beside_a_stream_that_nobody_reads() {
+    for size in (3_000_000..6_000_000).step_by(200_000) {
+        let config = |role| session_with(("fbdt", "fbdt"), role, 7 << 20, 4 << 20);
+        let mut pair = Pair::with(config(Role::Client), config(Role::Server));
+        pair.connect(&[(50.0, 10), (30.0, 20)]);
+        stall(&mut pair, Duration::from_millis(100));
+        pair.run_for(Duration::from_secs(3));
+        assert_ends(&mut pair, size);
+    }
+}
+
+/// Found by the property above: the peer had heard enough of a stream while much was left, then streams that nobody reads
+/// took of what was left, and its last byte waited for ever.
+#[test]
+fn the_last_byte_does_not_wait_when_others_take_what_was_left() {
+    for size in (300_000..420_000).step_by(5_000).chain([360_295]) {
+        let config = |role| session_with(("fbdt", "fbdt"), role, 8 << 20, 4 << 20);
+        let mut pair = Pair::with(config(Role::Client), config(Role::Server));
+        pair.connect(&[(76.919, 0), (74.269, 32)]);
+        for _ in 0..2 {
+            stall(&mut pair, Duration::from_millis(200));
+        }
+        pair.run_for(Duration::from_secs(2));
+        assert_ends(&mut pair, size);
+    }
+}
+
+/// A stream whose reader stops after so long.
+fn stall(pair: &mut Pair, after: Duration) {
+    let id = pair.open();
+    pair.write(Side::Client, id, &vec![7; READY], false);
+    pair.run_for(after);
+    pair.program(Side::Server, id).stalled = true;
+}
+
+#[track_caller]
+fn assert_ends(pair: &mut Pair, size: usize) {
+    let id = pair.open();
+    pair.write(Side::Client, id, &vec![7; size], true);
+    let over = pair.run_until(|pair| has_ended(pair, id), Duration::from_secs(60));
+    assert!(over, "{size} bytes: {pair:?}");
+}
+
+fn has_ended(pair: &Pair, id: StreamId) -> bool {
+    let program = pair.programs.get(&(Side::Server, id));
+    program.is_some_and(|program| program.finished)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Pair, Side};
-use crate::{Config, Event, PathId, Role, StreamId, scheduler};
+use crate::{Class, Config, Event, PathId, Role, StreamId, scheduler};
 
 /// Something that happens to a session. Streams and paths are chosen by index among those that exist.
 #[derive(Clone, Debug)]
@@ -101,6 +101,8 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Clone, Debug)]
 struct Setup {
     scheduler: &'static str,
+    /// One for conversational traffic, which may be the same.
+    urgent: &'static str,
     paths: Vec<(f64, u64)>,
     tight: bool,
     ops: Vec<Op>,
@@ -110,12 +112,14 @@ fn setup() -> impl Strategy<Value = Setup> {
     let paths = proptest::collection::vec((mbit(), ms()), 1..=5);
     (
         proptest::sample::select(scheduler::NAMES),
+        proptest::sample::select(scheduler::NAMES),
         paths,
         any::<bool>(),
         proptest::collection::vec(op(), 1..50),
     )
-        .prop_map(|(scheduler, paths, tight, ops)| Setup {
+        .prop_map(|(scheduler, urgent, paths, tight, ops)| Setup {
             scheduler,
+            urgent,
             paths,
             tight,
             ops,
@@ -125,6 +129,10 @@ fn setup() -> impl Strategy<Value = Setup> {
 fn config(role: Role, setup: &Setup) -> Config {
     let mut config = Config::new(role);
     config.scheduler = setup.scheduler.to_owned();
+    let urgent = setup.urgent.to_owned();
+    config
+        .class_schedulers
+        .insert(Class::Conversational, urgent);
     config.session_timeout = Duration::from_secs(3600);
     if setup.tight {
         config.max_streams = 4;

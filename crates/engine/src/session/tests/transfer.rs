@@ -59,10 +59,12 @@ fn two_paths_give_their_sum() {
 
 #[test]
 fn four_unequal_paths_give_their_sum() {
-    let mut pair = Pair::connected(&[(10.0, 50), (100.0, 5), (50.0, 150), (200.0, 2)]);
-    let seconds = download(&mut pair, 90_000_000);
-    let best = 90e6 * 8.0 / 360e6;
-    assert!(seconds < 1.08 * best, "{seconds} s against {best} s");
+    super::promise::check(
+        &[(10.0, 50), (100.0, 5), (50.0, 150), (200.0, 2)],
+        90_000_000,
+        false,
+        Duration::ZERO,
+    );
 }
 
 #[test]
@@ -297,4 +299,40 @@ fn readers_that_stall_after_they_were_quick_leave_room_for_others() {
     }
     let among_hundreds = beside_stalled(500, 50_000, &data);
     assert!(among_hundreds > 250_000, "{among_hundreds}");
+}
+
+/// The table of docs/fbdt.md.
+#[test]
+fn fbdt_does_better_than_turns_and_than_the_best_path_alone() {
+    let with = |scheduler: &str, links: &[(f64, u64)], len| {
+        let config = |role| Config {
+            scheduler: scheduler.to_owned(),
+            ..Config::new(role)
+        };
+        let mut pair = Pair::with(config(Role::Client), config(Role::Server));
+        pair.connect(links);
+        download(&mut pair, len)
+    };
+    let four = [(10.0, 50), (100.0, 5), (50.0, 150), (200.0, 2)];
+    for (links, len) in [
+        (&[(60.0, 10), (180.0, 4)][..], 30_000_000),
+        (&four, 90_000_000),
+        (&[(100.0, 5), (5.0, 200)], 10_000_000),
+        (&[(100.0, 5), (10.0, 50)], 1_000_000),
+        (&[(100.0, 5), (10.0, 50)], 100_000),
+    ] {
+        let fbdt = with("fbdt", links, len);
+        let turns = with("roundrobin", links, len);
+        let alone = links.iter().map(|link| with("fbdt", &[*link], len));
+        let alone = alone.fold(f64::INFINITY, f64::min);
+        println!("{links:?} {len}: fbdt {fbdt:.4} s, roundrobin {turns:.4} s, alone {alone:.4} s");
+        assert!(
+            fbdt <= 1.02 * turns,
+            "{links:?}, {len} bytes: {fbdt} s, {turns} s in turns"
+        );
+        assert!(
+            fbdt <= alone + 0.0001,
+            "{links:?}, {len} bytes: {fbdt} s, {alone} s alone"
+        );
+    }
 }

@@ -8,18 +8,24 @@ use sumlink_engine::PathId;
 
 use super::Manager;
 use super::survey::Ways;
+use super::width::{Moved, Width};
 use crate::carrier::Carrier;
 use crate::client::ConnectError;
-use crate::driver::{CarrierNews, Command};
+use crate::config::Carriers;
+use crate::driver::{CarrierNews, Command, LinkTraffic};
 use crate::links::Link;
 use crate::socket::Binding;
 
 /// One link, as far as this session is concerned.
 #[derive(Debug, Default)]
 pub(super) struct LinkState {
-    /// Its path and the path's local address.
-    pub(super) path: Option<(PathId, SocketAddr)>,
+    /// Its paths and their local addresses, oldest first.
+    pub(super) paths: Vec<(PathId, SocketAddr)>,
+    /// How many there should be, where that is found by measurement.
+    width: Option<Width>,
     pub(super) dialing: bool,
+    /// The path that the present dial is to replace.
+    replacing: Option<PathId>,
     /// Failed dials in a row.
     failures: u32,
     /// No dial before.
@@ -38,6 +44,9 @@ pub(super) struct Dialed {
 /// Pause before a link that failed is tried again; doubles up to the second value.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
+/// The same for a link whose path the session did not take: another path has to go first.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
 /// Links are looked at this often even when nothing was heard of them.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
@@ -50,18 +59,18 @@ impl Manager {
             state.seen = now_seen;
             state.retry_at = None;
         }
-        if let Some((id, local)) = state.path {
-            if link.addresses.contains(&local.ip()) {
-                return;
+        let commands = &self.commands;
+        state.paths.retain(|(id, local)| {
+            let has_address = link.addresses.contains(&local.ip());
+            if !has_address {
+                let reason = format!("the address {} is gone", local.ip());
+                let _ = commands.send(Command::Remove(*id, reason));
             }
-            let reason = format!("the address {} is gone", local.ip());
-            let _ = self.commands.send(Command::Remove(id, reason));
-            state.path = None;
+            has_address
+        });
+        if self.is_due(&link.name) {
+            self.dial(&link.name, servers, None);
         }
-        if state.dialing || state.retry_at.is_some_and(|at| at > Instant::now()) {
-            return;
-        }
-        self.dial(&link.name, servers);
     }
 
     /// The link cannot be used at the moment.
@@ -69,7 +78,7 @@ impl Manager {
         let Some(state) = self.links.get_mut(name) else {
             return;
         };
-        if let Some((id, _)) = state.path.take() {
+        for (id, _) in state.paths.drain(..) {
             let _ = self.commands.send(Command::Remove(id, reason.to_owned()));
         }
         state.failures = 0;
@@ -81,26 +90,87 @@ impl Manager {
         match news {
             CarrierNews::Silent { id, link } => {
                 // A new connection may get through where the old one waits for ever longer timeouts.
-                let stuck = self.links.get(&link).is_some_and(|state| {
-                    state.path.is_some_and(|(path, _)| path == id)
-                        && !state.dialing
-                        && state.retry_at.is_none_or(|at| at <= Instant::now())
-                });
+                let stuck = self
+                    .links
+                    .get(&link)
+                    .is_some_and(|state| state.has(id) && state.may_dial());
                 if stuck {
-                    self.dial(&link, self.servers.clone());
+                    self.dial(&link, self.servers.clone(), Some(id));
                 }
+            }
+            CarrierNews::Refused { id, link, reason } => {
+                self.on_end(id, &link, reason, REFUSED_PAUSE);
             }
             CarrierNews::Ended { id, link, reason } => {
-                let Some(state) = self.links.get_mut(&link) else {
-                    return;
-                };
-                if state.path.is_some_and(|(path, _)| path == id) {
-                    state.path = None;
-                    state.retry_at = Some(Instant::now() + RETRY_PAUSE.0);
-                    self.states.set(&link, "down", reason);
+                self.on_end(id, &link, reason, RETRY_PAUSE.0);
+            }
+            CarrierNews::Traffic(links) => self.on_traffic(&links),
+        }
+    }
+
+    /// A path of the link is no more; another one is tried after `pause`.
+    fn on_end(&mut self, id: PathId, link: &str, reason: String, pause: Duration) {
+        let Some(state) = self.links.get_mut(link).filter(|state| state.has(id)) else {
+            return;
+        };
+        state.paths.retain(|(path, _)| *path != id);
+        state.retry_at = Some(Instant::now() + pause);
+        if state.paths.is_empty() {
+            self.states.set(link, "down", reason);
+        }
+    }
+
+    /// Links may get more carriers, or fewer.
+    fn on_traffic(&mut self, links: &[LinkTraffic]) {
+        let now = Instant::now();
+        let session = links.iter().map(|link| link.bytes).sum();
+        for traffic in links {
+            let Some(state) = self.links.get_mut(&traffic.link) else {
+                continue;
+            };
+            let Some(width) = &mut state.width else {
+                continue;
+            };
+            let before = width.carriers();
+            width.observe(
+                now,
+                Moved {
+                    link: traffic.bytes,
+                    session,
+                    is_queueing: traffic.is_queueing,
+                },
+            );
+            let carriers = width.carriers();
+            if carriers != before {
+                tracing::info!(link = %traffic.link, carriers, "number of carriers");
+            }
+            if carriers < before && state.paths.len() > usize::from(carriers) {
+                let newest = state.paths.pop();
+                let reason = "one more connection on the link brought too little".to_owned();
+                if let Some((id, _)) = newest {
+                    let _ = self.commands.send(Command::Remove(id, reason));
                 }
             }
+            if self.is_due(&traffic.link) {
+                self.dial(&traffic.link, self.servers.clone(), None);
+            }
         }
+    }
+
+    /// How many carriers the link should have.
+    fn carriers_wanted(&self, link: &str) -> usize {
+        let measured = self.links.get(link).and_then(|state| state.width.as_ref());
+        match (self.dialer.config.carriers_of(link), measured) {
+            (Carriers::Fixed(count), _) => count.get().into(),
+            (Carriers::Auto, width) => width.map_or(1, |width| width.carriers().into()),
+        }
+    }
+
+    /// Whether the link lacks a carrier and may be asked for one now.
+    fn is_due(&self, link: &str) -> bool {
+        let state = self.links.get(link);
+        state
+            .is_some_and(|state| state.paths.len() < self.carriers_wanted(link) && state.may_dial())
     }
 
     /// Whether a path has joined; `connected` says whether one had before.
@@ -119,12 +189,18 @@ impl Manager {
                     tracing::warn!(link = %dialed.link, %source, "SO_BINDTODEVICE is not permitted: bound to the source address only, so packets leave by the preferred link unless a routing rule says otherwise");
                 }
                 let (id, local) = (carrier.id, carrier.local);
-                let before = state.path.replace((id, local));
+                let replaced = state.replacing.take().filter(|old| state.has(*old));
+                state.paths.retain(|(path, _)| Some(*path) != replaced);
+                state.paths.push((id, local));
                 self.states.clear(&dialed.link);
                 let _ = self.commands.send(Command::Add(Box::new(carrier)));
-                if let Some((old, _)) = before {
+                if let Some(old) = replaced {
                     let reason = "replaced by a new connection on the same link".to_owned();
                     let _ = self.commands.send(Command::Remove(old, reason));
+                }
+                // The next one of several: a link that works need not be looked at again first.
+                if self.is_due(&dialed.link) {
+                    self.dial(&dialed.link, self.servers.clone(), None);
                 }
                 Ok(true)
             }
@@ -132,7 +208,7 @@ impl Manager {
                 state.failures += 1;
                 let pause = RETRY_PAUSE.0 * 2u32.pow(state.failures.min(8) - 1);
                 state.retry_at = Some(Instant::now() + pause.min(RETRY_PAUSE.1));
-                if state.path.is_none() {
+                if state.paths.is_empty() {
                     self.states.set(&dialed.link, "down", error.to_string());
                 }
                 // The first connection's failure is returned; later ones are news once.
@@ -146,26 +222,31 @@ impl Manager {
 
     /// Time until a link is due to be tried again.
     pub(super) fn next_look(&self) -> Duration {
-        let waiting = self
-            .links
-            .values()
-            .filter(|state| state.path.is_none() && !state.dialing);
+        let lacking = |(link, state): &(&String, &LinkState)| {
+            state.paths.len() < self.carriers_wanted(link) && !state.dialing
+        };
+        let waiting = self.links.iter().filter(lacking);
         // Counted from the last look: other news must not put it off for ever.
         let regular = self.looked + LOOK_EVERY;
-        let retry = waiting.filter_map(|state| state.retry_at).min();
+        let retry = waiting.filter_map(|(_, state)| state.retry_at).min();
         let at = retry.map_or(regular, |retry| retry.min(regular));
         at.saturating_duration_since(Instant::now())
             .clamp(RETRY_PAUSE.0, LOOK_EVERY)
     }
 
-    /// Tries the link, beside its present path if it has one.
-    fn dial(&mut self, link: &str, servers: Vec<SocketAddr>) {
+    /// Tries the link, beside its present paths if it has any; `replacing` is one of them that goes for the new one.
+    fn dial(&mut self, link: &str, servers: Vec<SocketAddr>, replacing: Option<PathId>) {
         if self.is_closing {
             return;
         }
+        let measured = self.dialer.config.carriers_of(link) == Carriers::Auto;
         let state = self.links.entry(link.to_owned()).or_default();
+        if measured {
+            state.width.get_or_insert_with(Width::new);
+        }
         state.dialing = true;
-        if state.path.is_none() {
+        state.replacing = replacing;
+        if state.paths.is_empty() {
             self.states
                 .set(link, "connecting", "asking the server".to_owned());
         }
@@ -174,5 +255,15 @@ impl Manager {
             let result = dialer.dial(&link, &servers).await;
             Dialed { link, result }
         });
+    }
+}
+
+impl LinkState {
+    fn has(&self, path: PathId) -> bool {
+        self.paths.iter().any(|(id, _)| *id == path)
+    }
+
+    fn may_dial(&self) -> bool {
+        !self.dialing && self.retry_at.is_none_or(|at| at <= Instant::now())
     }
 }

@@ -46,7 +46,7 @@ impl Manager {
         let is_known =
             |name: &str| present.contains(name) || unusable.iter().any(|(n, _)| n == name);
         self.states.retain(is_known);
-        if self.links.values().any(|state| state.path.is_none()) {
+        if self.links.values().any(|state| state.paths.is_empty()) {
             self.resolver.ask_again();
         }
         if first && self.dials.is_empty() {

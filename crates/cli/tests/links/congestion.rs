@@ -1,0 +1,97 @@
+//! `congestion = "auto"` over links that lose packets for no reason.
+
+use sumlink_lab::Side;
+use sumlink_transport::SessionStatus;
+
+use crate::bond::{Bond, Plan, active};
+use crate::traffic::Transfer;
+
+/// The server's congestion control on each of these links.
+fn in_use(bond: &Bond, links: [&str; 2]) -> [String; 2] {
+    let session = bond.status(Side::Server);
+    links.map(|link| {
+        let path = session.paths.iter().find(|path| path.link == link);
+        path.map_or_else(String::new, |path| path.congestion.clone())
+    })
+}
+
+#[test]
+fn a_path_that_loses_without_a_queue_changes_to_bbr_and_back_when_that_is_over() {
+    let plan = Plan::new(&[
+        "clean:rate=20mbit,delay=10ms",
+        "lossy:rate=20mbit,delay=10ms,loss=3%",
+    ]);
+    let Some(bond) = plan.server_lines("congestion = \"auto\"").start() else {
+        return;
+    };
+    let links = ["clean", "lossy"];
+    bond.until_active(&links);
+    let uses = |clean: &str, lossy: &str| {
+        crate::bench::until(&format!("{clean} and {lossy} are in use"), || {
+            (in_use(&bond, links) == [clean, lossy]).then_some(())
+        });
+    };
+    uses("cubic", "cubic");
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    uses("cubic", "bbr");
+    bond.bench.set("lossy", "loss=0%");
+    uses("cubic", "cubic");
+    let because = bond.server.lines_with("while no queue builds up");
+    assert!(because > 0, "the log says why: {}", bond.server.log());
+    assert!(download.finish() > 0);
+    bond.stop();
+}
+
+/// How many active paths the client has on the link.
+fn carriers(session: &SessionStatus, link: &str) -> usize {
+    active(session).filter(|path| path.link == link).count()
+}
+
+#[test]
+fn a_link_has_as_many_connections_as_asked_for_and_one_that_breaks_is_made_anew() {
+    let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=5ms"]);
+    let lines = "carriers = 3\n[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\ncarriers = 1\n";
+    let Some(bond) = plan.client(lines).start() else {
+        return;
+    };
+    let complete = |session: &SessionStatus| {
+        let counts = ["a", "b"].map(|link| carriers(session, link));
+        (counts == [3, 1]).then_some(())
+    };
+    bond.until("three paths on one link", complete);
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    let first = bond.status(Side::Client).paths[0].clone();
+    let port = first.local.rsplit_once(':').unwrap().1.to_owned();
+    bond.bench.run(
+        Side::Client,
+        &["ss", "-HKtn", "sport", "=", &format!(":{port}")],
+    );
+    bond.until("the broken one is replaced", |session| {
+        let is_gone = session.paths.iter().all(|path| path.id != first.id);
+        complete(session).filter(|()| is_gone)
+    });
+    assert!(download.finish() > 0);
+    bond.stop();
+}
+
+#[test]
+fn a_link_gets_more_connections_where_losses_keep_one_from_using_it() {
+    let plan = Plan::new(&["lossy:rate=50mbit,delay=25ms,loss=3%"]);
+    let plan = plan.server_lines("congestion = \"cubic\"");
+    let Some(bond) = plan
+        .client("links = \"auto\"\ncarriers = \"auto\"\n")
+        .start()
+    else {
+        return;
+    };
+    assert_eq!(carriers(&bond.status(Side::Client), "lossy"), 1);
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    // How many it becomes in the end depends on luck with losses; the rule has tests of its own.
+    crate::bench::until("a second connection carries", || {
+        let session = bond.status(Side::Server);
+        let carrying = active(&session).filter(|path| path.bytes_sent > 1 << 20);
+        (carrying.count() >= 2).then_some(())
+    });
+    assert!(download.finish() > 0);
+    bond.stop();
+}

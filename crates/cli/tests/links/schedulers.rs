@@ -1,0 +1,53 @@
+//! Every scheduler over two links that are not alike, with everything that it reads from the kernel.
+
+use sumlink_engine::scheduler;
+use sumlink_lab::Side;
+
+use crate::bond::{Plan, active};
+use crate::traffic::Transfer;
+
+#[test]
+fn every_scheduler_carries_a_download_whole() {
+    for name in scheduler::NAMES {
+        let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=10mbit,delay=15ms"]);
+        let Some(bond) = plan.scheduler(name).start() else {
+            return;
+        };
+        bond.until_active(&["a", "b"]);
+        assert_eq!(bond.status(Side::Server).scheduler, *name);
+        let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+        // The faster path alone would need half a second for this, and some wait for it first.
+        bond.until(&format!("{name} uses both links"), |session| {
+            let mut paths = active(session);
+            paths
+                .all(|path| path.bytes_received > 100_000)
+                .then_some(())
+        });
+        download.goes_on(500_000);
+        download.finish();
+        bond.stop();
+    }
+}
+
+#[test]
+fn a_third_link_is_too_many_for_musher_and_told_so() {
+    let links = [
+        "a:rate=20mbit,delay=5ms",
+        "b:rate=20mbit,delay=5ms",
+        "c:rate=20mbit,delay=5ms",
+    ];
+    let Some(bond) = Plan::new(&links).scheduler("musher").start() else {
+        return;
+    };
+    bond.until("one link is refused with the reason", |session| {
+        let refused = session.paths.iter().filter(|path| path.state == "down");
+        let reasons: Vec<_> = refused.map(|path| path.reason.as_str()).collect();
+        let told =
+            matches!(reasons[..], [reason] if reason.contains("scheduler musher takes 2 paths"));
+        (told && active(session).count() == 2).then_some(())
+    });
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    download.goes_on(1_000_000);
+    download.finish();
+    bond.stop();
+}

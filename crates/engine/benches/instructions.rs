@@ -1,0 +1,215 @@
+//! Instructions that the engine's hot paths take, counted by callgrind: on a shared machine the only figure that two
+//! runs agree on.
+//!
+//! `make instructions` prints them next to those of `instructions.txt` beside this file, which are those of the
+//! last version whose author looked at them.
+
+#![expect(missing_docs, reason = "the macros make public items")]
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use gungraun::{library_benchmark, library_benchmark_group, main};
+use sumlink_engine::frame::Frame;
+use sumlink_engine::{Class, Config, Event, Instant, PathId, PathSample, Role, Session, StreamId};
+
+/// Stream bytes that each benchmark moves.
+const BYTES: usize = 1 << 20;
+
+/// What a carrier takes at once.
+const BUDGET: usize = 64 * 1024;
+
+/// A client with a megabyte to send to a server.
+struct Pair {
+    client: Session,
+    server: Session,
+    stream: StreamId,
+    now: Instant,
+    /// What is under way: the path, and frames.
+    carried: Vec<(PathId, Vec<u8>)>,
+}
+
+fn pair(scheduler: &str, paths: u32) -> Pair {
+    let session = |role| {
+        let mut config = Config::new(role);
+        config.scheduler = scheduler.to_owned();
+        let mut session = Session::new(config, Instant::ZERO).expect("the configuration is valid");
+        for id in (0..paths).map(PathId) {
+            session.path_up(id, Instant::ZERO);
+            let sample = PathSample {
+                srtt: Duration::from_millis(10 + u64::from(id.0)),
+                cwnd: 4 << 20,
+                delivery_rate: 300_000_000,
+                mss: 1448,
+                ..PathSample::default()
+            };
+            session.path_stats(id, sample);
+        }
+        session
+    };
+    let mut pair = Pair {
+        client: session(Role::Client),
+        server: session(Role::Server),
+        stream: 0,
+        now: Instant::from_millis(1),
+        carried: Vec::new(),
+    };
+    pair.greet(paths);
+    pair.stream = pair
+        .client
+        .open_stream(b"t", Class::Background, pair.now)
+        .expect("streams are available");
+    pair.greet(paths);
+    // A first piece, so that the stream has more than a new one's credit.
+    pair.write(1000);
+    pair.send(paths);
+    pair.arrive();
+    pair.read(1000);
+    pair.greet(paths);
+    pair.write(BYTES);
+    pair
+}
+
+impl Pair {
+    /// What both have to say before there is data.
+    fn greet(&mut self, paths: u32) {
+        for id in (0..paths).map(PathId).cycle().take(4 * paths as usize) {
+            self.now += Duration::from_millis(20);
+            let mut frames = Vec::new();
+            self.client.poll_transmit(id, BUDGET, self.now, &mut frames);
+            self.server
+                .handle_frames(id, &frames, self.now)
+                .expect("a well-behaved peer");
+            frames.clear();
+            self.server.poll_transmit(id, BUDGET, self.now, &mut frames);
+            self.client
+                .handle_frames(id, &frames, self.now)
+                .expect("a well-behaved peer");
+        }
+        while self.client.poll_event().is_some() || self.server.poll_event().is_some() {}
+    }
+
+    fn write(&mut self, len: usize) {
+        let written = self.client.write(self.stream, &vec![7; len], self.now);
+        assert_eq!(written, Ok(len), "there is room for it");
+    }
+
+    /// Takes everything that the client has to send, the paths in turns.
+    fn send(&mut self, paths: u32) {
+        let mut idle = 0;
+        for id in (0..paths).map(PathId).cycle() {
+            let mut frames = Vec::with_capacity(BUDGET + 1024);
+            if self.client.poll_transmit(id, BUDGET, self.now, &mut frames) == 0 {
+                idle += 1;
+            } else {
+                idle = 0;
+                self.carried.push((id, frames));
+            }
+            if idle == paths {
+                return;
+            }
+        }
+    }
+
+    /// Gives the server what is under way, the last path's first.
+    fn arrive(&mut self) {
+        self.carried.sort_by_key(|(id, _)| std::cmp::Reverse(id.0));
+        for (id, frames) in std::mem::take(&mut self.carried) {
+            self.server
+                .handle_frames(id, &frames, self.now)
+                .expect("a well-behaved peer");
+        }
+    }
+
+    /// Reads so much at the server, which must be all that there is.
+    fn read(&mut self, len: usize) {
+        let mut text = Vec::with_capacity(BYTES);
+        while let Some(event) = self.server.poll_event() {
+            if let Event::Readable { .. } = event {
+                let outcome = self.server.read(self.stream, BYTES, &mut text, self.now);
+                outcome.expect("the stream is there");
+            }
+        }
+        assert_eq!(text.len(), len, "everything has arrived");
+    }
+
+    /// What the server reports of what it has received.
+    fn report(&mut self, paths: u32) {
+        for id in (0..paths).map(PathId) {
+            self.now += Duration::from_millis(20);
+            let mut frames = Vec::new();
+            self.server.poll_transmit(id, BUDGET, self.now, &mut frames);
+            self.carried.push((id, frames));
+        }
+    }
+}
+
+fn sent(scheduler: &str, paths: u32) -> Pair {
+    let mut pair = pair(scheduler, paths);
+    pair.send(paths);
+    pair
+}
+
+fn reported(scheduler: &str, paths: u32) -> Pair {
+    let mut pair = sent(scheduler, paths);
+    pair.arrive();
+    pair.read(BYTES);
+    pair.report(paths);
+    pair
+}
+
+// Schedule and encode: one megabyte becomes frames on the paths.
+#[library_benchmark(setup = pair)]
+#[bench::fbdt_1("fbdt", 1)]
+#[bench::fbdt_2("fbdt", 2)]
+#[bench::fbdt_8("fbdt", 8)]
+#[bench::minrtt_2("minrtt", 2)]
+#[bench::roundrobin_2("roundrobin", 2)]
+fn schedule(mut pair: Pair) -> Pair {
+    let paths = pair.client.path_stats_all(pair.now).len() as u32;
+    pair.send(paths);
+    black_box(pair)
+}
+
+// Decode and reassemble: the megabyte arrives, the last path's part first, and is read.
+#[library_benchmark(setup = sent)]
+#[bench::paths_1("fbdt", 1)]
+#[bench::paths_2("fbdt", 2)]
+#[bench::paths_8("fbdt", 8)]
+fn reassemble(mut pair: Pair) -> Pair {
+    pair.arrive();
+    pair.read(BYTES);
+    black_box(pair)
+}
+
+// Acknowledge: the client learns that the megabyte has arrived.
+#[library_benchmark(setup = reported)]
+#[bench::paths_1("fbdt", 1)]
+#[bench::paths_2("fbdt", 2)]
+#[bench::paths_8("fbdt", 8)]
+fn acknowledge(mut pair: Pair) -> Pair {
+    for (id, frames) in std::mem::take(&mut pair.carried) {
+        pair.client
+            .handle_frames(id, &frames, pair.now)
+            .expect("a well-behaved peer");
+    }
+    black_box(pair)
+}
+
+// Encode: a thousand frames without data.
+#[library_benchmark]
+fn encode() -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 * 1024);
+    for number in 0..1000 {
+        let limit = black_box(number << 20);
+        let stream = black_box(number);
+        Frame::CreditStream { stream, limit }.encode(&mut out);
+    }
+    out
+}
+
+library_benchmark_group!(
+    name = engine,
+    benchmarks = [schedule, reassemble, acknowledge, encode]
+);
+main!(library_benchmark_groups = engine);

@@ -1,0 +1,245 @@
+//! BLEST, blocking estimation: a slower path is left idle if its bytes would block the send window for the fastest one.
+//!
+//! Source: Ferlin, Alay, Mehani and Boreli, "BLEST: Blocking estimation-based MPTCP scheduler for heterogeneous
+//! networks", IFIP Networking 2016, in the form of `net/mptcp/mptcp_blest.c` of Linux MPTCP 0.95. The default scheduler
+//! (`minrtt.rs`) chooses a path; if that is not the fastest one, its bytes occupy the window for as long as they
+//! linger, and in that time the fastest path must find room in it for all that it can send.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::path::Path;
+use crate::scheduler::subflow::{LeastRtt, fastest};
+use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use crate::{Instant, PathId};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Blest {
+    subflows: LeastRtt,
+    /// The least and the largest smoothed round-trip time that each path has had.
+    extremes: BTreeMap<PathId, (Duration, Duration)>,
+    /// Scales what the fastest path is expected to send.
+    lambda: f64,
+    /// When `lambda` was last adapted.
+    adapted: Instant,
+    /// The window has been found full since then.
+    was_blocked: bool,
+}
+
+/// Where lambda begins, and how it moves: per least round trip of the slower path up by `LAMBDA_BAD` if the window was
+/// full, which is when an opportunistic retransmission is needed, and otherwise down by `LAMBDA_GOOD`.
+const LAMBDA: f64 = 1.2;
+const LAMBDA_LEAST: f64 = 1.0;
+const LAMBDA_MOST: f64 = 1.3;
+const LAMBDA_BAD: f64 = 0.04;
+const LAMBDA_GOOD: f64 = 0.01;
+
+/// A path in slow start is not expected to double its window more often than this.
+const MOST_DOUBLINGS: f64 = 16.0;
+
+impl Default for Blest {
+    fn default() -> Self {
+        Self {
+            subflows: LeastRtt::default(),
+            extremes: BTreeMap::new(),
+            lambda: LAMBDA,
+            adapted: Instant::ZERO,
+            was_blocked: false,
+        }
+    }
+}
+
+impl Scheduler for Blest {
+    fn name(&self) -> &'static str {
+        "blest"
+    }
+
+    fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        self.note_extremes(view);
+        let (Some(slow), Some(fast)) = (view.path(path), fastest(view)) else {
+            return Pick::Idle;
+        };
+        if self.subflows.choose(slow, view) != Some(path) {
+            return Pick::Idle;
+        }
+        if path != fast.id() {
+            self.adapt(slow, view.now);
+            if self.would_block(slow, fast, budget, view) {
+                return Pick::Idle;
+            }
+        }
+        let pick = self.subflows.send(slow, budget, view);
+        self.was_blocked |= self.subflows.take_was_full();
+        pick
+    }
+
+    fn paths_changed(&mut self) {
+        self.subflows.paths_changed();
+    }
+}
+
+impl Blest {
+    /// Whether bytes on `slow` would take room in the send window that `fast` needs while they linger.
+    fn would_block(&self, slow: &Path, fast: &Path, budget: u64, view: &View<'_>) -> bool {
+        let (stream, len) = match lowest_unsent(view, budget) {
+            Pick::Send { stream, range } => (view.stream(stream), range.end - range.start),
+            _ => (view.ready_streams().next(), slow.mss()),
+        };
+        let Some(stream) = stream else { return false };
+        let sample = slow.sample();
+        // BLEST, eq. 2 and 3: X = packets * mss * lambda, and send iff X <= |M| - (bytes on the slow path)
+        let on_slow = len + sample.in_flight + sample.unsent;
+        let room = view.send_window(stream).saturating_sub(on_slow);
+        self.bytes_of(fast, self.linger(slow)) > room as f64
+    }
+
+    /// How long a segment that goes to `path` now occupies the window.
+    fn linger(&self, path: &Path) -> Duration {
+        let (least, most) = self.extremes_of(path);
+        let mss = path.mss();
+        // Linux 0.95, blestsched_estimate_linger_time: the srtt grows as the window fills
+        let (flying, window) = (path.sample().in_flight / mss + 1, path.cwnd() / mss);
+        let estimate = if flying >= window {
+            most
+        } else {
+            least + (most - least).mul_f64(flying as f64 / window as f64)
+        };
+        estimate.max(path.srtt())
+    }
+
+    /// What `path` can send within `time`, scaled by lambda.
+    fn bytes_of(&self, path: &Path, time: Duration) -> f64 {
+        let (least, most) = self.extremes_of(path);
+        let mss = path.mss() as f64;
+        let window = path.cwnd() as f64 / mss;
+        // Linux 0.95, blestsched_estimate_bytes
+        let rounds = (time.as_secs_f64() / ((least + most) / 2).as_secs_f64()).floor() + 1.0;
+        let packets = match path.sample().ssthresh {
+            // slow start: cwnd + 2 cwnd + 4 cwnd + ...
+            None => window * (rounds.min(MOST_DOUBLINGS).exp2() - 1.0),
+            // congestion avoidance: one more in each round
+            Some(ssthresh) => {
+                let window = window.max(ssthresh as f64 / mss + 1.0);
+                (window + (rounds - 1.0) / 2.0) * rounds
+            }
+        };
+        packets * mss * self.lambda
+    }
+
+    fn adapt(&mut self, slow: &Path, now: Instant) {
+        if now < self.adapted + self.extremes_of(slow).0 {
+            return;
+        }
+        self.adapted = now;
+        let step = match std::mem::take(&mut self.was_blocked) {
+            true => LAMBDA_BAD,
+            false => -LAMBDA_GOOD,
+        };
+        self.lambda = (self.lambda + step).clamp(LAMBDA_LEAST, LAMBDA_MOST);
+    }
+
+    fn note_extremes(&mut self, view: &View<'_>) {
+        self.extremes.retain(|id, _| view.path(*id).is_some());
+        for path in view.active_paths() {
+            let srtt = path.srtt();
+            let (least, most) = self.extremes.entry(path.id()).or_insert((srtt, srtt));
+            (*least, *most) = (srtt.min(*least), srtt.max(*most));
+        }
+    }
+
+    fn extremes_of(&self, path: &Path) -> (Duration, Duration) {
+        let known = self.extremes.get(&path.id()).copied();
+        known.unwrap_or((path.srtt(), path.srtt()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::fixture::Fixture;
+    use crate::scheduler::minrtt::MinRtt;
+
+    const BUDGET: u64 = 10_000;
+
+    /// The fast path's window is full, the slow one has room, and the peer allows `window` bytes.
+    fn busy(window: u64) -> Fixture {
+        let mut fixture = Fixture::new(&[(80.0, 10), (8.0, 100)]);
+        fixture.write(0, 1_000_000);
+        fixture.streams.get_mut(&0).unwrap().send.limit = window;
+        fixture.change(0, |sample| {
+            (sample.in_flight, sample.ssthresh) = (sample.cwnd, Some(sample.cwnd));
+        });
+        fixture
+    }
+
+    #[test]
+    fn it_waits_where_minrtt_does_not() {
+        // In 100 ms the fast path sends eleven windows: (147 + 1 + 5) packets in each, with lambda 1.19.
+        for (window, waits) in [(500_000, true), (2_000_000, true), (3_600_000, false)] {
+            let sends =
+                |scheduler: &mut dyn Scheduler| busy(window).send(scheduler, 1, BUDGET).is_some();
+            assert!(sends(&mut MinRtt::default()), "{window}");
+            assert_eq!(sends(&mut Blest::default()), !waits, "{window}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_that_must_fit_are_those_of_the_equation() {
+        let fixture = busy(1 << 30);
+        let fast = &fixture.paths[&PathId(0)];
+        let blest = Blest::default();
+        let packets = fast.cwnd() as f64 / 1448.0 + 1.0;
+        let expected = (packets + 5.0) * 11.0 * 1448.0 * 1.2;
+        let bytes = blest.bytes_of(fast, Duration::from_millis(100));
+        assert!((bytes - expected).abs() < 1.0, "{bytes} {expected}");
+        let mut fixture = busy(1 << 30);
+        fixture.change(0, |sample| sample.ssthresh = None);
+        let fast = &fixture.paths[&PathId(0)];
+        let bytes = blest.bytes_of(fast, Duration::from_millis(25));
+        assert!((bytes - fast.cwnd() as f64 * 7.0 * 1.2).abs() < 1.0);
+        // Sixteen doublings at most: no overflow, however slow the other path is.
+        let ages = blest.bytes_of(fast, Duration::from_secs(1_000_000));
+        assert!((ages - fast.cwnd() as f64 * 65_535.0 * 1.2).abs() < 1e3);
+    }
+
+    #[test]
+    fn a_segment_lingers_longer_the_fuller_the_window_is() {
+        let (mut fixture, mut blest) = (busy(1 << 30), Blest::default());
+        for ms in [100, 300, 120] {
+            fixture.change(1, |sample| sample.srtt = Duration::from_millis(ms));
+            fixture.view(|view| blest.note_extremes(view));
+        }
+        let linger = |fixture: &Fixture| blest.linger(&fixture.paths[&PathId(1)]).as_millis();
+        assert_eq!(linger(&fixture), 120, "the srtt at least");
+        fixture.change(1, |sample| sample.in_flight = sample.cwnd / 2);
+        assert!(
+            (199..=202).contains(&linger(&fixture)),
+            "{}",
+            linger(&fixture)
+        );
+        fixture.change(1, |sample| sample.in_flight = sample.cwnd);
+        assert_eq!(linger(&fixture), 300);
+    }
+
+    #[test]
+    fn lambda_moves_once_a_round_trip_within_its_bounds() {
+        let (mut fixture, mut blest) = (busy(1 << 30), Blest::default());
+        let mut after = |blest: &mut Blest, blocked: bool, times: u64| {
+            for _ in 0..times {
+                blest.was_blocked = blocked;
+                fixture.now += Duration::from_millis(50);
+                fixture.view(|view| blest.adapt(view.path(PathId(1)).unwrap(), view.now));
+            }
+            (blest.lambda * 1000.0).round()
+        };
+        assert_eq!(
+            after(&mut blest, false, 2),
+            1190.0,
+            "half a round trip is none"
+        );
+        assert_eq!(after(&mut blest, false, 100), 1000.0);
+        assert_eq!(after(&mut blest, true, 2), 1040.0);
+        assert_eq!(after(&mut blest, true, 100), 1300.0);
+    }
+}

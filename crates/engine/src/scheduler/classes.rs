@@ -1,0 +1,222 @@
+//! The schedulers of a session: one for all traffic, or others for some classes.
+//!
+//! Classes of the same scheduler share one instance of it, a lane. Each lane sees only the streams of its classes, and
+//! all of the paths. When a path asks, the lanes are asked in the order of the service that they have had (start-time
+//! fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996), and the first one that has something for the path is served. A
+//! lane's service is what it sent, divided by how many of its streams have something to send: streams get equal parts
+//! of the session whichever lane they are in, as they do within one. A lane that had nothing to send is owed nothing
+//! for that; one whose scheduler waits for a better path than the one that asks is, up to [`DEBT`].
+
+use super::budget::RepeatBudget;
+use super::view::{ClassSet, View};
+use super::{Pick, RepeatLimit, Scheduler, by_name};
+use crate::{Class, Config, ConfigError, Instant, PathId, Redundancy, StreamId};
+
+/// Every class has one of these.
+#[derive(Debug)]
+pub(crate) struct Schedulers {
+    lanes: Vec<Lane>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    scheduler: Box<dyn Scheduler>,
+    classes: ClassSet,
+    /// What the scheduler may repeat.
+    redundancy: RepeatBudget,
+    /// Bytes sent for each stream that was there to be served.
+    service: f64,
+    /// The stream that was served last.
+    last_served: StreamId,
+}
+
+/// What a lane that waits for a better path can save up, in bytes for each of its streams.
+const DEBT: f64 = 256.0 * 1024.0;
+
+impl Schedulers {
+    pub(crate) fn new(config: &Config, now: Instant) -> Result<Self, ConfigError> {
+        let mut lanes: Vec<Lane> = Vec::new();
+        for class in Class::ALL {
+            let name = config.scheduler_of(class);
+            let index = lanes.iter().position(|lane| lane.scheduler.name() == name);
+            let index = match index {
+                Some(index) => index,
+                None => {
+                    let scheduler = by_name(name)
+                        .ok_or_else(|| ConfigError::UnknownScheduler(name.to_owned()))?;
+                    lanes.push(Lane::new(scheduler, config.redundancy, now));
+                    lanes.len() - 1
+                }
+            };
+            lanes[index].classes = lanes[index].classes.with(class);
+        }
+        Ok(Self { lanes })
+    }
+
+    /// What `path` sends next; see the module for whose turn it is.
+    pub(crate) fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
+        if let [lane] = &mut self.lanes[..] {
+            return lane.pick(path, budget, view);
+        }
+        let mut order: Vec<usize> = (0..self.lanes.len()).collect();
+        order.sort_by(|&a, &b| self.lanes[a].service.total_cmp(&self.lanes[b].service));
+        for (passed, &index) in order.iter().enumerate() {
+            let begin = self.lanes[index].service;
+            let pick = self.lanes[index].pick(path, budget, view);
+            if pick != Pick::Idle {
+                for &index in &order[..passed] {
+                    let lane = &mut self.lanes[index];
+                    view.classes = lane.classes;
+                    let debt = if view.can_send() { DEBT } else { 0.0 };
+                    lane.service = lane.service.max(begin - debt);
+                }
+                return pick;
+            }
+        }
+        Pick::Idle
+    }
+
+    pub(crate) fn paths_changed(&mut self) {
+        self.each(|scheduler| scheduler.paths_changed());
+    }
+
+    pub(crate) fn stream_gone(&mut self, stream: StreamId) {
+        // In every lane: a stream may have changed its class.
+        self.each(|scheduler| scheduler.stream_gone(stream));
+    }
+
+    /// How many paths there may be, and the scheduler that says so.
+    pub(crate) fn most_paths(&self) -> Option<(usize, &'static str)> {
+        let limits = self.lanes.iter().filter_map(|lane| {
+            let most = lane.scheduler.most_paths()?;
+            Some((most, lane.scheduler.name()))
+        });
+        limits.min()
+    }
+
+    /// Whether any of them wants to know what waits in the interfaces' queues.
+    pub(crate) fn read_local_queue(&self) -> bool {
+        self.lanes
+            .iter()
+            .any(|lane| lane.scheduler.reads_local_queue())
+    }
+
+    fn each(&mut self, act: impl Fn(&mut dyn Scheduler)) {
+        self.lanes
+            .iter_mut()
+            .for_each(|lane| act(lane.scheduler.as_mut()));
+    }
+}
+
+impl Lane {
+    fn new(scheduler: Box<dyn Scheduler>, redundancy: Redundancy, now: Instant) -> Self {
+        Self {
+            scheduler,
+            classes: ClassSet::NONE,
+            redundancy: RepeatBudget::new(redundancy, now),
+            service: 0.0,
+            last_served: 0,
+        }
+    }
+
+    /// What `path` sends next of this lane's streams, and the account of it.
+    fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
+        view.classes = self.classes;
+        view.repeat_budget = self.repeat_budget(view.now);
+        view.last_served = self.last_served;
+        let pick = self.scheduler.pick(path, budget, view);
+        if let Pick::Send { stream, range } | Pick::Repeat { stream, range } = &pick {
+            let len = range.end - range.start;
+            self.last_served = *stream;
+            self.service += len as f64 / view.ready_count().max(1) as f64;
+            let is_repeat = matches!(pick, Pick::Repeat { .. });
+            self.redundancy.note(len, if is_repeat { len } else { 0 });
+        }
+        pick
+    }
+
+    fn repeat_budget(&mut self, now: Instant) -> u64 {
+        match self.scheduler.repeat_limit() {
+            RepeatLimit::Share => self.redundancy.left(now),
+            RepeatLimit::OncePerPath => u64::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::fixture::Fixture;
+    use super::*;
+    use crate::Role;
+
+    fn schedulers(classes: &[(Class, &str)]) -> Schedulers {
+        let mut config = Config::new(Role::Client);
+        config.scheduler = "roundrobin".to_owned();
+        config.class_schedulers = classes
+            .iter()
+            .map(|(class, name)| (*class, (*name).to_owned()))
+            .collect();
+        Schedulers::new(&config, Instant::ZERO).unwrap()
+    }
+
+    #[test]
+    fn classes_of_one_scheduler_share_it() {
+        assert_eq!(schedulers(&[]).lanes.len(), 1);
+        assert_eq!(schedulers(&[]).lanes[0].classes, ClassSet::ALL);
+        let same = [
+            (Class::Interactive, "minrtt"),
+            (Class::Conversational, "minrtt"),
+        ];
+        let schedulers = schedulers(&same);
+        assert_eq!(schedulers.lanes.len(), 2);
+        assert!(schedulers.lanes[0].classes.has(Class::Interactive));
+        assert!(!schedulers.lanes[0].classes.has(Class::Background));
+    }
+
+    #[test]
+    fn lanes_share_by_streams_and_a_late_one_is_owed_nothing() {
+        let mut lanes = schedulers(&[(Class::Interactive, "minrtt")]);
+        let mut fixture = Fixture::new(&[(80.0, 10)]);
+        let mut sent: BTreeMap<StreamId, u64> = BTreeMap::new();
+        let mut serve = |lanes: &mut Schedulers, fixture: &mut Fixture, rounds: usize| {
+            for _ in 0..rounds {
+                let Pick::Send { stream, range } = fixture.pick_of(lanes, PathId(0), 10_000) else {
+                    panic!("there is something to send")
+                };
+                *sent.entry(stream).or_default() += range.end - range.start;
+            }
+            std::mem::take(&mut sent)
+        };
+        fixture.write(0, 8_000_000);
+        fixture.write(2, 8_000_000);
+        serve(&mut lanes, &mut fixture, 100);
+        fixture.write_as(4, Class::Interactive, 8_000_000);
+        let sent = serve(&mut lanes, &mut fixture, 300);
+        for stream in [0, 2, 4] {
+            let part = sent[&stream] as f64 / 1_000_000.0;
+            assert!((part - 1.0).abs() < 0.05, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn each_lane_has_a_budget_of_its_own_to_repeat() {
+        let mut lanes = schedulers(&[(Class::Conversational, "redundant")]);
+        let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10)]);
+        fixture.write_as(0, Class::Conversational, 1_000_000);
+        let mut repeated = 0;
+        for _ in 0..100 {
+            for path in [PathId(0), PathId(1)] {
+                if let Pick::Repeat { range, .. } = fixture.pick_of(&mut lanes, path, 10_000) {
+                    repeated += range.end - range.start;
+                }
+            }
+        }
+        assert_eq!(repeated, 1_000_000);
+        let now = fixture.now;
+        let budgets = lanes.lanes.iter_mut().map(|lane| lane.repeat_budget(now));
+        let floor = Redundancy::default().floor;
+        assert_eq!(budgets.collect::<Vec<u64>>(), [u64::MAX, floor]);
+    }
+}

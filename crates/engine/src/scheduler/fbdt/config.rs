@@ -1,0 +1,118 @@
+//! What FBDT can be told.
+
+use super::Coupling;
+use crate::Class;
+use crate::config::ConfigError;
+use crate::scheduler::View;
+use crate::stream::Stream;
+
+/// Choices of the `fbdt` scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FbdtConfig {
+    /// Sizes of transmission windows, one rule for each class in the order of [`Class`].
+    pub windows: [WindowRule; 4],
+    /// For each class, as above: while so many bytes of a stream or fewer are not acknowledged, they are raced, which
+    /// means sent over two paths at once, within [`crate::Redundancy`]. 0 for never.
+    pub race: [u64; 4],
+    /// Whether the paths' send windows are scaled.
+    pub coupling: Coupling,
+}
+
+/// How large a transmission window of a class is.
+///
+/// `products` bandwidth-delay products of all paths together (the sum of their rates times the largest round-trip
+/// time), but neither less than `least` nor more than `most`, nor more than a quarter of the session's memory. A stream
+/// begins with `least`, and no window is larger than a quarter of what has arrived before it. A window never reaches
+/// beyond what the program has written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowRule {
+    /// Bandwidth-delay products, 0 to 1000.
+    pub products: f64,
+    /// Bytes at least, from 1024.
+    pub least: u64,
+    /// Bytes at most, up to 2^40.
+    pub most: u64,
+}
+
+/// The rules unless told otherwise; docs/fbdt.md has the measurement that chose them.
+const WINDOWS: [WindowRule; 4] = [
+    // Conversational: what is written at once, and no more.
+    WindowRule {
+        products: 0.0,
+        least: 16 << 10,
+        most: 16 << 10,
+    },
+    // Streaming and interactive: steady delivery, so that little is held behind a gap.
+    WindowRule {
+        products: 1.0 / 16.0,
+        least: 16 << 10,
+        most: 4 << 20,
+    },
+    WindowRule {
+        products: 1.0 / 16.0,
+        least: 16 << 10,
+        most: 4 << 20,
+    },
+    // Background: at least twice what is under way, so that the ends meet seldom.
+    WindowRule {
+        products: 2.0,
+        least: 16 << 10,
+        most: 64 << 20,
+    },
+];
+
+impl Default for FbdtConfig {
+    fn default() -> Self {
+        Self {
+            windows: WINDOWS,
+            race: [16 << 10, 0, 0, 0],
+            coupling: Coupling::default(),
+        }
+    }
+}
+
+impl FbdtConfig {
+    /// Whether the values make sense.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let makes_sense = |rule: &WindowRule| {
+            (0.0..=1000.0).contains(&rule.products)
+                && (1024..=1 << 40).contains(&rule.least)
+                && (rule.least..=1 << 40).contains(&rule.most)
+        };
+        if !self.windows.iter().all(makes_sense) {
+            return Err(ConfigError::Window);
+        }
+        if !self.coupling.is_valid() {
+            return Err(ConfigError::Coupling);
+        }
+        Ok(())
+    }
+
+    /// Whether what `stream` has to send now goes over two paths.
+    pub(super) fn is_raced(&self, stream: &Stream) -> bool {
+        let [conversational, streaming, interactive, background] = self.race;
+        let most = match stream.class() {
+            Class::Conversational => conversational,
+            Class::Streaming => streaming,
+            Class::Interactive => interactive,
+            Class::Background => background,
+        };
+        stream.written() - stream.acknowledged() <= most
+    }
+
+    /// Size of a stream's next window.
+    pub(super) fn window(&self, stream: &Stream, view: &View<'_>) -> u64 {
+        let [conversational, streaming, interactive, background] = &self.windows;
+        let rule = match stream.class() {
+            Class::Conversational => conversational,
+            Class::Streaming => streaming,
+            Class::Interactive => interactive,
+            Class::Background => background,
+        };
+        let most = rule.most.min(view.memory() / 4).max(rule.least);
+        let size = (view.bandwidth_delay() * rule.products) as u64;
+        // The reader's first bytes bring the credit for more, so the first windows are small.
+        let begun = stream.acknowledged() / 4;
+        size.clamp(rule.least, most).min(begun.max(rule.least))
+    }
+}

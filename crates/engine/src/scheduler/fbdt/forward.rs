@@ -1,0 +1,63 @@
+//! The forward role: which path takes a window's bytes from the front.
+
+use std::time::Duration;
+
+use crate::path::{Path, PathState};
+use crate::scheduler::View;
+use crate::{Instant, PathId};
+
+/// A path becomes forward only when the present one is more doubtful by this much ...
+const DOUBT_MARGIN: f64 = 0.25;
+
+/// ... or, at equal reliability, slower by this factor.
+const DELAY_MARGIN: f64 = 1.5;
+
+/// A forward path stays for at least this long while it is active.
+pub(super) const FORWARD_STAYS: Duration = Duration::from_millis(500);
+
+/// Who has the role.
+#[derive(Debug, Default)]
+pub(super) struct ForwardRole {
+    /// The forward path, and since when.
+    present: Option<(PathId, Instant)>,
+}
+
+impl ForwardRole {
+    /// The forward path.
+    pub(super) fn path(&self) -> Option<PathId> {
+        self.present.map(|(id, _)| id)
+    }
+
+    /// The most reliable path is forward; among equals the one of least delay. A change needs a margin. Whether there
+    /// was one.
+    pub(super) fn choose(&mut self, view: &View<'_>) -> bool {
+        let now = view.now;
+        let present = self
+            .present
+            .and_then(|(id, since)| Some((view.path(id)?, since)));
+        let present = present.filter(|(path, _)| path.state() == PathState::Active);
+        if let Some((_, since)) = present
+            && now.saturating_sub(since) < FORWARD_STAYS
+        {
+            return false;
+        }
+        let doubt = |path: &Path| (path.unreliability(now) / DOUBT_MARGIN).floor();
+        let best = view.active_paths().min_by(|a, b| {
+            doubt(a)
+                .total_cmp(&doubt(b))
+                .then(a.srtt().cmp(&b.srtt()))
+                .then(a.id().cmp(&b.id()))
+        });
+        let Some(best) = best else { return false };
+        let stays = present.is_some_and(|(path, _)| {
+            path.id() == best.id()
+                || (path.unreliability(now) - best.unreliability(now) < DOUBT_MARGIN
+                    && path.srtt().as_secs_f64() < DELAY_MARGIN * best.srtt().as_secs_f64())
+        });
+        match self.present {
+            Some((id, _)) if stays => self.present = Some((id, now)),
+            _ => self.present = Some((best.id(), now)),
+        }
+        !stays
+    }
+}

@@ -1,0 +1,169 @@
+//! Forward and backward data transmission (FBDT).
+//!
+//! Source: the thesis in docs/algorithms.md, chapter 4. A stream is cut into transmission windows. One path, the
+//! most reliable, takes a window's bytes from the front upwards; every other path takes the bytes of its segment
+//! from the back downwards. The ends move towards each other and meet wherever the paths' real rates let them
+//! meet: the split needs no prediction. Predictions only place the segments (eq. 4.4 and 4.5) and keep a path from
+//! taking bytes that would arrive sooner without it.
+//!
+//! Where the text is silent: when a path has nothing to take in the open windows, the next window opens, as far as
+//! credit allows, so that no path idles while there is data; and the size of a window follows the stream's class
+//! ([`WindowRule`]).
+
+mod arrival;
+mod config;
+mod coupling;
+mod forward;
+mod repeat;
+#[cfg(test)]
+mod tests;
+mod turns;
+mod window;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use crate::path::Path;
+use crate::scheduler::{Pick, Scheduler, View};
+use crate::stream::Stream;
+use crate::{PathId, StreamId};
+
+use arrival::{is_welcome, piece};
+pub use config::{FbdtConfig, WindowRule};
+pub use coupling::Coupling;
+use forward::ForwardRole;
+use repeat::Repeats;
+use turns::{Turns, is_in_danger, slowdown};
+use window::Window;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Fbdt {
+    /// The open windows of each stream, oldest first.
+    windows: BTreeMap<StreamId, VecDeque<Window>>,
+    forward: ForwardRole,
+    /// Counts changes among the paths: segments made under an older count are made anew.
+    generation: u64,
+    repeats: Repeats,
+    turns: Turns,
+}
+
+impl Scheduler for Fbdt {
+    fn name(&self) -> &'static str {
+        "fbdt"
+    }
+
+    fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        let Some(asking) = view.path(path) else {
+            return Pick::Idle;
+        };
+        if self.forward.choose(view) {
+            self.generation += 1;
+        }
+        let forward = self.forward.path();
+        if !view.fbdt.coupling.lets_send(asking, forward, view) {
+            return Pick::Idle;
+        }
+        let again = |(stream, range)| Pick::Repeat { stream, range };
+        let repeats = &mut self.repeats;
+        let first = repeats
+            .race(asking, view)
+            .or_else(|| repeats.late(asking, true, view));
+        if let Some(found) = first {
+            return again(found);
+        }
+        for stream in self.turns.order(asking, view) {
+            if let Some(range) = self.pick_in(stream, asking, budget, view) {
+                let race = view.fbdt.is_raced(stream)
+                    || stream.hints().duplicate
+                    || is_in_danger(stream, asking, view);
+                self.turns.served(stream, range.end - range.start);
+                self.repeats.sent(path, stream.id(), &range, race, view);
+                return Pick::Send {
+                    stream: stream.id(),
+                    range,
+                };
+            }
+        }
+        let repeats = &mut self.repeats;
+        let last = repeats
+            .late(asking, false, view)
+            .or_else(|| repeats.probe(asking, view));
+        last.map_or(Pick::Idle, again)
+    }
+
+    fn paths_changed(&mut self) {
+        self.generation += 1;
+        self.repeats.paths_changed();
+    }
+
+    fn stream_gone(&mut self, stream: StreamId) {
+        self.windows.remove(&stream);
+        self.repeats.stream_gone(stream);
+        self.turns.stream_gone(stream);
+    }
+}
+
+impl Fbdt {
+    /// The bytes of `stream` that `path` should take, if any.
+    fn pick_in(
+        &mut self,
+        stream: &Stream,
+        path: &Path,
+        budget: u64,
+        view: &View<'_>,
+    ) -> Option<Range<u64>> {
+        let end = view.sendable_end(stream);
+        // Whether a path is welcome must not depend on its momentary budget: a fast path with little room and a slow
+        // one with much could each leave the last bytes to the other.
+        let whole = piece(path);
+        let piece = whole.min(budget).max(1);
+        let forward = self.forward.path();
+        let windows = self.windows.entry(stream.id()).or_default();
+        // A window closes when the peer has all of it: a failed path may bring bytes back until then.
+        while windows
+            .front()
+            .is_some_and(|window| window.range.end <= stream.acknowledged())
+        {
+            windows.pop_front();
+        }
+        // Streams share the paths, so this one gets its part of the others' rate.
+        let slowdown = slowdown(stream, view);
+        // Most askers are not welcome anywhere: that is seen at the end of all there is, without a look at every window.
+        let all = stream.unsent().total_within(0..end);
+        let backlog = all as f64 * slowdown;
+        let is_welcome_at_last = |piece| is_welcome(path, piece, backlog, view);
+        if all == 0 || !is_welcome_at_last(1) && !is_welcome_at_last(whole.min(all)) {
+            return None;
+        }
+        let mut left_to_others = 0;
+        let mut index = 0;
+        loop {
+            if index == windows.len() {
+                let from = windows
+                    .back()
+                    .map_or(stream.acknowledged(), |window| window.range.end);
+                if from >= end {
+                    return None;
+                }
+                let to = end.min(from.saturating_add(view.fbdt.window(stream, view)));
+                windows.push_back(Window::new(from..to));
+            }
+            let window = &mut windows[index];
+            let inside = window.range.start..window.range.end.min(end);
+            let unsent = stream.unsent().total_within(inside.clone());
+            left_to_others += unsent;
+            if unsent > 0
+                && is_welcome(
+                    path,
+                    whole.min(unsent),
+                    left_to_others as f64 * slowdown,
+                    view,
+                )
+            {
+                return window.take(path, piece, stream, &inside, forward, self.generation, view);
+            }
+            index += 1;
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What is worth sending twice: bytes on another path that are late, or that are not to be waited for at all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use super::arrival::piece;
+use crate::path::{Flight, Path, REPORT_SLACK};
+use crate::scheduler::View;
+use crate::stream::Stream;
+use crate::{Class, Instant, PathId, StreamId};
+
+/// A path that found no late bytes looks for them again after this time.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A path that had no bytes for so long, while there were some, repeats a piece, so that its rate is measured again.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+
+/// Pieces that may wait to be raced.
+const MAX_RACES: usize = 64;
+
+/// What is known of repetitions.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    /// When each path last looked for late bytes of the others in vain.
+    looked: BTreeMap<PathId, Instant>,
+    /// When each path last had stream bytes, or was first seen.
+    carried: BTreeMap<PathId, Instant>,
+    /// Pieces that are to go over a second path at once, and the path that has them.
+    races: VecDeque<(PathId, StreamId, Range<u64>)>,
+}
+
+impl Repeats {
+    /// A path joined, left, stalled or recovered.
+    pub(super) fn paths_changed(&mut self) {
+        self.looked.clear();
+    }
+
+    /// A stream is gone.
+    pub(super) fn stream_gone(&mut self, gone: StreamId) {
+        self.races.retain(|(_, stream, _)| *stream != gone);
+    }
+
+    /// `path` is about to get `range`; `race` if a second path is to have it, too.
+    pub(super) fn sent(
+        &mut self,
+        path: PathId,
+        stream: StreamId,
+        range: &Range<u64>,
+        race: bool,
+        view: &View<'_>,
+    ) {
+        self.carried.insert(path, view.now);
+        if race && view.active_paths().nth(1).is_some() {
+            if self.races.len() >= MAX_RACES {
+                self.races.pop_front();
+            }
+            self.races.push_back((path, stream, range.clone()));
+        }
+    }
+
+    /// Bytes that `path` should carry as the second one.
+    pub(super) fn race(&mut self, path: &Path, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
+        if self.races.is_empty() || view.repeat_budget() == 0 {
+            return None;
+        }
+        let best_but = |first: PathId| {
+            let others = view.active_paths().filter(|other| other.id() != first);
+            others.min_by_key(|other| (other.delay(), other.id()))
+        };
+        let index = self.races.iter().position(|(first, ..)| {
+            best_but(*first).is_some_and(|second| second.id() == path.id())
+        })?;
+        let (_, stream, range) = self.races.remove(index)?;
+        let missing = view.stream(stream)?.unacknowledged(range);
+        let range = missing.into_iter().next()?;
+        self.carried.insert(path.id(), view.now);
+        Some((stream, within_budget(range, view)))
+    }
+
+    /// Bytes under way on another path that would arrive sooner over this one; with `urgent` only those of which
+    /// nothing else can take the place.
+    ///
+    /// The search passes over everything under way, and an idle path asks at every change: it is not repeated sooner
+    /// than bytes can become late.
+    pub(super) fn late(
+        &mut self,
+        path: &Path,
+        urgent: bool,
+        view: &View<'_>,
+    ) -> Option<(StreamId, Range<u64>)> {
+        let recently = |at: &Instant| view.now < *at + LOOK_INTERVAL;
+        if view.repeat_budget() == 0 || self.looked.get(&path.id()).is_some_and(recently) {
+            return None;
+        }
+        if urgent && !others(path, view).any(|other| is_waited_for(other, view)) {
+            return None;
+        }
+        let found = late_bytes(path, urgent, view);
+        if found.is_none() {
+            self.looked.insert(path.id(), view.now);
+        }
+        let (stream, range) = found?;
+        self.carried.insert(path.id(), view.now);
+        Some((stream, within_budget(range, view)))
+    }
+
+    /// A piece for a path that has had none for long because its rate seems too low.
+    ///
+    /// That rate was measured when the path was last used. If the link is better now, nothing else would ever show.
+    pub(super) fn probe(&mut self, path: &Path, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
+        let since = *self.carried.entry(path.id()).or_insert(view.now);
+        let idle = view.now.saturating_sub(since) >= PROBE_AFTER && path.flights().next().is_none();
+        if !idle || view.ready_count() == 0 || view.repeat_budget() == 0 {
+            return None;
+        }
+        let newest = others(path, view).filter_map(|other| other.flights().next_back());
+        let in_bulk = |flight: &&Flight| {
+            let stream = view.stream(flight.stream);
+            !flight.repeated && stream.is_some_and(|stream| !is_urgent(stream))
+        };
+        let flight = newest.filter(in_bulk).max_by_key(|flight| flight.sent_at)?;
+        let range = flight.range.start..flight.range.end.min(flight.range.start + piece(path));
+        let missing = view.stream(flight.stream)?.unacknowledged(range);
+        let range = missing.into_iter().next()?;
+        self.carried.insert(path.id(), view.now);
+        Some((flight.stream, within_budget(range, view)))
+    }
+}
+
+fn within_budget(range: Range<u64>, view: &View<'_>) -> Range<u64> {
+    range.start..range.end.min(range.start + view.repeat_budget())
+}
+
+fn others<'a>(path: &Path, view: &View<'a>) -> impl Iterator<Item = &'a Path> + use<'a> {
+    let id = path.id();
+    view.paths.values().filter(move |other| other.id() != id)
+}
+
+/// Whether what `path` owes is late, and there is nothing else that its receiver could use meanwhile.
+fn is_waited_for(path: &Path, view: &View<'_>) -> bool {
+    let oldest = path.flights().next();
+    path.is_late(view.now)
+        && oldest.is_some_and(|flight| view.stream(flight.stream).is_some_and(is_urgent))
+}
+
+/// In the middle of bulk the receiver keeps what comes behind a gap; at its end, and in other classes, it waits.
+fn is_urgent(stream: &Stream) -> bool {
+    stream.class() != Class::Background || stream.unsent().is_empty()
+}
+
+/// The lowest bytes under way on another path that would arrive sooner over this one.
+///
+/// Only what is predicted to be late by more than the repetition takes is repeated, each piece once. A piece is late
+/// when its own estimate has passed by more than a trip over this path takes, or is still further away than that.
+fn late_bytes(path: &Path, urgent: bool, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
+    let trip = path.delay() + Duration::from_secs_f64(piece(path) as f64 / path.rate());
+    let mut best: Option<(StreamId, Range<u64>)> = None;
+    for other in others(path, view) {
+        let patience = other.patience().max(trip);
+        // A carrier delivers in order: what is behind something late is as late as that.
+        let oldest = other.flights().next().filter(|_| other.is_late(view.now));
+        let behind = oldest.map_or(Duration::ZERO, |oldest| {
+            view.now.saturating_sub(oldest.expected_at)
+        });
+        let is_late = |flight: &Flight| {
+            flight.expected_at + behind > view.now + trip + REPORT_SLACK
+                || view.now >= flight.expected_at + patience
+        };
+        for flight in other.flights().filter(|flight| !flight.repeated) {
+            let place = (flight.stream, flight.range.start);
+            if !is_late(flight) || best.as_ref().is_some_and(|(s, r)| (*s, r.start) <= place) {
+                continue;
+            }
+            let Some(stream) = view.stream(flight.stream) else {
+                continue;
+            };
+            if urgent && !is_urgent(stream) {
+                continue;
+            }
+            let missing = stream.unacknowledged(flight.range.clone());
+            if let Some(missing) = missing.into_iter().next() {
+                best = Some((flight.stream, missing));
+            }
+        }
+    }
+    best
+}

@@ -1,0 +1,395 @@
+//! Decision tables: what FBDT picks in situations made by hand.
+
+use std::time::Duration;
+
+use super::forward::FORWARD_STAYS;
+use super::repeat::LOOK_INTERVAL;
+use super::*;
+use crate::Class;
+use crate::path::PathState;
+use crate::scheduler::fixture::Fixture;
+
+const BUDGET: u64 = 10_000;
+
+#[test]
+fn forward_takes_the_front_and_backward_the_back_until_they_meet() {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 12)]), Fbdt::default());
+    fixture.write(0, 60_000);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000));
+    assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(50_000..60_000));
+    assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(40_000..50_000));
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(10_000..20_000));
+    fixture.queue_on(0, 1_000_000);
+    // The backward path is faster this time: it takes what was meant for the other.
+    assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(30_000..40_000));
+    assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(20_000..30_000));
+    assert_eq!(fixture.unsent(), 0);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), None);
+}
+
+#[test]
+fn segments_and_offsets_follow_the_rates() {
+    // thesis eq. 4.4: 10 : 30 : 60 Mbit/s; eq. 4.5: each begins where the one before ends.
+    let mut fixture = Fixture::new(&[(10.0, 10), (30.0, 20), (60.0, 30)]);
+    fixture.write(0, 100_000);
+    let mut fbdt = Fbdt::default();
+    assert_eq!(fixture.send(&mut fbdt, 0, 1000), Some(0..1000));
+    let window = &fbdt.windows[&0][0];
+    assert_eq!(window.range, 0..100_000);
+    let segments = [
+        (PathId(0), 0..10_000),
+        (PathId(1), 10_000..40_000),
+        (PathId(2), 40_000..100_000),
+    ];
+    assert_eq!(window.segments, segments);
+    assert_eq!(fixture.send(&mut fbdt, 1, 1000), Some(39_000..40_000));
+    assert_eq!(fixture.send(&mut fbdt, 2, 1000), Some(99_000..100_000));
+}
+
+#[test]
+fn a_finished_segment_leads_to_a_new_alignment_of_what_is_unsent() {
+    let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 20), (80.0, 30)]);
+    fixture.write(0, 90_000);
+    let mut fbdt = Fbdt::default();
+    fixture.queue_on(0, 1_000_000);
+    fixture.queue_on(2, 1_000_000);
+    for end in [60_000, 50_000, 40_000] {
+        assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(end - 10_000..end));
+    }
+    // Path 1 is done with 30..60; unsent are 0..30 and 60..90, of which its third is now 20..30 and 60..70.
+    assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(60_000..70_000));
+    let segments: Vec<_> = fbdt.windows[&0][0]
+        .segments
+        .iter()
+        .map(|(_, range)| range.clone())
+        .collect();
+    assert_eq!(segments, [0..20_000, 20_000..70_000, 70_000..90_000]);
+    fixture.queue_on(1, 1_000_000);
+    fixture.queue_on(2, 0);
+    assert_eq!(fixture.send(&mut fbdt, 2, BUDGET), Some(80_000..90_000));
+    fixture.queue_on(0, 0);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000));
+}
+
+#[test]
+fn the_next_window_opens_when_the_open_ones_are_sent() {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 12)]), Fbdt::default());
+    fixture.write(0, 10_000_000);
+    // Twice the bandwidth-delay product: 20 MB/s over 12 ms.
+    let size = 480_000;
+    assert_eq!(
+        fixture.send(&mut fbdt, 1, BUDGET),
+        Some(size - BUDGET..size)
+    );
+    let mut sent = BUDGET;
+    while sent < size {
+        let range = fixture.send(&mut fbdt, 0, BUDGET).unwrap();
+        assert!(range.end <= size);
+        sent += range.end - range.start;
+    }
+    assert_eq!(
+        fixture.send(&mut fbdt, 0, BUDGET),
+        Some(size..size + BUDGET)
+    );
+    assert_eq!(
+        fixture.send(&mut fbdt, 1, BUDGET),
+        Some(2 * size - BUDGET..2 * size)
+    );
+    assert_eq!(fbdt.windows[&0].len(), 2);
+}
+
+#[test]
+fn a_slow_path_is_left_idle_at_the_tail_of_an_object() {
+    let links = [(80.0, 10), (8.0, 200)];
+    for (len, welcome) in [
+        (1_000, false),
+        (100_000, false),
+        (900_000, false),
+        (3_000_000, true),
+    ] {
+        let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
+        fixture.write(0, len);
+        assert_eq!(
+            fixture.send(&mut fbdt, 1, BUDGET).is_some(),
+            welcome,
+            "{len} bytes"
+        );
+        assert!(fixture.send(&mut fbdt, 0, BUDGET).is_some());
+    }
+    // The fast path is busy for longer than the slow one takes.
+    let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
+    fixture.write(0, 8_000);
+    fixture.queue_on(0, 3_000_000);
+    assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(3_904..8_000));
+}
+
+#[test]
+fn budgets_do_not_make_two_paths_leave_the_rest_to_each_other() {
+    let links = [(800.0, 12), (8.0, 1)];
+    let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
+    fixture.write(0, 30_000);
+    for _ in 0..100 {
+        fixture.send(&mut fbdt, 0, 100);
+        fixture.send(&mut fbdt, 1, 20_000);
+    }
+    assert!(fixture.unsent() < 30_000 - 100 * 100 / 2);
+    let mut rounds = 0;
+    while fixture.unsent() > 0 {
+        let moved = [
+            fixture.send(&mut fbdt, 0, 100),
+            fixture.send(&mut fbdt, 1, 20_000),
+        ];
+        assert!(
+            moved.iter().any(Option::is_some),
+            "{} bytes are left to the other",
+            fixture.unsent()
+        );
+        rounds += 1;
+        assert!(rounds < 1000);
+    }
+}
+
+#[test]
+fn only_late_bytes_are_repeated_each_once_and_within_the_budget() {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Fbdt::default());
+    fixture.write(0, 30_000);
+    while fixture.unsent() > 0 {
+        fixture.send(&mut fbdt, 1, BUDGET);
+    }
+    let path = PathId(0);
+    let expect = |fixture: &mut Fixture, ms: u64| {
+        let at = fixture.now + Duration::from_millis(ms);
+        let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().flights;
+        flights
+            .iter_mut()
+            .for_each(|flight| flight.expected_at = at);
+    };
+    let next_look = |fixture: &mut Fixture| fixture.now += 2 * LOOK_INTERVAL;
+    fixture.repeat_budget = 4_000;
+    expect(&mut fixture, 8);
+    assert_eq!(
+        fixture.pick(&mut fbdt, path, BUDGET),
+        Pick::Idle,
+        "they arrive soon enough"
+    );
+    next_look(&mut fixture);
+    expect(&mut fixture, 500);
+    fixture.repeat_budget = 0;
+    assert_eq!(
+        fixture.pick(&mut fbdt, path, BUDGET),
+        Pick::Idle,
+        "no budget"
+    );
+    fixture.repeat_budget = 4_000;
+    assert_eq!(
+        fixture.pick(&mut fbdt, path, BUDGET),
+        Pick::Repeat {
+            stream: 0,
+            range: 0..4_000
+        }
+    );
+    fixture.repeat_budget = 4_000;
+    next_look(&mut fixture);
+    assert_eq!(
+        fixture.pick(&mut fbdt, path, BUDGET),
+        Pick::Idle,
+        "once is enough"
+    );
+}
+
+#[test]
+fn bytes_that_did_not_come_in_time_are_repeated_unless_acknowledged() {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Fbdt::default());
+    fixture.write(0, 30_000);
+    while fixture.unsent() > 0 {
+        fixture.send(&mut fbdt, 1, BUDGET);
+    }
+    fixture.repeat_budget = 100_000;
+    assert_eq!(fixture.pick(&mut fbdt, PathId(0), BUDGET), Pick::Idle);
+    fixture.now += Duration::from_millis(100);
+    let spare = &mut crate::pages::Spare::default();
+    fixture
+        .streams
+        .get_mut(&0)
+        .unwrap()
+        .send
+        .acknowledge(0..10_000, spare);
+    let repeat = fixture.pick(&mut fbdt, PathId(0), BUDGET);
+    assert!(matches!(repeat, Pick::Repeat { stream: 0, range } if range.start >= 10_000));
+}
+
+#[test]
+fn the_forward_role_stays_until_another_path_is_clearly_better() {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 12)]), Fbdt::default());
+    fixture.write(0, 10_000_000);
+    let forward = |fixture: &mut Fixture, fbdt: &mut Fbdt| {
+        fixture.now += 2 * FORWARD_STAYS;
+        fixture.send(fbdt, 0, 1000);
+        fbdt.forward.path().map(|id| id.0)
+    };
+    assert_eq!(forward(&mut fixture, &mut fbdt), Some(0));
+    let srtt = |fixture: &mut Fixture, ms: u64| {
+        let path = fixture.paths.get_mut(&PathId(0)).unwrap();
+        let sample = crate::PathSample {
+            srtt: Duration::from_millis(ms),
+            ..*path.sample()
+        };
+        path.update(sample);
+    };
+    srtt(&mut fixture, 17);
+    assert_eq!(
+        forward(&mut fixture, &mut fbdt),
+        Some(0),
+        "slower, but not by half"
+    );
+    srtt(&mut fixture, 19);
+    assert_eq!(
+        forward(&mut fixture, &mut fbdt),
+        Some(1),
+        "slower by more than half"
+    );
+    srtt(&mut fixture, 10);
+    assert_eq!(
+        forward(&mut fixture, &mut fbdt),
+        Some(1),
+        "better, but not by half"
+    );
+    let now = fixture.now;
+    fixture.paths.get_mut(&PathId(1)).unwrap().note_stall(now);
+    assert_eq!(
+        forward(&mut fixture, &mut fbdt),
+        Some(0),
+        "a stall is reason enough"
+    );
+    fixture.paths.get_mut(&PathId(0)).unwrap().state = PathState::Stalled;
+    fbdt.paths_changed();
+    fixture.send(&mut fbdt, 1, 1000);
+    assert_eq!(
+        fbdt.forward.path().map(|id| id.0),
+        Some(1),
+        "a stalled path leads nobody"
+    );
+}
+
+/// Bytes that a path gets until it is left idle, when each of them is in flight from then on.
+fn fill(fixture: &mut Fixture, fbdt: &mut Fbdt, path: u32) -> u64 {
+    let mut got = 0;
+    while let Some(range) = fixture.send(fbdt, path, BUDGET) {
+        got += range.end - range.start;
+        let path = fixture.paths.get_mut(&PathId(path)).unwrap();
+        let sample = crate::PathSample {
+            in_flight: got,
+            ..*path.sample()
+        };
+        path.update(sample);
+    }
+    got
+}
+
+#[test]
+fn coupled_windows_are_scaled_by_alpha_and_beta() {
+    let links = [(80.0, 10), (80.0, 20)];
+    let coupled = |coupling| {
+        let mut fixture = Fixture::new(&links);
+        fixture.write(0, 20_000_000);
+        fixture.fbdt.coupling = coupling;
+        fixture
+    };
+    // Twice the bandwidth-delay product and the initial window, as the fixture has it.
+    let cwnd = [214_600.0, 414_600.0];
+    let close = |got: u64, window: f64| (0.0..BUDGET as f64).contains(&(got as f64 - window));
+    let (mut fixture, mut fbdt) = (
+        coupled(Coupling::Scaled {
+            alpha: 0.5,
+            beta: 0.25,
+        }),
+        Fbdt::default(),
+    );
+    let forward = fill(&mut fixture, &mut fbdt, 0);
+    let backward = fill(&mut fixture, &mut fbdt, 1);
+    assert_eq!(fbdt.forward.path(), Some(PathId(0)));
+    assert!(close(forward, 0.5 * cwnd[0]), "{forward}");
+    assert!(close(backward, 0.25 * cwnd[1]), "{backward}");
+    // Rates of 21.46 and 20.73 MB/s by eq. 4.3: together they may have the first one's.
+    let (mut fixture, mut fbdt) = (coupled(Coupling::Fair), Fbdt::default());
+    let rates = [cwnd[0] / 0.01, cwnd[1] / 0.02];
+    let factor = rates[0] / (rates[0] + rates[1]);
+    for (path, cwnd) in cwnd.into_iter().enumerate() {
+        let got = fill(&mut fixture, &mut fbdt, path as u32);
+        assert!(close(got, factor * cwnd), "{got} of {}", factor * cwnd);
+    }
+}
+
+#[test]
+fn streams_share_by_weight_and_a_new_one_is_served_next() {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10)]), Fbdt::default());
+    fixture.write_as(0, Class::Background, 10_000_000);
+    fixture.write_as(2, Class::Background, 10_000_000);
+    let counts = |fixture: &mut Fixture, fbdt: &mut Fbdt, times: usize| {
+        let before: Vec<u64> = fixture.streams.values().map(Stream::highest_sent).collect();
+        (0..times).for_each(|_| {
+            fixture.send(fbdt, 0, BUDGET);
+        });
+        let after = fixture.streams.values().map(Stream::highest_sent);
+        after
+            .zip(before)
+            .map(|(after, before)| (after - before) / BUDGET)
+            .collect::<Vec<u64>>()
+    };
+    assert_eq!(counts(&mut fixture, &mut fbdt, 20), [10, 10]);
+    fixture.streams.get_mut(&2).unwrap().hints.priority = 2;
+    assert_eq!(counts(&mut fixture, &mut fbdt, 50), [10, 40]);
+    // Twenty thousand bytes of an interactive stream do not wait for what the others have had.
+    fixture.write_as(4, Class::Interactive, 20_000);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000));
+    assert_eq!(fixture.last_served, 4);
+}
+
+#[test]
+fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 12)]), Fbdt::default());
+    fixture.repeat_budget = 100_000;
+    fixture.write_as(0, Class::Background, 10_000_000);
+    fixture.write_as(2, Class::Background, 10_000);
+    fixture.last_served = 2;
+    let (now, far) = (fixture.now, Duration::from_millis(500));
+    fixture.streams.get_mut(&2).unwrap().send.wants(far, now);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET).unwrap().start, 0);
+    assert_eq!(fixture.last_served, 0, "there is time");
+    // Five milliseconds and one for the bytes, of ten that are left.
+    fixture
+        .paths
+        .values_mut()
+        .for_each(|path| path.flights.clear());
+    fixture.now += Duration::from_millis(490);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000));
+    assert_eq!(fixture.last_served, 2);
+    let second = fixture.pick(&mut fbdt, PathId(1), BUDGET);
+    assert_eq!(
+        second,
+        Pick::Repeat {
+            stream: 2,
+            range: 0..10_000
+        }
+    );
+    // What is late already has no claim.
+    fixture.write_as(2, Class::Background, 10_000);
+    fixture.streams.get_mut(&2).unwrap().send.wants(far, now);
+    fixture.now += Duration::from_secs(1);
+    fixture.send(&mut fbdt, 0, BUDGET);
+    assert_eq!(fixture.last_served, 0);
+}
+
+#[test]
+fn speech_goes_over_the_two_best_paths_and_bulk_over_one() {
+    let links = [(80.0, 10), (80.0, 30), (80.0, 20)];
+    for (class, raced) in [(Class::Conversational, true), (Class::Background, false)] {
+        let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
+        fixture.repeat_budget = 10_000;
+        fixture.write_as(0, class, 200);
+        assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
+        assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), Pick::Idle);
+        let pick = fixture.pick(&mut fbdt, PathId(2), BUDGET);
+        assert_eq!(matches!(pick, Pick::Repeat { stream: 0, .. }), raced);
+    }
+}

@@ -1,0 +1,140 @@
+//! A transmission window: how the paths divide it.
+
+use std::ops::Range;
+
+use crate::PathId;
+use crate::path::Path;
+use crate::scheduler::View;
+use crate::stream::Stream;
+
+/// A contiguous range of a stream that the paths work on at once.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) range: Range<u64>,
+    /// Each path's share of what was unsent when the window was aligned, ascending; the first one is forward.
+    pub(super) segments: Vec<(PathId, Range<u64>)>,
+    /// Under which count of changes among the paths; nothing before the first alignment.
+    generation: Option<u64>,
+}
+
+impl Window {
+    /// A window that no path has worked on.
+    pub(super) fn new(range: Range<u64>) -> Self {
+        Self {
+            range,
+            segments: Vec::new(),
+            generation: None,
+        }
+    }
+
+    /// The bytes that `path` takes next, `piece` at most; where it has nothing left to do, what is unsent is divided
+    /// anew.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call site, which has all of it"
+    )]
+    pub(super) fn take(
+        &mut self,
+        path: &Path,
+        piece: u64,
+        stream: &Stream,
+        inside: &Range<u64>,
+        forward: Option<PathId>,
+        generation: u64,
+        view: &View<'_>,
+    ) -> Option<Range<u64>> {
+        let is_forward = forward == Some(path.id());
+        let aligned = (self.generation == Some(generation))
+            .then(|| self.part_of(path, stream, inside))
+            .flatten();
+        let part = match aligned {
+            Some(part) => part,
+            None => {
+                self.generation = Some(generation);
+                self.align(stream, forward, inside, view);
+                // A fresh share of less than a piece is filled up from what lies beside it, or the last path that
+                // works on a window would halve it down to single bytes.
+                let part = self.part_of(path, stream, inside);
+                let at_end = || stream.unsent().within(inside.clone()).next_back();
+                let part = part.or_else(at_end)?;
+                let around = stream
+                    .unsent()
+                    .within(inside.clone())
+                    .find(|range| range.end >= part.end)?;
+                if is_forward {
+                    let end = part.end.max(part.start.saturating_add(piece));
+                    part.start..end.min(around.end)
+                } else {
+                    let start = part.start.min(part.end.saturating_sub(piece));
+                    start.max(around.start)..part.end
+                }
+            }
+        };
+        Some(if is_forward {
+            part.start..part.end.min(part.start + piece)
+        } else {
+            part.start.max(part.end.saturating_sub(piece))..part.end
+        })
+    }
+
+    /// Divides what is unsent among the active paths, in proportion to their rates.
+    fn align(
+        &mut self,
+        stream: &Stream,
+        forward: Option<PathId>,
+        inside: &Range<u64>,
+        view: &View<'_>,
+    ) {
+        let mut order: Vec<&Path> = view.active_paths().collect();
+        order.sort_by_key(|path| (Some(path.id()) != forward, path.srtt(), path.id()));
+        let all_rates: f64 = order.iter().map(|path| path.rate()).sum();
+        let unsent: Vec<Range<u64>> = stream.unsent().within(inside.clone()).collect();
+        let total: u64 = unsent.iter().map(|range| range.end - range.start).sum();
+        // thesis eq. 4.4: a segment is the path's share of the rate times what is to be sent
+        // thesis eq. 4.5: its offset is the sum of the segments before it
+        let mut share = 0.0;
+        let mut offset = inside.start;
+        let last = order.len().saturating_sub(1);
+        self.segments.clear();
+        for (index, path) in order.iter().enumerate() {
+            share += path.rate() / all_rates;
+            let end = if index == last {
+                inside.end
+            } else {
+                nth(&unsent, (share * total as f64) as u64)
+            };
+            let end = end.max(offset);
+            self.segments.push((path.id(), offset..end));
+            offset = end;
+        }
+    }
+
+    /// The piece of unsent bytes at which `path` works: the first of its segment for the forward path, the last
+    /// for the others.
+    fn part_of(&self, path: &Path, stream: &Stream, inside: &Range<u64>) -> Option<Range<u64>> {
+        let (index, (_, segment)) = self
+            .segments
+            .iter()
+            .enumerate()
+            .find(|(_, (id, _))| *id == path.id())?;
+        let segment = segment.start..segment.end.min(inside.end);
+        let mut parts = stream.unsent().within(segment);
+        if index == 0 {
+            parts.next()
+        } else {
+            parts.next_back()
+        }
+    }
+}
+
+/// The offset before which `count` bytes of `ranges` lie.
+fn nth(ranges: &[Range<u64>], mut count: u64) -> u64 {
+    for range in ranges {
+        let len = range.end - range.start;
+        if count < len {
+            return range.start + count;
+        }
+        count -= len;
+    }
+    ranges.last().map_or(0, |range| range.end)
+}

@@ -1,0 +1,439 @@
+//! MuSher: two paths share each round of segments by a ratio, which is searched for anew when the throughput changes.
+//!
+//! Source: Saha, Aggarwal, Pathak, Koutsonikolas and Widmer, "MuSher: An agile multipath-TCP scheduler for dual-band
+//! 802.11ad/ac wireless LANs", MobiCom 2019, with the constants of the authors' kernel module. Of each round of 100
+//! segments one path sends r per cent and the other one the rest; a path whose quota is used waits for the other one,
+//! also when that is full. The search raises r by 5 as long as the throughput grows, or else lowers it, and takes the
+//! last step back.
+//!
+//! The module's thresholds are for links of 2 Gbit/s together (802.11ad and ac); they are scaled by the throughput here.
+//! Two faults of it are not repeated: taking back the first step to the left goes to where the search began, and r stays
+//! within its bounds. The ratio begins at one half.
+//!
+//! It is made for two paths. A third one is refused when it joins; with one, be it that the other has failed, everything
+//! goes over that.
+
+use std::time::Duration;
+
+use crate::path::Path;
+use crate::scheduler::rounds::{Full, Rounds};
+use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use crate::{Instant, PathId};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Musher {
+    rounds: Rounds,
+    /// Per cent of each round that go over the first of the two paths.
+    ratio: u64,
+    meter: Meter,
+    /// What the throughput is compared with, once it is known.
+    reference: Reference,
+    search: Option<Search>,
+    /// When a search last began.
+    searched: Option<Instant>,
+}
+
+/// Measures throughput and send buffers between two samples.
+#[derive(Debug, Default)]
+struct Meter {
+    /// When the last sample was taken, and what the peer had confirmed by then.
+    since: Option<(Instant, u64)>,
+    /// Bytes in the send buffers, summed up over as many looks.
+    buffered: u64,
+    looks: u64,
+}
+
+/// One sample: bytes per second, and the mean of the bytes in both send buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sample {
+    rate: f64,
+    buffer: f64,
+}
+
+/// The mean of the first samples, and how many later ones in a row have left it.
+#[derive(Debug, Default)]
+struct Reference {
+    sum: Sample,
+    count: u32,
+    /// Samples in a row whose rate is too far from it, and whose buffer is too far below.
+    off_rate: u32,
+    off_buffer: u32,
+}
+
+/// A search for a better ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Search {
+    state: State,
+    /// The ratio at which it began.
+    initial: u64,
+    /// The throughput before the last step.
+    before: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Measures, then steps to the right.
+    TryRight,
+    /// The first step to the right has been made.
+    Right,
+    /// Measures, then steps to the left.
+    TryLeft,
+    /// The first step to the left has been made.
+    Left,
+    /// The throughput has grown: one more step the same way.
+    Climb { right: bool },
+}
+
+const RATIO: std::ops::RangeInclusive<u64> = 5..=95;
+const STEP: u64 = 5;
+
+/// Segments in a round: one for each per cent.
+const ROUND: u64 = 100;
+
+/// The throughput is sampled this often, and while searching this often.
+const INTERVAL: Duration = Duration::from_millis(100);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Samples that make a reference, and samples off it that start a search.
+const SAMPLES: u32 = 5;
+
+/// Searches begin at least this far apart.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// The throughput for which the thresholds below were chosen: 2 Gbit/s.
+const SCALE: f64 = 2e9 / 8.0;
+
+/// A change of the throughput by this much (200 Mbit/s), or send buffers this far below, is one to look into; in a search
+/// it grows when it does by the last one (5 Mbit/s).
+const RATE_CHANGE: f64 = 200e6 / 8.0;
+const BUFFER_FALL: f64 = 75e3;
+const RATE_GAIN: f64 = 5e6 / 8.0;
+
+impl Default for Musher {
+    fn default() -> Self {
+        Self {
+            rounds: Rounds::default(),
+            ratio: 50,
+            meter: Meter::default(),
+            reference: Reference::default(),
+            search: None,
+            searched: None,
+        }
+    }
+}
+
+impl Scheduler for Musher {
+    fn name(&self) -> &'static str {
+        "musher"
+    }
+
+    fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        let mut active = view.active_paths();
+        let (first, second) = (active.next(), active.next());
+        let (Some(first), Some(second), Some(asking)) = (first, second, view.path(path)) else {
+            return lowest_unsent(view, budget);
+        };
+        if let Some(sample) = self.meter.look([first, second], self.interval(), view.now) {
+            self.note(sample, view.now);
+        }
+        let (first, ratio) = (first.id(), self.ratio);
+        let quota = |path: &Path| {
+            let segments = if path.id() == first {
+                ratio
+            } else {
+                ROUND - ratio
+            };
+            segments * path.mss()
+        };
+        self.rounds.pick(asking, budget, view, Full::Wait, quota)
+    }
+
+    fn paths_changed(&mut self) {
+        self.rounds.reset();
+        self.meter = Meter::default();
+        self.reference = Reference::default();
+        self.search = None;
+    }
+
+    fn most_paths(&self) -> Option<usize> {
+        Some(2)
+    }
+}
+
+impl Musher {
+    fn interval(&self) -> Duration {
+        match self.search {
+            Some(_) => SEARCH_INTERVAL,
+            None => INTERVAL,
+        }
+    }
+
+    fn note(&mut self, sample: Sample, now: Instant) {
+        if let Some(search) = self.search {
+            self.search = search.step(sample.rate, &mut self.ratio);
+        } else if self.reference.is_left(sample) {
+            self.reference = Reference::default();
+            if self.searched.is_none_or(|at| now >= at + PAUSE) {
+                self.searched = Some(now);
+                self.search = Some(Search {
+                    state: State::TryRight,
+                    initial: self.ratio,
+                    before: 0.0,
+                });
+            }
+        }
+    }
+}
+
+impl Meter {
+    /// A look at both paths; a sample when it is time for one.
+    fn look(&mut self, paths: [&Path; 2], interval: Duration, now: Instant) -> Option<Sample> {
+        let confirmed = paths.iter().map(|path| path.confirmed).sum::<u64>();
+        self.looks += 1;
+        self.buffered += paths
+            .iter()
+            .map(|path| path.sample().in_flight + path.sample().unsent)
+            .sum::<u64>();
+        let (since, before) = *self.since.get_or_insert((now, confirmed));
+        let time = now.saturating_sub(since);
+        if time < interval {
+            return None;
+        }
+        let sample = Sample {
+            rate: (confirmed - before) as f64 / time.as_secs_f64(),
+            buffer: self.buffered as f64 / self.looks as f64,
+        };
+        *self = Self {
+            since: Some((now, confirmed)),
+            ..Self::default()
+        };
+        Some(sample)
+    }
+}
+
+impl Reference {
+    /// Notes a sample; whether enough of them in a row have left the reference.
+    fn is_left(&mut self, sample: Sample) -> bool {
+        if self.count < SAMPLES {
+            self.count += 1;
+            self.sum.rate += sample.rate;
+            self.sum.buffer += sample.buffer;
+            return false;
+        }
+        let count = f64::from(SAMPLES);
+        let (rate, buffer) = (self.sum.rate / count, self.sum.buffer / count);
+        let scale = rate / SCALE;
+        if (sample.rate - rate).abs() > RATE_CHANGE * scale {
+            (self.off_rate, self.off_buffer) = (self.off_rate + 1, 0);
+        } else if buffer - sample.buffer > BUFFER_FALL * scale {
+            (self.off_rate, self.off_buffer) = (0, self.off_buffer + 1);
+        } else {
+            (self.off_rate, self.off_buffer) = (0, 0);
+        }
+        self.off_rate.max(self.off_buffer) >= SAMPLES
+    }
+}
+
+impl Search {
+    /// One step, after `rate` has been measured with the present ratio; nothing when the search is over.
+    fn step(self, rate: f64, ratio: &mut u64) -> Option<Self> {
+        let grows = rate > self.before + RATE_GAIN * self.before / SCALE;
+        let (right, left) = (self.initial + STEP, self.initial.saturating_sub(STEP));
+        let to = |state| {
+            Some(Self {
+                state,
+                before: rate,
+                ..self
+            })
+        };
+        match self.state {
+            State::TryRight if RATIO.contains(&right) => {
+                *ratio = right;
+                to(State::Right)
+            }
+            State::Right if grows => self.climb(true, rate, ratio),
+            State::TryRight | State::Right => {
+                *ratio = self.initial;
+                to(State::TryLeft)
+            }
+            State::TryLeft if RATIO.contains(&left) => {
+                *ratio = left;
+                to(State::Left)
+            }
+            State::Left if grows => self.climb(false, rate, ratio),
+            State::TryLeft | State::Left => {
+                *ratio = self.initial;
+                None
+            }
+            State::Climb { right } if rate < self.before => {
+                *ratio = moved(*ratio, !right);
+                None
+            }
+            State::Climb { right } => self.climb(right, rate, ratio),
+        }
+    }
+
+    fn climb(self, right: bool, rate: f64, ratio: &mut u64) -> Option<Self> {
+        let next = moved(*ratio, right);
+        let state = State::Climb { right };
+        RATIO.contains(&next).then(|| {
+            *ratio = next;
+            Self {
+                state,
+                before: rate,
+                ..self
+            }
+        })
+    }
+}
+
+fn moved(ratio: u64, right: bool) -> u64 {
+    match right {
+        true => ratio + STEP,
+        false => ratio.saturating_sub(STEP),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::fixture::Fixture;
+
+    const MBIT: f64 = 1e6 / 8.0;
+
+    /// The ratios that a search tries when the throughput is `rate(ratio)`, in Mbit/s.
+    fn search(initial: u64, rate: impl Fn(u64) -> f64) -> Vec<u64> {
+        let mut search = Some(Search {
+            state: State::TryRight,
+            initial,
+            before: 0.0,
+        });
+        let (mut ratio, mut tried) = (initial, Vec::new());
+        while let Some(step) = search {
+            search = step.step(rate(ratio) * MBIT, &mut ratio);
+            tried.push(ratio);
+            assert!(tried.len() < 100, "no end");
+        }
+        tried
+    }
+
+    #[test]
+    fn a_search_goes_right_then_left_and_takes_the_last_step_back() {
+        let peak = |at: u64| move |ratio: u64| 1000.0 - 10.0 * ratio.abs_diff(at) as f64;
+        assert_eq!(search(50, peak(65)), [55, 60, 65, 70, 65]);
+        assert_eq!(search(50, peak(40)), [55, 50, 45, 40, 35, 40]);
+        assert_eq!(search(50, peak(50)), [55, 50, 45, 50]);
+        assert_eq!(search(90, peak(100)), [95, 95], "the bound ends it");
+        assert_eq!(search(95, peak(100)), [95, 90, 95]);
+        assert_eq!(search(10, peak(0)), [15, 10, 5, 5]);
+        assert_eq!(search(5, peak(0)), [10, 5, 5]);
+        // 5 Mbit/s in 2 Gbit/s are no growth.
+        assert_eq!(
+            search(50, |ratio| 2000.0 + ratio as f64 / 10.0),
+            [55, 50, 45, 50]
+        );
+    }
+
+    #[test]
+    fn five_samples_off_the_reference_start_a_search_and_four_do_not() {
+        let sample = |mbit: f64, buffer: f64| Sample {
+            rate: mbit * MBIT,
+            buffer,
+        };
+        let run = |samples: &[Sample]| {
+            let mut reference = Reference::default();
+            for _ in 0..5 {
+                assert!(!reference.is_left(sample(2000.0, 500e3)));
+            }
+            samples.iter().filter(|s| reference.is_left(**s)).count()
+        };
+        let (usual, fast) = (sample(2000.0, 500e3), sample(2201.0, 500e3));
+        let (slow, empty) = (sample(1799.0, 500e3), sample(2000.0, 424e3));
+        assert_eq!(run(&[fast; 5]), 1);
+        assert_eq!(run(&[slow; 5]), 1);
+        assert_eq!(run(&[empty; 5]), 1);
+        assert_eq!(run(&[sample(2199.0, 426e3); 50]), 0);
+        assert_eq!(
+            run(&[fast, fast, fast, fast, usual, fast, fast, fast, fast]),
+            0
+        );
+        assert_eq!(run(&[slow, slow, slow, empty, empty, empty, empty]), 0);
+        // A tenth of the throughput, whatever that is.
+        let mut reference = Reference::default();
+        let left =
+            |reference: &mut Reference, mbit| (0..5).any(|_| reference.is_left(sample(mbit, 0.0)));
+        assert!(!left(&mut reference, 10.0) && !left(&mut reference, 10.9));
+        assert!(left(&mut reference, 11.1));
+    }
+
+    #[test]
+    fn searches_keep_a_distance_of_three_seconds() {
+        let mut musher = Musher::default();
+        let run = |musher: &mut Musher, mbit: f64, from: u64| {
+            for i in 0..5 {
+                let sample = Sample {
+                    rate: mbit * MBIT,
+                    buffer: 0.0,
+                };
+                musher.note(sample, Instant::from_millis(from + 100 * i));
+            }
+            musher.search.is_some()
+        };
+        assert!(!run(&mut musher, 100.0, 10_000));
+        assert!(run(&mut musher, 200.0, 10_500));
+        musher.search = None;
+        assert!(!run(&mut musher, 100.0, 12_000));
+        assert!(!run(&mut musher, 200.0, 12_500), "2 s after the first");
+        assert!(!run(&mut musher, 100.0, 13_500));
+        assert!(run(&mut musher, 200.0, 14_000));
+    }
+
+    #[test]
+    fn a_path_whose_quota_is_used_waits_even_for_a_full_one() {
+        let (mut fixture, mut musher) =
+            (Fixture::new(&[(80.0, 10), (8.0, 100)]), Musher::default());
+        musher.ratio = 70;
+        fixture.write(0, 1_000_000);
+        fixture.change(1, |sample| sample.full = true);
+        let first = 70 * 1448;
+        assert_eq!(fixture.send(&mut musher, 0, 1 << 20), Some(0..first));
+        assert_eq!(fixture.send(&mut musher, 0, 1 << 20), None);
+        let round = 100 * 1448;
+        assert_eq!(fixture.send(&mut musher, 1, 1 << 20), Some(first..round));
+        assert_eq!(
+            fixture.send(&mut musher, 0, 1 << 20),
+            Some(round..round + first)
+        );
+    }
+
+    #[test]
+    fn with_one_path_everything_goes_over_it() {
+        let (mut fixture, mut musher) =
+            (Fixture::new(&[(80.0, 10), (8.0, 100)]), Musher::default());
+        fixture.write(0, 1_000_000);
+        fixture.paths.get_mut(&PathId(0)).unwrap().state = crate::PathState::Stalled;
+        let sent = fixture.send(&mut musher, 1, 1 << 20);
+        assert_eq!(sent, Some(0..1_000_000));
+    }
+
+    #[test]
+    fn throughput_is_what_the_peer_has_confirmed() {
+        let (mut fixture, mut meter) = (Fixture::new(&[(80.0, 10), (8.0, 100)]), Meter::default());
+        let look = |fixture: &Fixture, meter: &mut Meter| {
+            let paths = [&fixture.paths[&PathId(0)], &fixture.paths[&PathId(1)]];
+            meter.look(paths, INTERVAL, fixture.now)
+        };
+        assert_eq!(look(&fixture, &mut meter), None);
+        fixture.change(0, |sample| sample.unsent = 3_000);
+        fixture.now += INTERVAL;
+        for path in fixture.paths.values_mut() {
+            path.confirmed += 50_000;
+        }
+        let sample = Sample {
+            rate: 1e6,
+            buffer: 1_500.0,
+        };
+        assert_eq!(look(&fixture, &mut meter), Some(sample));
+    }
+}

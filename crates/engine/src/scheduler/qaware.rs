@@ -1,0 +1,87 @@
+//! QAware: the path on which the local queue and the round trip together are shortest.
+//!
+//! Source: Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A cross-layer approach to MPTCP scheduling", IFIP Networking
+//! 2018. **The formula is unverified**: it is read from the abstract, which says that local device queues and end-to-end
+//! delays are combined, and not from the equations. Here the cost of a path is the time that its local queue takes to be
+//! served plus its srtt. The local queue is what waits in the socket and, where the kernel tells, in the interface's
+//! queue, other programs' bytes included.
+
+use std::time::Duration;
+
+use crate::PathId;
+use crate::path::Path;
+use crate::scheduler::subflow::candidates;
+use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct QAware;
+
+impl Scheduler for QAware {
+    fn name(&self) -> &'static str {
+        "qaware"
+    }
+
+    fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        let best = view.path(path).and_then(|asking| {
+            candidates(asking, view).min_by(|a, b| cost(a).cmp(&cost(b)).then(a.id().cmp(&b.id())))
+        });
+        match best {
+            Some(best) if best.id() == path => lowest_unsent(view, budget),
+            _ => Pick::Idle,
+        }
+    }
+
+    fn reads_local_queue(&self) -> bool {
+        true
+    }
+}
+
+/// QAware, as read from its abstract: packets in the local queue * service time of a packet + srtt.
+fn cost(path: &Path) -> Duration {
+    let sample = path.sample();
+    let packets = (sample.unsent + sample.local_queue) as f64 / path.mss() as f64;
+    let service = path.mss() as f64 / path.rate();
+    path.srtt() + Duration::from_secs_f64((packets * service).min(3600.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::fixture::Fixture;
+    use crate::scheduler::minrtt::MinRtt;
+
+    #[test]
+    fn a_local_queue_turns_the_choice() {
+        // 40 ms and 20 ms apart; at 10 MB/s a queue of 200 kB takes 20 ms.
+        for (queue, first) in [(0, true), (199_000, true), (201_000, false)] {
+            let mut fixture = Fixture::new(&[(80.0, 20), (80.0, 40)]);
+            fixture.write(0, 60_000);
+            fixture.change(0, |sample| sample.local_queue = queue);
+            let sends = |scheduler: &mut dyn Scheduler, path: u32| {
+                fixture.ask(scheduler, path, 10_000) != Pick::Idle
+            };
+            assert_eq!(sends(&mut QAware, 0), first, "{queue}");
+            assert_eq!(sends(&mut QAware, 1), !first, "{queue}");
+            assert!(sends(&mut MinRtt::default(), 0), "minrtt does not see it");
+        }
+    }
+
+    #[test]
+    fn what_waits_in_the_socket_counts_as_well() {
+        let mut fixture = Fixture::new(&[(80.0, 20), (80.0, 40)]);
+        fixture.write(0, 60_000);
+        fixture.change(0, |sample| {
+            (sample.local_queue, sample.unsent) = (101_000, 100_000)
+        });
+        assert_eq!(fixture.send(&mut QAware, 0, 10_000), None);
+    }
+
+    #[test]
+    fn a_path_whose_carrier_is_full_is_passed_over() {
+        let mut fixture = Fixture::new(&[(80.0, 20), (80.0, 40)]);
+        fixture.write(0, 60_000);
+        fixture.change(0, |sample| sample.full = true);
+        assert_eq!(fixture.send(&mut QAware, 1, 10_000), Some(0..10_000));
+    }
+}

@@ -1,0 +1,356 @@
+//! What the schedulers of the out-of-tree Linux MPTCP 0.95 have in common: which path has room, which one of them is
+//! the default scheduler's choice, and what happens when the window is full.
+//!
+//! Source: `net/mptcp/mptcp_sched.c` of that kernel.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Pick, View, lowest_unsent};
+use crate::path::{LossState, Path};
+use crate::stream::Stream;
+use crate::{Instant, PathId};
+
+/// Whether a path that does not ask could take a segment now.
+///
+/// Linux 0.95, mptcp_is_temp_unavailable: not in loss recovery after a timeout, infl < cwnd, and what waits unsent fits
+/// into the rest of the window. It also passes over a subflow that TCP small queues throttle; here that is a path whose
+/// carrier takes nothing at the moment. Without that a paced path, whose window is never full, would keep all slower
+/// ones idle for ever.
+pub(super) fn is_available(path: &Path) -> bool {
+    let sample = path.sample();
+    !sample.full
+        && !path.is_crowded()
+        && sample.loss != LossState::Timeout
+        && sample.in_flight < path.cwnd()
+        && sample.unsent <= path.cwnd() - sample.in_flight
+}
+
+/// The paths that could take the next segment: `asking`, whose carrier says so, and those with room.
+///
+/// The asking path's own window is not looked at: its carrier takes no more than TCP sends soon, and nobody would ask
+/// again at the moment when the window opens. A path in loss recovery after a timeout asks in vain as long as another
+/// one is not.
+pub(super) fn candidates<'a>(
+    asking: &Path,
+    view: &View<'a>,
+) -> impl Iterator<Item = &'a Path> + use<'a> {
+    let id = asking.id();
+    let timed_out = |path: &Path| path.sample().loss == LossState::Timeout;
+    let all_timed_out = view.active_paths().all(timed_out);
+    view.active_paths()
+        .filter(move |path| match path.id() == id {
+            true => all_timed_out || !timed_out(path),
+            false => is_available(path),
+        })
+}
+
+/// The path of least smoothed round-trip time among all that deliver.
+pub(super) fn fastest<'a>(view: &View<'a>) -> Option<&'a Path> {
+    view.active_paths()
+        .min_by_key(|path| (path.srtt(), path.id()))
+}
+
+/// The default scheduler: the choice of the path, and opportunistic retransmission with penalisation.
+#[derive(Debug, Default)]
+pub(super) struct LeastRtt {
+    /// Limits on what paths may have in flight, from penalties.
+    caps: BTreeMap<PathId, Cap>,
+    /// When each path last penalised others.
+    penalised: BTreeMap<PathId, Instant>,
+    /// When each path last looked for the head of a full window in vain.
+    looked: BTreeMap<PathId, Instant>,
+    /// The window has been found full since somebody last asked.
+    was_full: bool,
+}
+
+/// What a penalty leaves of a congestion window.
+///
+/// The kernel halves the window itself. A program cannot change a kernel socket's window, so the engine keeps the
+/// halved one as a limit of its own on what the path has in flight. It grows as a window does in congestion avoidance,
+/// by a segment each round trip, and ends when it reaches the real one.
+#[derive(Clone, Copy, Debug)]
+struct Cap {
+    bytes: u64,
+    since: Instant,
+}
+
+/// A path that found nothing to retransmit looks again after this time: the search passes over what is under way.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+impl LeastRtt {
+    /// The path to which the rule gives the next segment, when `asking` has room.
+    pub(super) fn choose(&mut self, asking: &Path, view: &View<'_>) -> Option<PathId> {
+        self.caps
+            .retain(|id, cap| view.path(*id).is_some_and(|path| cap.binds(path, view.now)));
+        // Linux 0.95, get_subflow_from_selectors: the least srtt among the available.
+        candidates(asking, view)
+            .filter(|path| self.room(path, view) > 0)
+            .min_by_key(|path| (path.srtt(), path.id()))
+            .map(Path::id)
+    }
+
+    /// What `asking`, which was chosen, sends: the next segment, or the head of a window that is full.
+    pub(super) fn send(&mut self, asking: &Path, budget: u64, view: &View<'_>) -> Pick {
+        match lowest_unsent(view, budget.min(self.room(asking, view))) {
+            Pick::Idle => self.unblock(asking, budget, view).unwrap_or(Pick::Idle),
+            send => send,
+        }
+    }
+
+    /// Whether the window has been found full since this was last asked.
+    pub(super) fn take_was_full(&mut self) -> bool {
+        std::mem::take(&mut self.was_full)
+    }
+
+    /// Forgets what was remembered of paths that are no more.
+    pub(super) fn paths_changed(&mut self) {
+        self.looked.clear();
+    }
+
+    /// Bytes that penalties let a path have in flight besides those that it has.
+    fn room(&self, path: &Path, view: &View<'_>) -> u64 {
+        let sample = path.sample();
+        match self.caps.get(&path.id()) {
+            Some(cap) => cap
+                .at(path, view.now)
+                .saturating_sub(sample.in_flight + sample.unsent),
+            None => u64::MAX,
+        }
+    }
+
+    /// Opportunistic retransmission and penalisation (Raiciu et al., NSDI 2012, section 4.2; Linux 0.95,
+    /// mptcp_rcv_buf_optimization): `asking` has room and the stream's window has none, because a slower path holds its
+    /// first byte. That path is halved, and the byte sent here.
+    fn unblock(&mut self, asking: &Path, budget: u64, view: &View<'_>) -> Option<Pick> {
+        // The peer's window is full, or the send buffer and a program waits for room in it.
+        let stream = view
+            .ready_streams()
+            .chain(view.blocked_streams())
+            .find(|stream| stream.acknowledged() < stream.highest_sent())?;
+        self.was_full = true;
+        let recently = |at: &Instant| view.now < *at + LOOK_INTERVAL;
+        if self.looked.get(&asking.id()).is_some_and(recently) {
+            return None;
+        }
+        let found = self.retransmit(asking, stream, budget, view);
+        if found.is_none() {
+            self.looked.insert(asking.id(), view.now);
+        }
+        found
+    }
+
+    fn retransmit(
+        &mut self,
+        asking: &Path,
+        stream: &Stream,
+        budget: u64,
+        view: &View<'_>,
+    ) -> Option<Pick> {
+        let head = stream.acknowledged();
+        let held = |path: &Path| {
+            let mut flights = path.flights();
+            flights
+                .find(|flight| flight.stream == stream.id() && flight.range.contains(&head))
+                .map(|flight| flight.range.clone())
+        };
+        let holders: Vec<&Path> = view
+            .active_paths()
+            .filter(|path| path.id() != asking.id() && held(path).is_some())
+            .collect();
+        // At most once per round trip of the path that has room.
+        let last = self.penalised.get(&asking.id());
+        if last.is_none_or(|at| view.now >= *at + asking.srtt()) {
+            for slow in &holders {
+                if asking.srtt() < slow.srtt() && slow.sample().loss == LossState::Open {
+                    let cap = self.caps.get(&slow.id());
+                    let window = cap.map_or(slow.cwnd(), |cap| cap.at(slow, view.now));
+                    let cap = Cap {
+                        bytes: (window / 2).max(slow.mss()),
+                        since: view.now,
+                    };
+                    self.caps.insert(slow.id(), cap);
+                    self.penalised.insert(asking.id(), view.now);
+                }
+            }
+        }
+        // The segment was never on this path, and whoever has it has next to no window or is four times slower.
+        if held(asking).is_some() {
+            return None;
+        }
+        let hopeless = |slow: &&Path| slow.cwnd() <= 4 * slow.mss();
+        let slower = |slow: &&Path| slow.srtt() > 4 * asking.srtt();
+        let decisive = holders
+            .iter()
+            .find(|slow| hopeless(slow) || !slower(slow))
+            .or(holders.first())?;
+        if !hopeless(decisive) && !slower(decisive) {
+            return None;
+        }
+        let range = held(decisive)?;
+        let end = range.end.min(head + budget.min(view.repeat_budget()));
+        let missing = stream.unacknowledged(head..end).into_iter().next()?;
+        Some(Pick::Repeat {
+            stream: stream.id(),
+            range: missing,
+        })
+    }
+}
+
+impl Cap {
+    fn at(&self, path: &Path, now: Instant) -> u64 {
+        let rounds = now.saturating_sub(self.since).as_secs_f64() / path.srtt().as_secs_f64();
+        self.bytes + path.mss() * rounds as u64
+    }
+
+    fn binds(&self, path: &Path, now: Instant) -> bool {
+        self.at(path, now) < path.cwnd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PathSample;
+    use crate::scheduler::fixture::Fixture;
+
+    fn with(fixture: &mut Fixture, path: u32, change: impl Fn(&mut PathSample)) -> bool {
+        fixture.change(path, change);
+        is_available(&fixture.paths[&PathId(path)])
+    }
+
+    #[test]
+    fn the_conditions_of_availability() {
+        type Change = fn(&mut PathSample);
+        let changes: [(&str, Change, bool); 7] = [
+            ("nothing in flight", |_| {}, true),
+            ("a full window", |s| s.in_flight = s.cwnd, false),
+            ("half a window", |s| s.in_flight = s.cwnd / 2, true),
+            (
+                "what waits fills the rest",
+                |s| (s.in_flight, s.unsent) = (s.cwnd / 2, s.cwnd / 2 + 2),
+                false,
+            ),
+            ("a timeout", |s| s.loss = LossState::Timeout, false),
+            ("fast recovery", |s| s.loss = LossState::Recovery, true),
+            ("a full carrier", |s| s.full = true, false),
+        ];
+        for (name, change, available) in changes {
+            let mut fixture = Fixture::new(&[(80.0, 10)]);
+            assert_eq!(with(&mut fixture, 0, change), available, "{name}");
+        }
+    }
+
+    /// Two paths, the second one `times` as slow, which holds the head of a stream whose window is full.
+    fn stuck(times: u64) -> Fixture {
+        let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10 * times)]);
+        fixture.write(0, 100_000);
+        fixture.streams.get_mut(&0).unwrap().send.limit = 30_000;
+        fixture.take(1, 0, 0..20_000);
+        fixture.take(0, 0, 20_000..30_000);
+        fixture.repeat_budget = 1 << 20;
+        fixture
+    }
+
+    fn unblock(rule: &mut LeastRtt, fixture: &Fixture) -> Option<Pick> {
+        fixture.view(|view| {
+            let asking = view.path(PathId(0)).unwrap();
+            rule.unblock(asking, 100_000, view)
+        })
+    }
+
+    #[test]
+    fn the_head_of_a_full_window_is_sent_again_where_it_was_not_yet() {
+        let head = Some(Pick::Repeat {
+            stream: 0,
+            range: 0..20_000,
+        });
+        assert_eq!(unblock(&mut LeastRtt::default(), &stuck(5)), head);
+        let four_times = stuck(4);
+        assert_eq!(unblock(&mut LeastRtt::default(), &four_times), None);
+        let mut tiny = stuck(4);
+        tiny.change(1, |sample| sample.cwnd = 4 * 1448);
+        assert_eq!(unblock(&mut LeastRtt::default(), &tiny), head);
+        let mut known = stuck(5);
+        known.fly(PathId(0), 0, 0..20_000, Duration::ZERO);
+        assert_eq!(unblock(&mut LeastRtt::default(), &known), None);
+        let mut open = stuck(5);
+        open.streams.get_mut(&0).unwrap().send.limit = 1 << 20;
+        let pick =
+            open.view(|view| LeastRtt::default().send(view.path(PathId(0)).unwrap(), 1000, view));
+        assert!(matches!(pick, Pick::Send { .. }), "the window is not full");
+    }
+
+    #[test]
+    fn whoever_holds_the_head_is_halved_once_a_round_trip_and_recovers() {
+        let (mut rule, mut fixture) = (LeastRtt::default(), stuck(4));
+        let window = fixture.paths[&PathId(1)].cwnd();
+        let cap = |rule: &LeastRtt, fixture: &Fixture| {
+            let path = &fixture.paths[&PathId(1)];
+            rule.caps
+                .get(&PathId(1))
+                .map(|cap| cap.at(path, fixture.now))
+        };
+        unblock(&mut rule, &fixture);
+        assert_eq!(cap(&rule, &fixture), Some(window / 2));
+        fixture.now += Duration::from_millis(5);
+        unblock(&mut rule, &fixture);
+        assert_eq!(cap(&rule, &fixture), Some(window / 2), "once a round trip");
+        fixture.now += Duration::from_millis(5);
+        unblock(&mut rule, &fixture);
+        assert_eq!(cap(&rule, &fixture), Some(window / 4));
+        // A segment in each of its own round trips of 40 ms.
+        fixture.now += Duration::from_millis(400);
+        assert_eq!(cap(&rule, &fixture), Some(window / 4 + 10 * 1448));
+        fixture.now += Duration::from_secs(60);
+        let chosen = fixture.view(|view| rule.choose(view.path(PathId(1)).unwrap(), view));
+        assert_eq!(chosen, Some(PathId(0)));
+        assert_eq!(cap(&rule, &fixture), None, "it has ended");
+    }
+
+    #[test]
+    fn a_capped_path_takes_what_its_cap_leaves() {
+        let (mut rule, mut fixture) = (LeastRtt::default(), stuck(4));
+        unblock(&mut rule, &fixture);
+        let cap = fixture.paths[&PathId(1)].cwnd() / 2;
+        fixture.streams.get_mut(&0).unwrap().send.limit = 1 << 20;
+        fixture.change(0, |sample| sample.full = true);
+        fixture.change(1, |sample| sample.in_flight = cap - 700);
+        let choose = |rule: &mut LeastRtt, fixture: &Fixture| {
+            fixture.view(|view| rule.choose(view.path(PathId(1)).unwrap(), view))
+        };
+        assert_eq!(choose(&mut rule, &fixture), Some(PathId(1)));
+        let sent = fixture.view(|view| rule.send(view.path(PathId(1)).unwrap(), 100_000, view));
+        assert_eq!(
+            sent,
+            Pick::Send {
+                stream: 0,
+                range: 30_000..30_700
+            }
+        );
+        fixture.change(1, |sample| sample.in_flight = cap);
+        assert_eq!(choose(&mut rule, &fixture), None);
+    }
+
+    #[test]
+    fn in_a_timeout_a_path_asks_in_vain_unless_all_are() {
+        let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 20)]);
+        fixture.write(0, 1000);
+        fixture.change(0, |sample| sample.loss = LossState::Timeout);
+        let choose = |fixture: &Fixture, asking: u32| {
+            fixture.view(|view| {
+                let asking = view.path(PathId(asking)).unwrap();
+                LeastRtt::default().choose(asking, view).map(|id| id.0)
+            })
+        };
+        assert_eq!(
+            (choose(&fixture, 0), choose(&fixture, 1)),
+            (Some(1), Some(1))
+        );
+        fixture.change(1, |sample| sample.loss = LossState::Timeout);
+        assert_eq!(
+            (choose(&fixture, 0), choose(&fixture, 1)),
+            (Some(0), Some(1))
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! What a scheduler sees: the paths, and the streams of the classes that it serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fbdt::FbdtConfig;
+use crate::path::{Path, PathState};
+use crate::share::Share;
+use crate::stream::Stream;
+use crate::{Class, Instant, PathId, StreamId};
+
+/// What a scheduler sees.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// Now.
+    pub now: Instant,
+    pub(crate) paths: &'a BTreeMap<PathId, Path>,
+    pub(crate) streams: &'a BTreeMap<StreamId, Stream>,
+    /// Streams that have something unsent.
+    pub(crate) ready: &'a BTreeSet<StreamId>,
+    /// Streams of which a write was cut short.
+    pub(crate) blocked: &'a BTreeSet<StreamId>,
+    /// The classes whose streams are seen.
+    pub(crate) classes: ClassSet,
+    /// The stream that was served last.
+    pub(crate) last_served: StreamId,
+    /// Bytes that may still be sent beyond the highest offsets so far, over all streams.
+    pub(crate) credit: u64,
+    /// How streams share what they send into.
+    pub(crate) share: Share,
+    /// Bytes that may be sent twice at this moment.
+    pub(crate) repeat_budget: u64,
+    /// Bytes that the asking path has been handed at this moment and that its sample does not know of yet.
+    pub(crate) handed: u64,
+    /// What one session may buffer.
+    pub(crate) memory: u64,
+    /// What the `fbdt` scheduler is told.
+    pub(crate) fbdt: &'a FbdtConfig,
+}
+
+impl<'a> View<'a> {
+    /// The paths that deliver; backups are among them only while no other path does.
+    pub fn active_paths(&self) -> impl Iterator<Item = &'a Path> + use<'a> {
+        let paths = self.paths;
+        paths.values().filter(move |path| may_work(paths, path))
+    }
+
+    /// A path by number; it may be stalled.
+    pub fn path(&self, id: PathId) -> Option<&'a Path> {
+        self.paths.get(&id)
+    }
+
+    /// A stream by number.
+    pub fn stream(&self, id: StreamId) -> Option<&'a Stream> {
+        let stream = self.streams.get(&id)?;
+        self.classes.has(stream.class).then_some(stream)
+    }
+
+    /// Streams with unsent bytes, in turns: the one after the one that was served last comes first.
+    pub fn ready_streams(&self) -> impl Iterator<Item = &'a Stream> + '_ {
+        let after = self.ready.range(self.last_served.saturating_add(1)..);
+        let before = self.ready.range(..=self.last_served);
+        after.chain(before).filter_map(|id| self.stream(*id))
+    }
+
+    /// Streams whose programs wait for room in the send buffer.
+    pub fn blocked_streams(&self) -> impl Iterator<Item = &'a Stream> + '_ {
+        self.blocked.iter().filter_map(|id| self.stream(*id))
+    }
+
+    /// All streams, whether or not they have unsent bytes.
+    pub fn all_streams(&self) -> impl Iterator<Item = &'a Stream> + use<'a> {
+        let classes = self.classes;
+        let streams = self.streams.values();
+        streams.filter(move |stream| classes.has(stream.class))
+    }
+
+    /// How many streams have unsent bytes.
+    pub fn ready_count(&self) -> usize {
+        match self.classes {
+            ClassSet::ALL => self.ready.len(),
+            _ => self.ready_streams().count(),
+        }
+    }
+
+    /// Offset up to which credit lets `stream` send now.
+    ///
+    /// What a stream has sent since its own credit came last counts as held by it; so streams that nobody reads leave
+    /// some of the session's credit to those that somebody reads.
+    pub fn sendable_end(&self, stream: &Stream) -> u64 {
+        stream.send.written.min(self.credit_end(stream))
+    }
+
+    /// Bytes that the peer lets `stream` have unacknowledged, whether or not they are written yet: what a send window
+    /// is to TCP.
+    pub fn send_window(&self, stream: &Stream) -> u64 {
+        self.credit_end(stream).saturating_sub(stream.send.base)
+    }
+
+    /// Bytes that may be sent twice at this moment, over all streams.
+    pub fn repeat_budget(&self) -> u64 {
+        self.repeat_budget
+    }
+
+    /// Bytes that the asking path has been handed at this very moment, and that its sample does not know of yet.
+    pub fn handed(&self) -> u64 {
+        self.handed
+    }
+
+    /// Bandwidth-delay product in bytes: the sum of the delivering paths' rates times the largest round-trip time.
+    pub fn bandwidth_delay(&self) -> f64 {
+        let rate: f64 = self.active_paths().map(Path::rate).sum();
+        let rtt = self.active_paths().map(Path::srtt).max();
+        rate * rtt.unwrap_or_default().as_secs_f64()
+    }
+
+    /// Bytes that the session may buffer on either side.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Whether credit lets anything unsent be sent.
+    pub(crate) fn can_send(&self) -> bool {
+        self.ready_streams().any(|stream| {
+            let first = stream.unsent().first();
+            first.is_some_and(|first| first.start < self.sendable_end(stream))
+        })
+    }
+
+    fn credit_end(&self, stream: &Stream) -> u64 {
+        let since = stream.send.highest - stream.send.highest_at_credit;
+        let share = self.share.more(since, self.credit);
+        let by_session = stream.send.highest.saturating_add(share);
+        stream.send.limit.min(by_session)
+    }
+}
+
+/// Whether `path` delivers and, if it is a backup, no other path than backups does.
+pub(crate) fn may_work(paths: &BTreeMap<PathId, Path>, path: &Path) -> bool {
+    let delivers = |path: &Path| path.state == PathState::Active;
+    delivers(path) && !(path.backup && paths.values().any(|other| delivers(other) && !other.backup))
+}
+
+/// Some of the traffic classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClassSet(u8);
+
+impl ClassSet {
+    pub(crate) const ALL: Self = Self(0b1111);
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) fn with(self, class: Class) -> Self {
+        Self(self.0 | 1 << class.code())
+    }
+
+    pub(crate) fn has(self, class: Class) -> bool {
+        self.0 & 1 << class.code() != 0
+    }
+}

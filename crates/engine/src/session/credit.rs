@@ -1,0 +1,78 @@
+//! What the peer may send: credit for the session and for each stream, given as programs read.
+
+use super::Session;
+use crate::path::Control;
+use crate::{Instant, StreamId};
+
+impl Session {
+    /// `len` bytes of a stream are read or dropped: the peer gets new credit when it is worth a frame.
+    pub(super) fn release(&mut self, stream: StreamId, len: u64, now: Instant) {
+        self.receive_credit.released += len;
+        self.offer_session_credit(now);
+        self.offer_stream_credit(stream, now);
+    }
+
+    /// Grants the peer what was released when that is worth a frame: when it is much, and also when the peer has
+    /// less than that left. Stalled streams may hold the rest, so that nothing more is released and it would wait
+    /// for ever.
+    pub(super) fn offer_session_credit(&mut self, now: Instant) {
+        let window = self.config.receive_window();
+        let credit = &mut self.receive_credit;
+        let gain = credit.released + window - credit.granted;
+        let left = credit.granted - credit.used;
+        if gain > 0 && (gain >= window / 4 || gain > left) {
+            credit.granted += gain;
+            self.queue(Control::CreditSession, now);
+        }
+        let credit = &mut self.receive_credit;
+        credit.left_at_offers = credit.left_at_offers.max(credit.granted - credit.used);
+    }
+
+    /// Bytes have arrived, and less is left of the session's credit: streams of which the peer had heard enough when
+    /// there was more may have to be heard of again. Their own bytes may all have been read, so nothing else would
+    /// look at them any more.
+    pub(super) fn note_arrival(&mut self, now: Instant) {
+        self.offer_session_credit(now);
+        let left = self.receive_credit.granted - self.receive_credit.used;
+        let share = self.config.share();
+        if !share.has_sunk(self.receive_credit.left_at_offers, left) {
+            return;
+        }
+        self.receive_credit.left_at_offers = left;
+        let streams: Vec<StreamId> = self.streams.keys().copied().collect();
+        for stream in streams {
+            self.offer_stream_credit(stream, now);
+        }
+    }
+
+    /// Tells the peer that a stream's reader moves, when that is due.
+    fn offer_stream_credit(&mut self, stream: StreamId, now: Instant) {
+        let window = self.config.receive_window();
+        let credit = &self.receive_credit;
+        let held = credit.used - credit.released;
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let receive = &mut state.receive;
+        // Also when the limit suffices for all that is to come: the peer counts from the last news of this stream how
+        // much of the session's credit it may take.
+        if receive.is_whole() || state.reset_sent {
+            return;
+        }
+        let others = held.saturating_sub(receive.highest - receive.read);
+        let most = (window.saturating_sub(others) / 2).min(self.config.stream_memory);
+        let most = most.max(credit.initial);
+        let limit = receive.read + most;
+        // The peer divides what is left of the session's credit among those of whom it has heard lately, so the less
+        // is left the earlier it has to hear.
+        let news = receive.read - receive.read_at_grant;
+        let left = credit.granted - credit.used;
+        let urgent = news > 0 && news >= self.config.share().more(0, left) / 2;
+        if urgent || limit > receive.granted && limit - receive.granted >= most / 4 {
+            // A limit cannot sink; that it rises says that the reader moves.
+            receive.granted = limit.max(receive.granted + 1);
+            receive.read_at_grant = receive.read;
+            self.queue(Control::CreditStream { stream }, now);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Paths that take bytes and deliver none of them, or hardly any, are never waited for.
+//!
+//! The bound in every test: what the other paths need for the whole object without the bad one, and the time in
+//! which a path is found out, by each direction on its own: one missed report for what may be sent twice, and a
+//! stall for the rest.
+
+use std::time::Duration;
+
+use super::{Pair, Side};
+use crate::{PathId, StreamId};
+
+const GOOD: [(f64, u64); 2] = [(50.0, 10), (30.0, 20)];
+const BAD: (f64, u64) = (100.0, 5);
+
+/// Two round trips, four variations and 150 ms of the bad path, and what the check and the report of it take.
+const STALL: Duration = Duration::from_millis(176 + 25 + 44);
+
+/// Half a round trip, two variations and 15 ms of it, twice; and what the checks take.
+const LATE: Duration = Duration::from_millis(2 * 35);
+
+const SIZES: [usize; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// Begins a stream over which the server sends `len` bytes.
+fn begin(pair: &mut Pair, len: usize) -> StreamId {
+    let id = pair.open();
+    pair.write(Side::Client, id, b"GET", true);
+    pair.write(Side::Server, id, &vec![7; len], true);
+    id
+}
+
+fn end(pair: &mut Pair, id: StreamId, len: usize) -> Duration {
+    pair.run_to_end(Duration::from_secs(600));
+    let program = pair.program(Side::Client, id);
+    assert_eq!(program.received.len(), len);
+    program.done_at
+}
+
+/// A pair over the good paths, and also the bad one, past slow start and idle.
+fn warm(bad: bool) -> Pair {
+    let mut links = GOOD.to_vec();
+    links.extend(bad.then_some(BAD));
+    let mut pair = Pair::connected(&links);
+    let id = begin(&mut pair, 5_000_000);
+    end(&mut pair, id, 5_000_000);
+    pair.run_for(Duration::from_secs(1));
+    pair
+}
+
+/// What the good paths take alone.
+fn alone(len: usize) -> Duration {
+    let mut pair = warm(false);
+    let start = pair.now;
+    let id = begin(&mut pair, len);
+    end(&mut pair, id, len) - start
+}
+
+/// Time for an object during which the bad path goes bad by `change` after `after`.
+fn with_change(len: usize, after: Duration, change: impl Fn(&mut Pair)) -> Duration {
+    let mut pair = warm(true);
+    let start = pair.now;
+    let id = begin(&mut pair, len);
+    pair.run_for(after);
+    change(&mut pair);
+    end(&mut pair, id, len) - start
+}
+
+fn bad(pair: &mut Pair) -> &mut super::pair::Carrier {
+    pair.carriers
+        .get_mut(&PathId(2))
+        .expect("the bad path is there")
+}
+
+fn check(what: &str, len: usize, took: Duration, most: Duration) {
+    println!("{what} {len}: {took:?} of {most:?}");
+    assert!(took <= most, "{what}, {len} bytes: {took:?}, not {most:?}");
+}
+
+#[test]
+fn a_path_that_never_delivers_anything_costs_nothing() {
+    for len in SIZES {
+        let mut pair = warm(false);
+        let id = pair.add_path(BAD.0, BAD.1);
+        pair.carriers.get_mut(&id).expect("it was added").blackhole = true;
+        let start = pair.now;
+        let id = begin(&mut pair, len);
+        let took = end(&mut pair, id, len) - start;
+        check("never", len, took, alone(len) + Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_path_that_dies_in_silence_costs_no_more_than_finding_it_out() {
+    for len in SIZES {
+        let alone = alone(len);
+        for part in [0, 2, 4, 8] {
+            let took = with_change(len, alone * part / 10, |pair| bad(pair).blackhole = true);
+            let found = if len <= 100_000 { LATE } else { STALL };
+            check("dies", len, took, alone + found);
+        }
+    }
+}
+
+#[test]
+fn a_brown_out_to_one_percent_costs_no_more_than_finding_it_out() {
+    for believed in [None, Some(BAD.0 * 1e6 / 8.0)] {
+        for len in SIZES {
+            let alone = alone(len);
+            for part in [0, 2, 4, 8] {
+                let took = with_change(len, alone * part / 10, |pair| {
+                    let carrier = bad(pair);
+                    carrier.rate /= 100.0;
+                    carrier.believed = believed;
+                });
+                let found = if len <= 100_000 { LATE } else { STALL };
+                check("browns", len, took, alone + found);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_path_is_used_again_when_its_brown_out_ends() {
+    let mut pair = warm(true);
+    let id = begin(&mut pair, 100_000_000);
+    pair.run_for(Duration::from_millis(300));
+    let full = bad(&mut pair).rate;
+    bad(&mut pair).rate = full / 100.0;
+    pair.run_for(Duration::from_secs(2));
+    bad(&mut pair).rate = full;
+    // The rate of a path is known only by what it carries.
+    bad(&mut pair).believed = Some(full / 100.0);
+    pair.run_for(Duration::from_secs(2));
+    bad(&mut pair).believed = None;
+    pair.run_for(Duration::from_millis(500));
+    let sent = |pair: &Pair| pair.server.path_stats_all(pair.now)[2].data_sent;
+    let before = sent(&pair);
+    pair.run_for(Duration::from_secs(1));
+    let rate = (sent(&pair) - before) as f64;
+    assert!(rate > 0.8 * full, "{rate} of {full} bytes per second");
+    end(&mut pair, id, 100_000_000);
+}

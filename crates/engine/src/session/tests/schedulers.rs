@@ -1,0 +1,169 @@
+//! What sessions promise about schedulers, for every one of them: nobody waits for ever, classes take turns.
+
+use std::time::Duration;
+
+use super::{Pair, Side};
+use crate::{Class, Config, Event, PathId, PathState, Role, scheduler};
+
+fn config(role: Role, name: &str) -> Config {
+    let mut config = Config::new(role);
+    config.scheduler = name.to_owned();
+    config
+}
+
+fn pair(name: &str, links: &[(f64, u64)]) -> Pair {
+    let configs = [Role::Client, Role::Server].map(|role| config(role, name));
+    let [client, server] = configs;
+    let mut pair = Pair::with(client, server);
+    pair.connect(links);
+    pair
+}
+
+#[test]
+fn a_transfer_over_unequal_paths_ends_with_every_scheduler() {
+    for name in scheduler::NAMES {
+        for links in [&[(50.0, 5), (5.0, 200)], &[(100.0, 2), (100.0, 2)]] {
+            let mut pair = pair(name, links);
+            let id = pair.open();
+            pair.write(Side::Client, id, b"", true);
+            pair.write(Side::Server, id, &vec![7; 3_000_000], true);
+            pair.run_to_end(Duration::from_secs(30));
+            assert_eq!(pair.program(Side::Client, id).received.len(), 3_000_000);
+        }
+    }
+}
+
+/// The path on which everybody would wait fails in the very moment in which the others wait for it.
+#[test]
+fn whoever_waits_for_a_path_that_fails_is_asked_again() {
+    for name in scheduler::NAMES {
+        let mut pair = pair(name, &[(20.0, 5), (20.0, 80)]);
+        let id = pair.open();
+        pair.write(Side::Client, id, b"", true);
+        pair.run_for(Duration::from_millis(300));
+        pair.write(Side::Server, id, &vec![7; 1_000_000], true);
+        pair.run_for(Duration::from_millis(20));
+        pair.carriers.get_mut(&PathId(0)).unwrap().blackhole = true;
+        pair.run_to_end(Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn a_session_with_something_to_send_and_an_idle_path_asks_again_soon() {
+    // ECF leaves the slow path idle for a fast one that is full, and nothing else is due for a long time.
+    let mut pair = pair("ecf", &[(20.0, 5), (20.0, 500)]);
+    let id = pair.open();
+    pair.run_for(Duration::from_secs(2));
+    let now = pair.now;
+    pair.client.write(id, &[7; 40_000], now).unwrap();
+    let fast = *pair.client.paths().next().unwrap().sample();
+    let full = crate::PathSample {
+        full: true,
+        in_flight: fast.cwnd,
+        ..fast
+    };
+    pair.client.path_stats(PathId(0), full);
+    let mut out = Vec::new();
+    pair.client.poll_transmit(PathId(1), 16_000, now, &mut out);
+    let due = pair.client.poll_timeout().unwrap();
+    assert!(pair.client.stats().send_buffered == 40_000 && due <= now + Duration::from_millis(10));
+    // When all is sent nothing is asked that often any more.
+    pair.client.path_stats(PathId(0), fast);
+    pair.run_for(Duration::from_millis(200));
+    let due = pair.client.poll_timeout().unwrap();
+    assert!(
+        due > pair.now + Duration::from_millis(10),
+        "{due:?} {pair:?}"
+    );
+}
+
+#[test]
+fn a_backup_carries_nothing_until_the_others_fail() {
+    for name in scheduler::NAMES {
+        let mut pair = pair(name, &[(50.0, 5), (50.0, 1)]);
+        for side in Side::BOTH {
+            pair.session(side).set_backup(PathId(1), true);
+        }
+        let id = pair.open();
+        pair.write(Side::Client, id, b"", true);
+        pair.write(Side::Server, id, &vec![7; 2_000_000], true);
+        pair.run_for(Duration::from_millis(200));
+        let carried = |pair: &Pair| pair.server.path_stats_all(pair.now)[1].data_sent;
+        assert_eq!(carried(&pair), 0, "{name}");
+        pair.carriers.get_mut(&PathId(0)).unwrap().blackhole = true;
+        pair.run_to_end(Duration::from_secs(20));
+        assert!(carried(&pair) > 0, "{name}");
+        assert_eq!(
+            pair.server.path_stats_all(pair.now)[0].state,
+            PathState::Stalled
+        );
+    }
+}
+
+#[test]
+fn every_class_can_have_a_scheduler_of_its_own() {
+    let configs = [Role::Client, Role::Server].map(|role| {
+        let mut config = config(role, "fbdt");
+        let redundant = "redundant".to_owned();
+        config
+            .class_schedulers
+            .insert(Class::Conversational, redundant);
+        config
+    });
+    let [client, server] = configs;
+    let mut pair = Pair::with(client, server);
+    pair.connect(&[(50.0, 5), (50.0, 5)]);
+    let now = pair.now;
+    let call = pair
+        .client
+        .open_stream(b"t", Class::Conversational, now)
+        .unwrap();
+    let bulk = pair
+        .client
+        .open_stream(b"t", Class::Background, now)
+        .unwrap();
+    pair.write(Side::Client, bulk, &vec![1; 4_000_000], true);
+    pair.write(Side::Client, call, &[2; 100_000], true);
+    for id in [call, bulk] {
+        pair.write(Side::Server, id, b"", true);
+    }
+    // The call does not wait for the bulk, and every byte of it goes over both paths.
+    let heard = |pair: &Pair| {
+        let program = pair.programs.get(&(Side::Server, call));
+        program.is_some_and(|program| program.received.len() == 100_000)
+    };
+    assert!(
+        pair.run_until(heard, Duration::from_millis(150)),
+        "{pair:?}"
+    );
+    pair.run_to_end(Duration::from_secs(10));
+    let twice = pair.client.stats().duplicates_sent;
+    let budget = 128 * 1024 + 4_000_000 / 100;
+    assert!((50_000..100_000 + budget).contains(&twice), "{twice}");
+    assert!(pair.events.iter().any(|(_, event)| {
+        matches!(
+            event,
+            Event::Opened {
+                class: Class::Conversational,
+                ..
+            }
+        )
+    }));
+}
+
+#[test]
+fn redundancy_survives_the_loss_of_either_path_without_a_pause() {
+    for lost in [0, 1] {
+        let mut pair = pair("redundant", &[(50.0, 5), (50.0, 8)]);
+        let id = pair.open();
+        pair.write(Side::Client, id, b"", true);
+        pair.write(Side::Server, id, &vec![7; 1_000_000], true);
+        pair.run_for(Duration::from_millis(100));
+        pair.carriers.get_mut(&PathId(lost)).unwrap().blackhole = true;
+        let begin = pair.now;
+        pair.run_to_end(Duration::from_secs(20));
+        // 1 MB takes 160 ms; a path counts as stalled only after 170 ms.
+        let time = pair.program(Side::Client, id).done_at - begin;
+        assert!(time < Duration::from_millis(160), "{time:?}");
+    }
+}

@@ -1,0 +1,217 @@
+//! Rules that say which class a connection's stream has: by target port, by DSCP, by SOCKS user name.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use sumlink_transport::Class;
+
+/// One rule: a connection that fits every condition has the class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassRule {
+    /// Target ports; any if not given.
+    pub ports: Option<Ports>,
+    /// The DSCP with which the program connects; any if not given.
+    pub dscp: Option<Dscp>,
+    /// The name by which the program authenticates at the SOCKS5 entry; any or none if not given.
+    pub user: Option<String>,
+    /// The class.
+    pub class: Class,
+}
+
+/// What is known of a connection when its stream is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow<'a> {
+    /// The target's port.
+    pub port: u16,
+    /// The DSCP of the connection's first packet, where the system tells.
+    pub dscp: Option<u8>,
+    /// The SOCKS user name, where one was given.
+    pub user: Option<&'a [u8]>,
+}
+
+/// The class that the first fitting rule says; nothing if none fits, and then it is learnt.
+pub fn class_of(rules: &[ClassRule], flow: &Flow<'_>) -> Option<Class> {
+    let fits = |rule: &&ClassRule| {
+        let port = rule
+            .ports
+            .as_ref()
+            .is_none_or(|ports| ports.contain(flow.port));
+        let dscp = rule.dscp.is_none_or(|dscp| flow.dscp == Some(dscp.0));
+        let user = rule.user.as_ref();
+        port && dscp && user.is_none_or(|user| flow.user == Some(user.as_bytes()))
+    };
+    rules.iter().find(fits).map(|rule| rule.class)
+}
+
+/// Ports and ranges of them: `22`, `5004-5005,3478`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports(Vec<RangeInclusive<u16>>);
+
+impl Ports {
+    fn contain(&self, port: u16) -> bool {
+        self.0.iter().any(|range| range.contains(&port))
+    }
+}
+
+/// A differentiated services code point (RFC 2474): 0 to 63, or one of the names of RFC 2474 (`cs0` to `cs7`), RFC 2597
+/// (`af11` to `af43`), RFC 3246 (`ef`) and RFC 8622 (`le`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(u8);
+
+/// A text that is no port, range or code point.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClassRuleError {
+    /// Not a list of ports.
+    #[error(
+        "`{0}` is no port: write numbers from 1 to 65535 and ranges, such as 22 or 5004-5005,3478"
+    )]
+    Ports(String),
+    /// Not a code point.
+    #[error("`{0}` is no DSCP: write 0 to 63, ef, le, cs0 to cs7, or af11 to af43")]
+    Dscp(String),
+    /// Not a class.
+    #[error("`{0}` is no class: there are {names}", names = Class::ALL.map(Class::name).join(", "))]
+    Class(String),
+}
+
+/// A class by its name.
+pub fn parse_class(name: &str) -> Result<Class, ClassRuleError> {
+    let mut all = Class::ALL.into_iter();
+    all.find(|class| class.name() == name)
+        .ok_or_else(|| ClassRuleError::Class(name.to_owned()))
+}
+
+impl FromStr for Ports {
+    type Err = ClassRuleError;
+
+    fn from_str(text: &str) -> Result<Self, ClassRuleError> {
+        let wrong = |part: &str| ClassRuleError::Ports(part.to_owned());
+        let port = |number: &str| number.trim().parse::<u16>().ok().filter(|port| *port > 0);
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let range = port(first)
+                .zip(port(last))
+                .filter(|(first, last)| first <= last);
+            range
+                .map(|(first, last)| first..=last)
+                .ok_or_else(|| wrong(part.trim()))
+        };
+        text.split(',')
+            .map(range)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+impl FromStr for Dscp {
+    type Err = ClassRuleError;
+
+    fn from_str(text: &str) -> Result<Self, ClassRuleError> {
+        let wrong = || ClassRuleError::Dscp(text.to_owned());
+        let name = text.to_ascii_lowercase();
+        let digits = |prefix: &str| name.strip_prefix(prefix).map(str::as_bytes);
+        let value = match name.as_str() {
+            "ef" => 46,
+            "le" => 1,
+            _ => match (digits("cs"), digits("af")) {
+                (Some(&[class @ b'0'..=b'7']), _) => (class - b'0') * 8,
+                // RFC 2597, section 6: class 1 to 4, drop precedence 1 to 3
+                (_, Some(&[class @ b'1'..=b'4', drop @ b'1'..=b'3'])) => {
+                    (class - b'0') * 8 + (drop - b'0') * 2
+                }
+                _ => name
+                    .parse()
+                    .ok()
+                    .filter(|value| *value < 64)
+                    .ok_or_else(wrong)?,
+            },
+        };
+        Ok(Self(value))
+    }
+}
+
+impl fmt::Display for Dscp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(ports: &str, dscp: &str, user: &str, class: Class) -> ClassRule {
+        ClassRule {
+            ports: (!ports.is_empty()).then(|| ports.parse().unwrap()),
+            dscp: (!dscp.is_empty()).then(|| dscp.parse().unwrap()),
+            user: (!user.is_empty()).then(|| user.to_owned()),
+            class,
+        }
+    }
+
+    #[test]
+    fn the_first_rule_of_which_every_condition_fits_decides() {
+        let rules = [
+            rule("22", "8", "", Class::Background),
+            rule("22,5000-5010", "", "", Class::Interactive),
+            rule("", "ef", "", Class::Conversational),
+            rule("", "", "tv", Class::Streaming),
+        ];
+        let class = |port, dscp, user: &'static str| {
+            let user = (!user.is_empty()).then_some(user.as_bytes());
+            class_of(&rules, &Flow { port, dscp, user })
+        };
+        assert_eq!(class(22, Some(8), ""), Some(Class::Background));
+        assert_eq!(class(22, Some(46), ""), Some(Class::Interactive));
+        assert_eq!(class(5010, None, ""), Some(Class::Interactive));
+        assert_eq!(class(80, Some(46), "tv"), Some(Class::Conversational));
+        assert_eq!(class(80, Some(0), "tv"), Some(Class::Streaming));
+        assert_eq!(class(80, Some(0), "tvs"), None);
+        assert_eq!(class(80, None, ""), None);
+    }
+
+    #[test]
+    fn code_points_have_numbers_and_names() {
+        let value = |text: &str| text.parse::<Dscp>().map(|dscp| dscp.0);
+        for (text, expected) in [
+            ("0", 0),
+            ("63", 63),
+            ("ef", 46),
+            ("EF", 46),
+            ("le", 1),
+            ("cs1", 8),
+            ("cs7", 56),
+            ("af11", 10),
+            ("af43", 38),
+        ] {
+            assert_eq!(value(text), Ok(expected), "{text}");
+        }
+        for text in ["", "64", "-1", "cs8", "af14", "af50", "af1", "voice"] {
+            assert_eq!(value(text), Err(ClassRuleError::Dscp(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_bad_port_is_named() {
+        for (text, part) in [
+            ("0", "0"),
+            ("22,x", "x"),
+            ("70000", "70000"),
+            ("9-8", "9-8"),
+            ("", ""),
+            ("1-", "1-"),
+        ] {
+            let error = text.parse::<Ports>().unwrap_err();
+            assert_eq!(error, ClassRuleError::Ports(part.to_owned()), "{text}");
+        }
+        assert!(
+            parse_class("bulk")
+                .unwrap_err()
+                .to_string()
+                .contains("background")
+        );
+        assert_eq!(parse_class("streaming"), Ok(Class::Streaming));
+    }
+}
