@@ -19,7 +19,8 @@ CARGO_DENY_VERSION := 0.20.2
 # Seconds for each fuzz target in `make test`.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench test test-cargo test-fuzz lint lint-rust lint-deny lint-wasm clean help
+.PHONY: all build install dist demo peers bench bench-throughput bench-matrix test test-cargo test-fuzz instructions lint lint-rust \
+	lint-deny lint-wasm clean help
 
 all: build ## The same as build
 
@@ -79,16 +80,30 @@ peers: ## Other multipath programs for the laboratory's comparisons, in target/p
 		--bin agg-tunnel --no-default-features --locked --root $(PEERS)
 	CARGO_TARGET_DIR=$(PEERS)/build $(CARGO) install --path peers/noq --locked --root $(PEERS)
 
+# BENCH_FLAGS="--rows 'unequal/*' --seeds 3" measures a part of the matrix; it goes on where it was interrupted.
+BENCH_FLAGS ?=
+
+bench: bench-throughput bench-matrix ## What sumlink promises, measured: tables in docs/results (hours; BENCH_FLAGS=--quick: minutes)
+
 # The library's own figure needs quiet cores; the engine's says what is left for everything else.
-bench: ## Throughput of one stream over unshaped links (at least 3 Gbit/s), and of the engine alone
+bench-throughput:
 	scripts/setup.sh demo
 	$(CARGO) bench --locked -p sumlink-engine --bench session
 	$(CARGO) bench --locked -p sumlink-transport --bench throughput -- 2 5 3
+
+bench-matrix:
+	$(MAKE) build
+	$(BINARY) lab bench $(BENCH_FLAGS)
 
 test: ## Every test there is
 	scripts/setup.sh test
 	$(MAKE) test-cargo
 	$(MAKE) test-fuzz
+	$(MAKE) instructions
+
+# Wall time on a shared machine says little; instructions are the same every time.
+instructions: ## Instructions of the engine's hot paths, and their change since they were last written down
+	CARGO_TARGET_DIR=$(TARGET_DIR) scripts/instructions.sh
 
 test-cargo:
 	$(CARGO) test --workspace --all-features --locked

@@ -62,6 +62,8 @@ if [ "$purpose" = test ]; then
     need openssh-server "is what the end-to-end tests log in to" have sshd
     need netcat-openbsd "is ssh's ProxyCommand in the end-to-end tests" have_proxy_netcat
     need g++ "C++ compiler for libFuzzer" have_cxx
+    need valgrind "counts the instructions of the engine's hot paths" have valgrind
+    need jq "reads those counts" have jq
     need python3-venv "installs the licence checker of 'make lint' where it is missing" have_venv
 fi
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+use crate::bench::{self, BenchOptions};
 use crate::config::{LinkChange, LinkSpec};
 use crate::demo::DemoOptions;
 use crate::error::LabError;
@@ -22,8 +23,9 @@ use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic}
 pub enum LabCommand {
     /// Make emulated links between two network namespaces and run a command there, or a shell
     #[command(
-        after_help = "Example:\n  sumlink lab shell --link wifi:rate=60mbit,delay=10ms --link \
-                      wigig:rate=180mbit,delay=4ms,loss=5% -- ping -c 3 -I wigig 10.99.0.1"
+        after_help = "Examples:\n  sumlink lab shell scenarios/unequal-queue.toml\n\n  \
+                      sumlink lab shell --link wifi:rate=60mbit,delay=10ms \\\n    \
+                      --link wigig:rate=180mbit,loss=5% -- ping -c 3 -I wigig 10.99.0.1"
     )]
     Shell {
         /// A scenario whose links are made, and to which its events happen; instead of --link
@@ -96,9 +98,9 @@ pub enum LabCommand {
     },
     /// Measure the systems of scenarios; goes on where an earlier run of the same files was interrupted
     Run(RunOptions),
-    /// List the scenarios in a directory
+    /// List the scenarios in a directory: name, duration of a run, workload, links, what it is about
     List {
-        /// The directory
+        /// Where the files are
         #[arg(value_name = "DIR", default_value = "scenarios")]
         directory: PathBuf,
         /// Print JSON
@@ -107,7 +109,7 @@ pub enum LabCommand {
     },
     /// Check scenarios: FILE:LINE: reason for each problem
     Check {
-        /// Scenarios
+        /// Scenario files
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Print JSON
@@ -119,12 +121,14 @@ pub enum LabCommand {
     Traffic(TrafficCommand),
     /// Remove what laboratories whose owner was killed have left behind
     Clean,
-    /// Write a page with tables and figures of a directory of results
+    /// Make a page of results, DIR/report.html: tables and figures, each also as SVG and CSV in DIR/figures
     Report {
-        /// The directory that results were written to; the page and its figures are written there too
+        /// Where `lab run` wrote the results: its --out, or one scenario's directory in it
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+    /// Measure the promise of sumlink: a matrix of scenarios, each with the bars that it must reach
+    Bench(BenchOptions),
     /// Measure the emulator against what is asked of it, and against the kernel's shaper
     SelfTest(SelfTestOptions),
     /// Fetch a file over two emulated links: each alone, kernel MPTCP, sumlink
@@ -137,6 +141,7 @@ impl LabCommand {
         match self {
             Self::Status { json, .. } | Self::List { json, .. } | Self::Check { json, .. } => *json,
             Self::Run(options) => options.json,
+            Self::Bench(options) => options.json,
             _ => false,
         }
     }
@@ -176,6 +181,13 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             prepare()?;
             crate::run::run(&options, &scenarios)
         }
+        LabCommand::Bench(options) => {
+            let groups = bench::check(&options)?;
+            if !options.list && !options.judge_only {
+                prepare()?;
+            }
+            bench::run(&options, &groups)
+        }
         LabCommand::List { directory, json } => list::list(&directory, json),
         LabCommand::Check { files, json } => list::check(&files, json),
         LabCommand::Traffic(command) => traffic::run(command),
@@ -209,7 +221,8 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
         }
         LabCommand::Report { directory } => {
             let files = report::write(&directory)?;
-            println!("{} ({} files)", files[0].display(), files.len());
+            let page = files[0].display();
+            println!("{page} (and {} files that belong to it)", files.len() - 1);
             Ok(())
         }
         LabCommand::SelfTest(options) => {

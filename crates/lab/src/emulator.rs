@@ -24,6 +24,7 @@ pub(crate) use model::check;
 use timeline::Timeline;
 use worker::Worker;
 
+mod buffers;
 mod carrier;
 mod exit;
 mod meter;

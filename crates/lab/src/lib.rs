@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bench;
 mod command;
 mod config;
 mod control;
@@ -38,6 +39,7 @@ mod netns;
 mod plot;
 mod process;
 mod programs;
+mod prose;
 pub mod report;
 pub mod results;
 mod run;
@@ -52,6 +54,7 @@ mod traffic;
 mod tun;
 pub mod units;
 
+pub use bench::BenchOptions;
 pub use command::{LabCommand, run};
 pub use config::{
     CouplingGroup, Direction, InterfaceState, InterfererSpec, LinkChange, LinkSpec, MAX_LINKS,

@@ -1,13 +1,18 @@
 //! `lab list` and `lab check`: scenarios without running them.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use crate::error::LabError;
+use crate::prose::{cut, first_sentence, print};
 use crate::scenario::Scenario;
 use crate::units::format_duration;
+
+/// Characters for what a scenario is about: its first sentence, if that is not too long for a line.
+const ABOUT: usize = 84;
 
 /// Lists the scenarios of a directory; files that are wrong are listed with their first problem.
 pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
@@ -21,27 +26,32 @@ pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
         .collect();
     files.sort();
     if files.is_empty() && !as_json {
-        println!("no scenarios in {}", directory.display());
+        return print(&format!("no scenarios in {}\n", directory.display()));
     }
+    let mut text = String::new();
     for file in &files {
         let loaded = Scenario::load(file);
         if as_json {
-            println!("{}", entry_json(file, &loaded));
+            let _ = writeln!(text, "{}", entry_json(file, &loaded));
             continue;
         }
-        match loaded {
-            Ok(scenario) => println!(
-                "{:<26} {:>5} {:<7} {:>2} links  {}",
+        let _ = match loaded {
+            Ok(scenario) => writeln!(
+                text,
+                "{:<35} {:>5} {:<8} {:>2} links  {}",
                 scenario.name,
                 format_duration(scenario.duration),
                 scenario.workload.kind(),
                 scenario.links().count(),
-                scenario.about.lines().next().unwrap_or_default()
+                cut(&first_sentence(&scenario.about), ABOUT)
             ),
-            Err(error) => println!("{}", error.to_string().lines().next().unwrap_or_default()),
-        }
+            Err(error) => {
+                let told = error.to_string();
+                writeln!(text, "{}", told.lines().next().unwrap_or_default())
+            }
+        };
     }
-    Ok(())
+    print(&text)
 }
 
 /// Checks scenarios; the error holds the problems of all files.
@@ -50,18 +60,18 @@ pub(crate) fn check(files: &[PathBuf], as_json: bool) -> Result<(), LabError> {
     for file in files {
         let loaded = Scenario::load(file);
         if as_json {
-            println!("{}", entry_json(file, &loaded));
+            print(&format!("{}\n", entry_json(file, &loaded)))?;
         }
         match loaded {
-            Ok(scenario) if !as_json => println!(
-                "{}: ok, {}: {} links, {} x {}, {}",
+            Ok(scenario) if !as_json => print(&format!(
+                "{}: ok, {}: {} links, {} x {}, {}\n",
                 file.display(),
                 scenario.name,
                 scenario.links().count(),
                 scenario.seeds,
                 format_duration(scenario.duration),
                 scenario.systems.join(" ")
-            ),
+            ))?,
             Ok(_) => {}
             Err(LabError::Scenario(found)) => problems.extend(found),
             Err(error) => return Err(error),

@@ -12,7 +12,7 @@ use std::thread;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{getegid, geteuid};
 
 use crate::error::LabError;
@@ -89,13 +89,18 @@ impl Namespace {
         answer.recv().map_err(|_| gone(&self.name))
     }
 
-    /// Starts a program in the namespace. It is killed when this process dies, however it dies.
+    /// Starts a program in the namespace. It is killed when this process dies, however it dies. Signals that this
+    /// process watches for itself are not blocked in the program.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
-        // SAFETY: between fork and exec the closure makes one system call (prctl) and touches no memory
-        // that another thread could hold a lock on.
+        let none = SigSet::empty();
+        // SAFETY: between fork and exec the closure makes two system calls (sigprocmask, prctl) and touches no
+        // memory that another thread could hold a lock on.
         unsafe {
-            command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from));
+            command.pre_exec(move || {
+                none.thread_set_mask()?;
+                prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
+            });
         }
         self.run(move || command.spawn())?
             .map_err(|error| start_failed(&program, error))

@@ -104,12 +104,23 @@ pub struct Measurement {
     /// Objects that took longer than the workload allows, or had not arrived at the end; unknown without a limit.
     #[serde(default)]
     pub over_limit: Option<u64>,
-    /// Delay of each message of a constant-bit-rate workload from sending to delivery, in milliseconds.
+    /// Delay of each message of a constant-bit-rate workload from sending to delivery, or of each answer from its
+    /// question on, in milliseconds.
     pub message_delays_ms: Vec<f64>,
+    /// Those of flows that were bound to a link, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub link_delays_ms: BTreeMap<String, Vec<f64>>,
     /// Segments that TCP sent again, over all connections of the run; unknown for systems without TCP.
     pub retransmissions: Option<u64>,
     /// Bytes that the system sent on purpose more than once; unknown for systems that do not tell.
     pub duplicates_bytes: Option<u64>,
+    /// The most bytes that its receivers held at once because earlier ones were missing, of client and server
+    /// together; unknown for systems that do not tell.
+    #[serde(default)]
+    pub reorder_peak_bytes: Option<u64>,
+    /// Goodput of the scenario's rival, in bit/s: no part of any other figure.
+    #[serde(default)]
+    pub rival_bps: Option<f64>,
     /// What each link carried, by the emulator's account (wire bytes).
     pub links: Vec<LinkSeries>,
     /// Goodput over time, all flows together.

@@ -12,8 +12,8 @@ static ARRIVED: AtomicI32 = AtomicI32::new(0);
 
 /// Keeps the three signals from ending the process, and notes them instead.
 ///
-/// Call it before any other thread starts: threads inherit the mask. Programs that are started do not,
-/// the standard library clears it for them.
+/// Call it before any other thread starts: threads inherit the mask. So do programs that are started, unless
+/// it is cleared for them, as [`crate::netns`] does.
 pub(crate) fn watch() -> Result<(), LabError> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {

@@ -16,8 +16,11 @@ nix::ioctl_write_ptr_bad!(
 nix::ioctl_write_ptr!(tun_set_carrier, b'T', 226, libc::c_int);
 nix::ioctl_write_int!(tun_set_offload, b'T', 208);
 
-/// Checksums are left to us (TUN_F_CSUM), and TCP comes in super-packets (TUN_F_TSO4, _TSO6, _TSO_ECN).
-const OFFLOAD_TCP: nix::sys::ioctl::ioctl_param_type = 0x01 | 0x02 | 0x04 | 0x08;
+/// Checksums are left to us (TUN_F_CSUM), and we leave them to whoever receives the packet: nothing between
+/// the two ends can damage it, and real interfaces spare the processor that work as well.
+const OFFLOAD_CHECKSUMS: nix::sys::ioctl::ioctl_param_type = 0x01;
+/// TCP comes in super-packets (TUN_F_TSO4, _TSO6, _TSO_ECN).
+const OFFLOAD_TCP: nix::sys::ioctl::ioctl_param_type = 0x02 | 0x04 | 0x08;
 /// UDP too, when a program asks for it (TUN_F_USO4, _USO6; Linux 6.2).
 const OFFLOAD_UDP: nix::sys::ioctl::ioctl_param_type = 0x20 | 0x40;
 
@@ -31,7 +34,7 @@ pub(crate) struct Tun {
 impl Tun {
     /// Makes the interface in the network namespace of the calling thread, not yet up.
     ///
-    /// With `offload` each packet has a struct virtio_net_hdr in front of it, and may be a super-packet.
+    /// Each packet has a struct virtio_net_hdr in front of it. With `offload` it may be a super-packet.
     pub(crate) fn open(name: &str, offload: bool) -> Result<Self, LabError> {
         let mut options = OpenOptions::new();
         options
@@ -56,9 +59,8 @@ impl Tun {
         {
             *to = from as libc::c_char;
         }
-        let header = if offload { libc::IFF_VNET_HDR } else { 0 };
         // IFF_TUN | IFF_NO_PI | IFF_VNET_HDR is 0x5001, inside a short.
-        let flags = (libc::IFF_TUN | libc::IFF_NO_PI | header) as libc::c_short;
+        let flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
         let request = libc::ifreq {
             ifr_name,
             ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags },
@@ -67,17 +69,17 @@ impl Tun {
         // what TUNSETIFF reads.
         unsafe { tun_set_iff(file.as_raw_fd(), &request) }
             .map_err(|error| LabError::system(format!("making the interface {name}"), error))?;
-        if offload {
-            let set = |flags| {
-                // SAFETY: the descriptor is open, and TUNSETOFFLOAD takes flags by value.
-                unsafe { tun_set_offload(file.as_raw_fd(), flags) }
-            };
-            set(OFFLOAD_TCP | OFFLOAD_UDP)
-                .or_else(|_| set(OFFLOAD_TCP))
-                .map_err(|error| {
-                    LabError::system(format!("segmentation offload of {name}"), error)
-                })?;
-        }
+        let set = |flags| {
+            // SAFETY: the descriptor is open, and TUNSETOFFLOAD takes flags by value.
+            unsafe { tun_set_offload(file.as_raw_fd(), flags) }
+        };
+        let done = if offload {
+            set(OFFLOAD_CHECKSUMS | OFFLOAD_TCP | OFFLOAD_UDP)
+                .or_else(|_| set(OFFLOAD_CHECKSUMS | OFFLOAD_TCP))
+        } else {
+            set(OFFLOAD_CHECKSUMS)
+        };
+        done.map_err(|error| LabError::system(format!("offloads of {name}"), error))?;
         Ok(Self { file })
     }
 

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigSet, Signal};
 use sumlink_lab::{InterfaceState, Lab, LabConfig, LinkChange, SERVER_V4, SERVER_V6, Side};
 
 /// A laboratory that has the machine for itself as far as this file's tests go: they measure time.
@@ -121,6 +122,20 @@ fn gets_through(pair: &(UdpSocket, UdpSocket), within: Duration) -> bool {
     pair.1.set_read_timeout(Some(within)).unwrap();
     let _ = pair.0.send(b"hello");
     pair.1.recv(&mut [0; 16]).is_ok()
+}
+
+#[test]
+fn programs_can_be_told_to_stop() {
+    // As the verbs do: the laboratory's own process watches the signal.
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    signals.thread_block().unwrap();
+    let Some(lab) = lab(&["wifi:rate=1mbit"]) else {
+        return;
+    };
+    let words = ["grep", "SigBlk", "/proc/self/status"];
+    let blocked = text(&lab, Side::Client, &words);
+    assert_eq!(blocked.trim(), "SigBlk:\t0000000000000000");
 }
 
 #[test]

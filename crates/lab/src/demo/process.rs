@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use crate::error::LabError;
 use crate::process::Process;
 use crate::programs;
+use crate::systems::keygen;
 use crate::topology::{SERVER_V4, Side};
 
 use super::Stage;
@@ -77,12 +78,7 @@ impl Sumlink {
         let key = |side: &str| {
             let file = directory.join(format!("{side}.key"));
             let _ = fs::remove_file(&file);
-            let mut command = Command::new(&stage.program);
-            command.args(["keygen", "--out"]).arg(&file);
-            let output = command
-                .output()
-                .map_err(|error| LabError::system("starting sumlink", error))?;
-            last_word(&output).map(|public| (file, public))
+            keygen(&stage.program, &file).map(|public| (file, public))
         };
         let (server_key, server_public) = key("server")?;
         let (client_key, client_public) = key("client")?;
@@ -127,17 +123,5 @@ impl Sumlink {
         )?;
         client.wait_for_port(&stage.lab, Side::Client, SOCKS_PORT)?;
         Ok(Self { client, server })
-    }
-}
-
-/// `sumlink keygen` prints the public key as its last word.
-fn last_word(output: &Output) -> Result<String, LabError> {
-    let text = String::from_utf8_lossy(&output.stdout);
-    match text.split_whitespace().last() {
-        Some(word) if output.status.success() => Ok(word.to_owned()),
-        _ => Err(LabError::Failed {
-            what: format!("sumlink keygen failed ({})", output.status),
-            log: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        }),
     }
 }

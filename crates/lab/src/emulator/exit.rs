@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sumlink_link::{Delivery, LinkId, Loss, Packet};
 
+use super::buffers::Buffers;
 use super::meter::Meter;
 use super::segment::{Run, Segment};
 use super::series::WireSeries;
@@ -70,6 +71,8 @@ pub(super) struct Exit {
     owners: Vec<(usize, Direction)>,
     /// Whether the interfaces take super-packets.
     pub(super) offload: bool,
+    /// Memory of packets that have left.
+    pub(super) buffers: Buffers,
     /// What is to be written to each of the model's links, as long as it grows.
     pending: Vec<Option<Run>>,
     pub(super) meter: Meter,
@@ -90,6 +93,7 @@ impl Exit {
             owners,
             ports,
             offload,
+            buffers: Buffers::default(),
             meter: Meter::new(),
         }
     }
@@ -101,7 +105,7 @@ impl Exit {
         self.series
             .record(link, delivery.due, delivery.packet.wire_len() as u64);
         if !self.offload {
-            return self.write(link, &Run::new(delivery.packet));
+            return self.write(link, Run::new(delivery.packet));
         }
         let segment = match &mut self.pending[link] {
             Some(run) => match run.extend(delivery.packet) {
@@ -111,7 +115,7 @@ impl Exit {
             None => delivery.packet,
         };
         if let Some(finished) = self.pending[link].replace(Run::new(segment)) {
-            self.write(link, &finished);
+            self.write(link, finished);
         }
     }
 
@@ -122,12 +126,12 @@ impl Exit {
         }
         for link in 0..self.pending.len() {
             if let Some(run) = self.pending[link].take() {
-                self.write(link, &run);
+                self.write(link, run);
             }
         }
     }
 
-    fn write(&mut self, link: usize, run: &Run) {
+    fn write(&mut self, link: usize, run: Run) {
         let (port, direction) = self.owners[link];
         let Some(ends) = &self.ports[port].ends else {
             return;
@@ -143,5 +147,6 @@ impl Exit {
         if written.is_err_and(|error| is_gone(&error)) {
             self.ports[port].ends = None;
         }
+        self.buffers.give_back(run.into_buffer());
     }
 }

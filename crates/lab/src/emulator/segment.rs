@@ -1,7 +1,8 @@
 //! Packets on their way: whole ones, or parts of a super-packet that the kernel left to be cut.
 //!
-//! With segmentation offload the kernel hands over TCP and UDP data in super-packets of up to 64 KiB, each
-//! with a header that says how to cut it (struct virtio_net_hdr, linux/virtio_net.h). The links carry the
+//! In front of each packet stands a header (struct virtio_net_hdr, linux/virtio_net.h) that says what of
+//! its checksum is left to whoever receives it. With segmentation offload the kernel hands over TCP and UDP
+//! data in super-packets of up to 64 KiB, whose header also says how to cut them. The links carry the
 //! segments one by one, so that queues, rates and losses are those of packets on a wire. What comes out
 //! of a link at once and belongs together is written as one super-packet again, without ever having been
 //! copied.
@@ -12,30 +13,19 @@ use std::sync::Arc;
 
 use sumlink_link::Packet;
 
-/// Bytes of the header in front of each packet of an interface with offloads.
+use layout::{Layout, MAX_HEADERS};
+
+mod checksum;
+mod layout;
+
+/// Bytes of the header in front of each packet.
 pub(crate) const OFFLOAD_HEADER: usize = 10;
-
-/// The checksum at `csum_offset` covers the pseudo header only; the rest is left to the receiver.
-const NEEDS_CSUM: u8 = 1;
-const GSO_TCPV4: u8 = 1;
-const GSO_TCPV6: u8 = 4;
-const GSO_UDP_L4: u8 = 5;
-/// Flag beside the kind: the segments carry ECN's CWR.
-const GSO_ECN: u8 = 0x80;
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const TCP_CWR: u8 = 0x80;
-/// Flags that only the last segment carries: FIN, PSH.
-const TCP_LAST: u8 = 0x09;
-/// Room for the offload header, an IPv6 header with extensions, and a TCP header.
-const MAX_HEADERS: usize = 512;
 
 /// A packet as it travels on a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     /// What was read from the interface, the offload header included where there is one.
-    data: Arc<[u8]>,
+    data: Arc<Vec<u8>>,
     /// Which part of it this is, from 0.
     index: u16,
     /// Bytes on the wire, from the IP header on.
@@ -43,19 +33,18 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// A packet that was read from an interface without offloads.
-    pub(crate) fn whole(data: &[u8]) -> Self {
+    /// A packet that is none of several, with its offload header.
+    pub(crate) fn whole(data: Arc<Vec<u8>>) -> Self {
         Self {
-            data: Arc::from(data),
+            wire_len: data.len().saturating_sub(OFFLOAD_HEADER) as u32,
+            data,
             index: 0,
-            wire_len: data.len() as u32,
         }
     }
 
     /// The segments of what was read from an interface with offloads: the packet itself, unless it is a
     /// super-packet. Nothing for less than a header, which the kernel does not send.
-    pub(crate) fn cut(data: &[u8]) -> impl Iterator<Item = Self> + use<> {
-        let data: Arc<[u8]> = Arc::from(data);
+    pub(crate) fn cut(data: Arc<Vec<u8>>) -> impl Iterator<Item = Self> + use<> {
         let layout = Layout::of(&data);
         let wire = data.len().saturating_sub(OFFLOAD_HEADER);
         let count = match &layout {
@@ -82,7 +71,7 @@ impl Packet for Segment {
 /// Neighbouring segments of one super-packet, to be written at once.
 #[derive(Debug)]
 pub(crate) struct Run {
-    data: Arc<[u8]>,
+    data: Arc<Vec<u8>>,
     /// The first segment and the one behind the last.
     range: [u16; 2],
 }
@@ -104,12 +93,17 @@ impl Run {
         Ok(())
     }
 
-    /// Writes the packet to an interface without offloads.
+    /// The memory of the super-packet that the segments are of.
+    pub(crate) fn into_buffer(self) -> Arc<Vec<u8>> {
+        self.data
+    }
+
+    /// Writes a packet that is none of several, as it was read.
     pub(crate) fn write_whole(&self, mut to: &File) -> io::Result<()> {
         to.write(&self.data).map(drop)
     }
 
-    /// Writes the segments to an interface with offloads, as one packet.
+    /// Writes the segments as one packet.
     pub(crate) fn write_joined(&self, mut to: &File) -> io::Result<()> {
         let Some(layout) = Layout::of(&self.data) else {
             return to.write(&self.data).map(drop);
@@ -122,154 +116,12 @@ impl Run {
     }
 }
 
-/// How a super-packet is cut.
-#[derive(Clone, Copy, Debug)]
-struct Layout {
-    /// Kind of the segments, `GSO_ECN` included.
-    kind: u8,
-    /// Bytes of the IP header, with its extensions: where TCP's or UDP's begins.
-    transport: usize,
-    /// Bytes of all headers, from IP on.
-    headers: usize,
-    /// Payload of each segment except the last.
-    size: usize,
-}
-
-impl Layout {
-    /// `None` for a packet that is not to be cut.
-    fn of(data: &[u8]) -> Option<Self> {
-        let number = |at: usize| Some(u16::from_ne_bytes([*data.get(at)?, *data.get(at + 1)?]));
-        let kind = *data.get(1)?;
-        let (size, transport) = (usize::from(number(4)?), usize::from(number(6)?));
-        let ip = &data[OFFLOAD_HEADER.min(data.len())..];
-        let transport_len = match kind & !GSO_ECN {
-            GSO_TCPV4 | GSO_TCPV6 => usize::from(*ip.get(transport + 12)? >> 4) * 4,
-            GSO_UDP_L4 => 8,
-            _ => return None,
-        };
-        let headers = transport + transport_len;
-        let shortest = if kind & !GSO_ECN == GSO_UDP_L4 { 8 } else { 20 };
-        let least = if *ip.first()? >> 4 == 6 { 40 } else { 20 };
-        let sound = size > 0
-            && transport >= least
-            && transport_len >= shortest
-            && OFFLOAD_HEADER + headers <= MAX_HEADERS
-            && headers < ip.len();
-        sound.then_some(Self {
-            kind,
-            transport,
-            headers,
-            size,
-        })
-    }
-
-    /// How many segments a super-packet of `wire` bytes makes.
-    fn count(&self, wire: usize) -> usize {
-        (wire - self.headers).div_ceil(self.size)
-    }
-
-    /// Payload of one segment.
-    fn payload(&self, wire: usize, index: usize) -> usize {
-        (wire - self.headers - index * self.size).min(self.size)
-    }
-
-    /// The packet made of the segments `first..end`: its headers, with the offload header before them, and
-    /// its payload.
-    fn join<'a>(
-        &self,
-        data: &'a [u8],
-        first: usize,
-        end: usize,
-        buffer: &'a mut [u8; MAX_HEADERS],
-    ) -> (&'a [u8], &'a [u8]) {
-        let (offload, ip) = data.split_at(OFFLOAD_HEADER);
-        let count = self.count(ip.len());
-        let body = &ip[self.headers..];
-        let payload = &body[first * self.size..body.len().min(end * self.size)];
-        let headers = &mut buffer[..OFFLOAD_HEADER + self.headers];
-        headers[..OFFLOAD_HEADER].copy_from_slice(offload);
-        headers[OFFLOAD_HEADER..].copy_from_slice(&ip[..self.headers]);
-        headers[0] = NEEDS_CSUM;
-        let is_tcp = self.kind & !GSO_ECN != GSO_UDP_L4;
-        headers[2..4].copy_from_slice(&(self.headers as u16).to_ne_bytes());
-        let checksum_at: u16 = if is_tcp { 16 } else { 6 };
-        headers[8..10].copy_from_slice(&checksum_at.to_ne_bytes());
-        if end - first == 1 {
-            headers[1] = 0;
-            headers[4..6].fill(0);
-        } else if first > 0 {
-            headers[1] &= !GSO_ECN;
-        }
-        let (ip, transport) = headers[OFFLOAD_HEADER..].split_at_mut(self.transport);
-        let transport_len = transport.len() + payload.len();
-        set_ip(ip, transport_len, first);
-        if is_tcp {
-            let sequence =
-                u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]])
-                    .wrapping_add((first * self.size) as u32);
-            transport[4..8].copy_from_slice(&sequence.to_be_bytes());
-            if first > 0 {
-                transport[13] &= !TCP_CWR;
-            }
-            if end < count {
-                transport[13] &= !TCP_LAST;
-            }
-        } else {
-            transport[4..6].copy_from_slice(&(transport_len as u16).to_be_bytes());
-        }
-        let sum = pseudo_header(ip, if is_tcp { TCP } else { UDP }, transport_len);
-        let at = usize::from(checksum_at);
-        transport[at..at + 2].copy_from_slice(&fold(sum).to_be_bytes());
-        (headers, payload)
-    }
-}
-
-/// Sets the length, and for IPv4 the identification and the checksum, of a packet cut behind `index`
-/// others. `header` has at least 20 bytes.
-fn set_ip(header: &mut [u8], transport_len: usize, index: usize) {
-    if header[0] >> 4 == 6 {
-        let len = (header.len() - 40 + transport_len) as u16;
-        header[4..6].copy_from_slice(&len.to_be_bytes());
-        return;
-    }
-    let len = (header.len() + transport_len) as u16;
-    header[2..4].copy_from_slice(&len.to_be_bytes());
-    let identification = u16::from_be_bytes([header[4], header[5]]).wrapping_add(index as u16);
-    header[4..6].copy_from_slice(&identification.to_be_bytes());
-    header[10..12].fill(0);
-    let checksum = !fold(sum(header));
-    header[10..12].copy_from_slice(&checksum.to_be_bytes());
-}
-
-/// The part of TCP's and UDP's checksum that covers the addresses (RFC 9293, section 3.1; RFC 8200,
-/// section 8.1), as whoever completes the checksum expects it.
-fn pseudo_header(ip: &[u8], protocol: u8, transport_len: usize) -> u64 {
-    let addresses = if ip[0] >> 4 == 6 {
-        &ip[8..40]
-    } else {
-        &ip[12..20]
-    };
-    sum(addresses) + u64::from(protocol) + transport_len as u64
-}
-
-/// Sum of 16-bit words in network byte order.
-fn sum(bytes: &[u8]) -> u64 {
-    bytes
-        .chunks(2)
-        .map(|pair| u64::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u64::from))
-        .sum()
-}
-
-/// The ones' complement sum in 16 bits (RFC 1071).
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 #[cfg(test)]
 mod tests {
+    use super::checksum::{fold, pseudo_header, set_ip, sum};
+    use super::layout::{
+        GSO_ECN, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, TCP, TCP_CWR, TCP_LAST, UDP,
+    };
     use super::*;
 
     /// A super-packet of TCP over IPv4 or IPv6, as the kernel hands it over.
@@ -337,7 +189,7 @@ mod tests {
     fn each_segment_is_a_packet_of_its_own() {
         for v6 in [false, true] {
             let data = tcp(v6, 3_000, 1_400);
-            let segments: Vec<_> = Segment::cut(&data).collect();
+            let segments: Vec<_> = Segment::cut(Arc::new(data.clone())).collect();
             let headers = if v6 { 72 } else { 52 };
             let lengths: Vec<_> = segments.iter().map(Packet::wire_len).collect();
             assert_eq!(lengths, [headers + 1_400, headers + 1_400, headers + 200]);
@@ -362,7 +214,7 @@ mod tests {
     fn neighbours_become_one_packet_again() {
         for v6 in [false, true] {
             let data = tcp(v6, 10_000, 1_000);
-            let segments: Vec<_> = Segment::cut(&data).collect();
+            let segments: Vec<_> = Segment::cut(Arc::new(data.clone())).collect();
             assert_eq!(join(&segments), data, "all of them are the original");
             let middle = join(&segments[2..5]);
             assert!(checksum_holds(&middle));
@@ -370,7 +222,7 @@ mod tests {
             assert_eq!(middle[1], if v6 { GSO_TCPV6 } else { GSO_TCPV4 });
             let mut run = Run::new(segments[2].clone());
             assert!(run.extend(segments[4].clone()).is_err(), "one is missing");
-            let other: Vec<_> = Segment::cut(&data).collect();
+            let other: Vec<_> = Segment::cut(Arc::new(data.clone())).collect();
             assert!(
                 run.extend(other[3].clone()).is_err(),
                 "another super-packet's"
@@ -389,7 +241,7 @@ mod tests {
             data.extend(number.to_ne_bytes());
         }
         data.extend(ip);
-        let segments: Vec<_> = Segment::cut(&data).collect();
+        let segments: Vec<_> = Segment::cut(Arc::new(data.clone())).collect();
         assert_eq!(segments.len(), 3);
         for (i, len) in [1_008, 1_008, 508].into_iter().enumerate() {
             let packet = join(&segments[i..=i]);
@@ -401,8 +253,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_cut_stays_whole() {
-        assert_eq!(Segment::cut(&[0; 4]).count(), 0);
-        assert_eq!(Segment::cut(&[0; 60]).count(), 1);
+        assert_eq!(Segment::cut(Arc::new(vec![0; 4])).count(), 0);
+        assert_eq!(Segment::cut(Arc::new(vec![0; 60])).count(), 1);
         for garbage in [
             [NEEDS_CSUM, GSO_TCPV4, 0, 0, 0, 0, 0xff, 0xff, 0, 0].as_slice(),
             &[1; 90],
@@ -410,7 +262,7 @@ mod tests {
         ] {
             let mut data = garbage.to_vec();
             data.extend([0x45; 30]);
-            assert_eq!(Segment::cut(&data).count(), 1);
+            assert_eq!(Segment::cut(Arc::new(data.clone())).count(), 1);
         }
     }
 }

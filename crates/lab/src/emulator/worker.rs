@@ -151,6 +151,7 @@ impl Worker {
     fn enqueue(&mut self, id: LinkId, data: &[u8]) {
         let now = self.epoch.elapsed();
         self.apply_planned(now);
+        let data = self.exit.buffers.filled(data);
         if self.exit.offload {
             for segment in Segment::cut(data) {
                 self.network.enqueue(now, id, segment);

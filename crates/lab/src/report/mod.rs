@@ -14,7 +14,7 @@ mod page;
 #[cfg(test)]
 pub(crate) mod sample;
 mod table;
-mod words;
+pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;

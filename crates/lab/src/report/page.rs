@@ -118,7 +118,7 @@ fn overview_cell(view: &View<'_>, name: &str) -> String {
             .completion_s
             .as_ref()
             .map(|tail| (tail.p50, tail.p99)),
-        "cbr" => system
+        "cbr" | "requests" => system
             .message_delay_ms
             .as_ref()
             .map(|tail| (tail.p50 / 1e3, tail.p99 / 1e3)),

@@ -59,11 +59,15 @@ seeds = 3
 systems = ["alone", "mptcp", "sumlink:fbdt"]
 [workload]
 kind = "files"
+limit = "500ms"
 [[link]]
 name = "dsl"
 [[link]]
 name = "lte"
 "#;
+
+/// What the text above says of its limit.
+const LIMIT_S: f64 = 0.5;
 
 const VOICE: &str = r#"
 name = "voice"
@@ -257,13 +261,18 @@ impl Case {
             cpu_s,
             peak_memory_bytes: (memory * (1.0 + 0.1 * total / 1e9)) as u64,
         };
+        let completions = self.completions(system, mbps, dice);
+        let late = completions
+            .iter()
+            .filter(|object| object.duration_s > LIMIT_S);
+        let over_limit = (self.name == "files").then(|| late.count() as u64);
         Measurement {
             duration_s: 8.0,
             goodput_bps: total,
             bytes: total as u64,
             flows,
-            completions: self.completions(system, mbps, dice),
-            over_limit: None,
+            completions,
+            over_limit,
             message_delays_ms: self.delays(system, dice),
             retransmissions: Some((1500.0 * dice.roll()) as u64),
             duplicates_bytes: system
@@ -287,6 +296,7 @@ impl Case {
                 overruns: 0,
             },
             note: String::new(),
+            ..Measurement::default()
         }
     }
 

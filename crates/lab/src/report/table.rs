@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use super::{View, figures, words};
 use crate::plot::{COLOURS, Palette, escape};
-use crate::results::{ALONE, Quantiles, SIMULTANEOUS, Spread, SystemSummary};
+use crate::results::{ALONE, Missing, Quantiles, SIMULTANEOUS, Spread, SystemSummary};
 
 /// Columns that are left out where no system has a value.
 struct Columns {
     completion: bool,
+    limit: bool,
     delay: bool,
     fairness: bool,
 }
@@ -18,6 +19,7 @@ pub(super) fn html(view: &View<'_>) -> String {
     let systems = &view.summary.systems;
     let columns = Columns {
         completion: systems.iter().any(|system| system.completion_s.is_some()),
+        limit: systems.iter().any(|system| system.over_limit.is_some()),
         delay: systems
             .iter()
             .any(|system| system.message_delay_ms.is_some()),
@@ -31,6 +33,10 @@ pub(super) fn html(view: &View<'_>) -> String {
     ];
     if columns.completion {
         heads.push("Completion<small>50 %, 95 %, 99 %</small>");
+    }
+    let limit = limit_head(view.summary.limit_s);
+    if columns.limit {
+        heads.push(&limit);
     }
     if columns.delay {
         heads.push("Delay<small>50 %, 95 %, 99 %</small>");
@@ -76,17 +82,32 @@ pub(super) fn html(view: &View<'_>) -> String {
             let _ = writeln!(
                 html,
                 "<tr class=\"missing\"><th scope=\"row\"></th><td colspan=\"{}\"><em class=\"badge {}\">{}</em> \
-                 {}: {}</td></tr>",
+                 {}{}</td></tr>",
                 heads.len() - 1,
                 class(&missing.kind),
                 escape(&missing.kind),
                 words::count(missing.runs, "run"),
-                escape(&missing.reason)
+                why(missing)
             );
         }
     }
     html.push_str("</tbody></table></div>\n");
     html
+}
+
+/// What is to be said behind the number of missing runs.
+fn why(missing: &Missing) -> String {
+    // "Not run" needs no reason.
+    if missing.reason.starts_with(&missing.kind) {
+        return String::new();
+    }
+    format!(": {}", escape(&missing.reason))
+}
+
+/// The head of the column that counts objects which took too long.
+fn limit_head(limit_s: Option<f64>) -> String {
+    let limit = limit_s.map_or_else(|| "the limit".to_owned(), words::time);
+    format!("Too late<small>objects over {limit}</small>")
 }
 
 fn row(html: &mut String, view: &View<'_>, system: &SystemSummary, columns: &Columns) {
@@ -105,6 +126,9 @@ fn row(html: &mut String, view: &View<'_>, system: &SystemSummary, columns: &Col
     }));
     if columns.completion {
         cells.push(tail(system.completion_s.as_ref(), 1.0));
+    }
+    if columns.limit {
+        cells.push(over_limit(system.over_limit.as_ref()));
     }
     if columns.delay {
         cells.push(tail(system.message_delay_ms.as_ref(), 1e-3));
@@ -162,6 +186,22 @@ fn spread(values: Option<&Spread>, word: &dyn Fn(f64) -> String) -> String {
     }
 }
 
+/// Objects over the limit: none is what one wants to see.
+fn over_limit(values: Option<&Spread>) -> String {
+    match values {
+        Some(values) if values.max == 0.0 => "none".to_owned(),
+        _ => {
+            let count = spread(values, &|objects| words::number(objects));
+            let class = if values.is_some() {
+                " class=\"bad\""
+            } else {
+                ""
+            };
+            format!("<span{class}>{count}</span>")
+        }
+    }
+}
+
 fn tail(values: Option<&Quantiles>, seconds: f64) -> String {
     values.map_or_else(
         || "<span class=\"none\">–</span>".to_owned(),
@@ -208,6 +248,7 @@ pub(super) fn csv(view: &View<'_>) -> String {
     for system in &view.summary.systems {
         let spreads = [
             ("goodput", "bit/s", &system.goodput_bps),
+            ("over the limit", "objects", &system.over_limit),
             ("aggregation ratio", "", &system.aggregation_ratio),
             ("aggregation benefit", "", &system.aggregation_benefit),
             ("fairness", "", &system.fairness),

@@ -111,7 +111,7 @@ fn every_system_has_a_row_and_every_missing_run_a_reason() {
     for text in [
         "noq is not installed; install it with: make peers",
         "the emulator used 97 % of a core",
-        "not run yet",
+        "not run</em> 1 run<",
         "socket buffers up to 64 MiB",
         "aggligator 0.18.12",
         "on clean links",
@@ -216,6 +216,7 @@ fn measurement() -> impl Strategy<Value = Measurement> {
                 message_delays_ms: delays,
                 retransmissions: count,
                 duplicates_bytes: count,
+                over_limit: count,
                 links,
                 goodput,
                 processes: vec![crate::results::Process {
@@ -274,6 +275,7 @@ proptest! {
                 about,
                 direction,
                 workload: HOSTILE.to_owned(),
+                limit_s: Some(warmup_s),
                 seeds: 5,
                 links: vec![HOSTILE.to_owned()],
                 systems: vec![HOSTILE.to_owned()],

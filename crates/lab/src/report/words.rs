@@ -24,13 +24,18 @@ pub(super) fn time(seconds: f64) -> String {
 }
 
 /// A number of bytes for people.
-pub(super) fn bytes(bytes: f64) -> String {
+pub(crate) fn bytes(bytes: f64) -> String {
     match bytes {
         _ if bytes >= 1e9 => format!("{} GB", short(bytes / 1e9)),
         _ if bytes >= 1e6 => format!("{} MB", short(bytes / 1e6)),
         _ if bytes >= 1e3 => format!("{} kB", short(bytes / 1e3)),
         _ => format!("{bytes:.0} B"),
     }
+}
+
+/// A number of things, which may be the median of an even number of counts.
+pub(super) fn number(of: f64) -> String {
+    short(of)
 }
 
 /// A part of a whole.
@@ -52,7 +57,7 @@ pub(super) fn range(least: &str, most: &str) -> String {
 }
 
 /// "5 seeds".
-pub(super) fn count(number: usize, one: &str) -> String {
+pub(crate) fn count(number: usize, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {one}{plural}")
 }
@@ -61,18 +66,46 @@ pub(super) fn count(number: usize, one: &str) -> String {
 /// the best link.
 pub(super) fn headline(summary: &Summary) -> Vec<String> {
     match summary.workload.as_str() {
-        "files" => by_tail(summary, "of the objects", |system| {
-            system.completion_s.clone()
-        }),
-        "cbr" => by_tail(summary, "of the messages", |system| {
-            system.message_delay_ms.as_ref().map(|ms| Quantiles {
-                p50: ms.p50 / 1e3,
-                p99: ms.p99 / 1e3,
-                ..ms.clone()
-            })
-        }),
+        "files" => {
+            let mut lines = by_tail(summary, "of the objects", |system| {
+                system.completion_s.clone()
+            });
+            lines.extend(limits(summary));
+            lines
+        }
+        "cbr" => by_tail(summary, "of the messages", delay_s),
+        "requests" => by_tail(summary, "of the answers", delay_s),
         _ => by_goodput(summary),
     }
+}
+
+/// Which systems kept the limit of the workload, where it has one.
+fn limits(summary: &Summary) -> Option<String> {
+    let limit = summary
+        .limit_s
+        .map_or_else(String::new, |s| format!(" of {}", time(s)));
+    let (mut kept, mut broke) = (Vec::new(), Vec::new());
+    for system in &summary.systems {
+        match &system.over_limit {
+            Some(over) if over.max == 0.0 => kept.push(system.system.as_str()),
+            Some(_) => broke.push(system.system.as_str()),
+            None => {}
+        }
+    }
+    let mut sentences = Vec::new();
+    if !kept.is_empty() {
+        sentences.push(format!(
+            "Within the limit{limit} in every run: {}.",
+            kept.join(", ")
+        ));
+    }
+    if !broke.is_empty() {
+        sentences.push(format!(
+            "Over the limit{limit} in some run: {}.",
+            broke.join(", ")
+        ));
+    }
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// The systems that aggregate.
@@ -112,6 +145,15 @@ fn by_goodput(summary: &Summary) -> Vec<String> {
         None => format!("{} delivered {}.", system.system, rate(goodput.median)),
     };
     ranked.iter().map(sentence).collect()
+}
+
+fn delay_s(system: &SystemSummary) -> Option<Quantiles> {
+    let ms = system.message_delay_ms.as_ref()?;
+    Some(Quantiles {
+        p50: ms.p50 / 1e3,
+        p99: ms.p99 / 1e3,
+        ..ms.clone()
+    })
 }
 
 fn by_tail(
@@ -164,14 +206,14 @@ pub(super) fn environment(of: &Environment) -> String {
 }
 
 /// The limit of the socket buffers.
-pub(super) fn buffer_limit(of: &Environment) -> String {
+pub(crate) fn buffer_limit(of: &Environment) -> String {
     let mib = of.socket_buffer_max_bytes as f64 / f64::from(1 << 20);
     format!("{} MiB", short(mib))
 }
 
 /// A day, from seconds since 1970 (UTC); the calendar's arithmetic is that of E. G. Richards, in the
 /// Explanatory Supplement to the Astronomical Almanac (2013), section 15.11.
-pub(super) fn day(unix_s: u64) -> String {
+pub(crate) fn day(unix_s: u64) -> String {
     let julian = i128::from(unix_s / 86_400) + 2_440_588;
     let f = julian + 1401 + (4 * julian + 274_277) / 146_097 * 3 / 4 - 38;
     let e = 4 * f + 3;

@@ -18,6 +18,8 @@ pub struct Summary {
     pub direction: String,
     /// The kind of workload.
     pub workload: String,
+    /// How long an object may take, in seconds, where the workload says so.
+    pub limit_s: Option<f64>,
     /// The machine and versions, of the newest run.
     pub environment: Environment,
     /// Goodput of each link alone, in the order of the scenario; empty if that was not measured.
@@ -81,6 +83,8 @@ pub struct SystemSummary {
     pub goodput_bps: Option<Spread>,
     /// Completion time of objects in seconds, over all objects of all seeds.
     pub completion_s: Option<Quantiles>,
+    /// Objects of a run that took longer than the workload allows, or did not arrive; unknown without a limit.
+    pub over_limit: Option<Spread>,
     /// Delay of messages in milliseconds, over all messages of all seeds.
     pub message_delay_ms: Option<Quantiles>,
     /// Goodput over the sum of the links alone, seed by seed (eq. 3.1 of the WhiteHaul dissertation); not for

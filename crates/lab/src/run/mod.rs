@@ -14,18 +14,26 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::error::LabError;
+use crate::prose::print;
 use crate::results::{Outcome, Run};
 use crate::scenario::Scenario;
 use crate::systems;
 
-use once::Job;
 use progress::Progress;
-use store::Store;
+
+pub(crate) use measure::OTHERS_NOTE;
+pub(crate) use once::{Job, planned};
+pub(crate) use progress::duration_in_words;
+pub(crate) use store::{Store, write_json, write_text};
 
 /// What `sumlink lab run` can be told.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
+                  sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]],\n         aggligator and noq (after make peers)\n\n\
+                  Example:\n  sumlink lab run scenarios/unequal-*.toml --seeds 1 \
+                  --systems alone,sumlink:fbdt\n  sumlink lab report lab-out")]
 pub struct RunOptions {
-    /// Scenarios
+    /// Scenario files; `sumlink lab list` shows those of the project
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Where the results are written; what is there already is not run again
@@ -34,7 +42,7 @@ pub struct RunOptions {
     /// Print one JSON object a line for each run
     #[arg(long)]
     pub json: bool,
-    /// So many seeds instead of the scenarios' own
+    /// So many seeds (1, 2, ... N) instead of the scenarios' own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
     /// Only these systems, also ones that the scenarios do not name
@@ -91,9 +99,23 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
     for scenario in scenarios {
         store.write_scenario(scenario)?;
     }
+    carry_out(&plan, &store, &mut |run, path| {
+        if options.json {
+            println!("{}", run_json(run, path));
+        }
+    })?;
+    finish(options, scenarios, &store, &plan)
+}
+
+/// Does what is not there yet, and tells about each run.
+pub(crate) fn carry_out(
+    plan: &[Job<'_>],
+    store: &Store,
+    tell: &mut dyn FnMut(&Run, &Path),
+) -> Result<(), LabError> {
     let missing: Vec<_> = plan
         .iter()
-        .filter(|job| store.done(job.scenario, job.seed, job.system).is_none())
+        .filter(|job| store.done(job.scenario, job.seed, &job.system).is_none())
         .collect();
     if missing.len() < plan.len() {
         eprintln!(
@@ -103,24 +125,22 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
             store.directory().display()
         );
     }
-    let planned: Vec<_> = missing.iter().map(|job| planned_seconds(job)).collect();
+    let planned: Vec<_> = missing.iter().map(|job| planned(job).0).collect();
     let mut progress = Progress::new(plan.len(), &planned);
     for (job, seconds) in missing.iter().zip(planned) {
         let duration = job.scenario.duration.as_secs_f64();
-        progress.begin(&job.scenario.name, job.seed, job.system, duration, seconds);
+        progress.begin(&job.scenario.name, job.seed, &job.system, duration, seconds);
         let result = once::run(job, &mut |phase, elapsed| progress.show(phase, elapsed))
             .and_then(|run| store.write_run(job.scenario, &run).map(|path| (run, path)));
         let (run, path) = result.inspect_err(|error| {
             progress.end();
-            tell_what_is_kept(error, &store, progress.done(), plan.len());
+            tell_what_is_kept(error, store, progress.done(), plan.len());
         })?;
         progress.finish(&run);
-        if options.json {
-            println!("{}", run_json(&run, &path));
-        }
+        tell(&run, &path);
     }
     progress.end();
-    finish(options, scenarios, &store, &plan)
+    Ok(())
 }
 
 /// After the last run: the summaries, the table, and whether there are figures for everything.
@@ -135,7 +155,7 @@ fn finish(
         let runs: Vec<Run> = plan
             .iter()
             .filter(|job| job.scenario.name == scenario.name)
-            .filter_map(|job| store.read(scenario, job.seed, job.system))
+            .filter_map(|job| store.read(scenario, job.seed, &job.system))
             .collect();
         refused += runs
             .iter()
@@ -143,12 +163,14 @@ fn finish(
             .count();
         store.write_summary(scenario)?;
         if !options.json {
-            print!("{}", table::of(scenario, &runs));
+            print(&table::of(scenario, &runs))?;
         }
     }
     if !options.json {
         let directory = store.directory().display();
-        println!("results: {directory} (a page of them: sumlink lab report {directory})");
+        print(&format!(
+            "results: {directory} (a page of them: sumlink lab report {directory})\n"
+        ))?;
     }
     if refused > 0 {
         return Err(LabError::Refused(format!(
@@ -174,22 +196,12 @@ fn plan<'a>(options: &'a RunOptions, scenarios: &'a [Scenario], program: &'a Pat
             jobs.extend(systems.iter().map(|system| Job {
                 scenario,
                 seed,
-                system,
+                system: system.clone(),
                 program,
             }));
         }
     }
     jobs
-}
-
-/// Seconds of traffic.
-fn planned_seconds(job: &Job<'_>) -> f64 {
-    let links: Vec<_> = job.scenario.links().map(|l| l.name.clone()).collect();
-    let phases = match systems::parse(job.system) {
-        Ok(system) if system.missing(job.scenario).is_none() => system.phases(&links).len(),
-        _ => 0,
-    };
-    phases as f64 * job.scenario.duration.as_secs_f64()
 }
 
 fn tell_what_is_kept(error: &LabError, store: &Store, finished: usize, total: usize) {

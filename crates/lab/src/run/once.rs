@@ -1,5 +1,6 @@
 //! One run: a scenario, a seed, a system.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,6 +12,7 @@ use crate::laboratory::Lab;
 use crate::process::Process;
 use crate::results::{Environment, Measurement, Outcome, Run, SCHEMA};
 use crate::scenario::Scenario;
+use crate::signals;
 use crate::systems::{self, Stage, System};
 use crate::topology::{SOCKET_BUFFER_MAX, Side};
 
@@ -26,7 +28,7 @@ const PORT: u16 = 5001;
 pub(crate) struct Job<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) seed: u64,
-    pub(crate) system: &'a str,
+    pub(crate) system: String,
     /// The sumlink program: it is measured, and makes the traffic.
     pub(crate) program: &'a Path,
 }
@@ -36,7 +38,7 @@ pub(crate) type Tick<'a> = &'a mut dyn FnMut(usize, f64);
 
 /// Runs it. Whatever is the system's fault is an outcome; an error is one of the laboratory, or a signal.
 pub(crate) fn run(job: &Job<'_>, tick: Tick<'_>) -> Result<Run, LabError> {
-    let system = systems::parse(job.system).map_err(LabError::Usage)?;
+    let system = systems::parse(&job.system).map_err(LabError::Usage)?;
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
@@ -44,9 +46,13 @@ pub(crate) fn run(job: &Job<'_>, tick: Tick<'_>) -> Result<Run, LabError> {
         Some(reason) => Outcome::Skipped { reason },
         None => match measure_all(job, system.as_ref(), tick) {
             Ok(outcome) => outcome,
-            Err(error @ LabError::Failed { .. }) => Outcome::Failed {
-                reason: error.to_string(),
-            },
+            Err(error @ LabError::Failed { .. }) => {
+                // Ctrl-C in a terminal ends the programs too, and is not their failure.
+                signals::check()?;
+                Outcome::Failed {
+                    reason: error.to_string(),
+                }
+            }
             Err(error) => return Err(error),
         },
     };
@@ -55,7 +61,7 @@ pub(crate) fn run(job: &Job<'_>, tick: Tick<'_>) -> Result<Run, LabError> {
         scenario: job.scenario.name.clone(),
         scenario_sha256: job.scenario.sha256.clone(),
         seed: job.seed,
-        system: job.system.to_owned(),
+        system: job.system.clone(),
         started_unix_s: started,
         environment: environment(job.scenario, system.as_ref()),
         outcome,
@@ -64,13 +70,14 @@ pub(crate) fn run(job: &Job<'_>, tick: Tick<'_>) -> Result<Run, LabError> {
 
 /// Every phase of the system, each as often as it takes.
 fn measure_all(job: &Job<'_>, system: &dyn System, tick: Tick<'_>) -> Result<Outcome, LabError> {
-    let links: Vec<_> = job.scenario.links().map(|l| l.name.clone()).collect();
-    let mut whole: Option<Measurement> = None;
-    for (number, link) in system.phases(&links).into_iter().enumerate() {
+    // One for each phase.
+    let mut phases: Vec<(&Part<'_>, Measurement)> = Vec::new();
+    let parts = parts(job.scenario, system);
+    for (number, part) in parts.iter().enumerate() {
         let mut last = String::new();
         let mut found = None;
         for _ in 0..ATTEMPTS {
-            let phase = measure_phase(job, system, link.as_deref(), &mut |elapsed| {
+            let phase = measure_phase(job, system, part, &mut |elapsed| {
                 tick(number, elapsed);
             })?;
             match phase.emulator.objection() {
@@ -82,27 +89,77 @@ fn measure_all(job: &Job<'_>, system: &dyn System, tick: Tick<'_>) -> Result<Out
             }
         }
         let Some(found) = found else {
+            let link = part.link.as_ref();
             let during = link.map_or_else(String::new, |link| format!("{link}: "));
             return Ok(Outcome::Refused {
                 reason: format!("{during}{last}, {ATTEMPTS} times; is the machine busy?"),
             });
         };
-        whole = Some(match whole {
-            None => found,
-            Some(before) => measure::join(before, found),
-        });
+        match phases.last_mut() {
+            Some((before, measurement)) if before.link == part.link => {
+                *measurement = measure::in_series(std::mem::take(measurement), found);
+            }
+            _ => phases.push((part, found)),
+        }
     }
-    Ok(Outcome::Measured(Box::new(whole.unwrap_or_default())))
+    let phases = phases.into_iter().map(|(_, measurement)| measurement);
+    let whole = phases.reduce(measure::join).unwrap_or_default();
+    Ok(Outcome::Measured(Box::new(whole)))
+}
+
+/// What is measured in a laboratory of its own.
+struct Part<'a> {
+    /// The link that is measured by itself.
+    link: Option<String>,
+    /// The scenario, perhaps with a single object of its workload.
+    scenario: Cow<'a, Scenario>,
+}
+
+/// The phases of the system, of cold objects each by itself.
+fn parts<'a>(scenario: &'a Scenario, system: &dyn System) -> Vec<Part<'a>> {
+    let links: Vec<_> = scenario.links().map(|l| l.name.clone()).collect();
+    let scenarios = match scenario.single_objects() {
+        Some(singles) => singles.into_iter().map(Cow::Owned).collect(),
+        None => vec![Cow::Borrowed(scenario)],
+    };
+    let phases = system.phases(&links);
+    let of_phase = |link: Option<String>| {
+        let of_scenario = move |scenario: &Cow<'a, Scenario>| Part {
+            link: link.clone(),
+            scenario: scenario.clone(),
+        };
+        scenarios.iter().map(of_scenario).collect::<Vec<_>>()
+    };
+    phases.into_iter().flat_map(of_phase).collect()
+}
+
+/// Seconds of traffic, at the most, and the number of laboratories; 0 for what cannot be measured here.
+pub(crate) fn planned(job: &Job<'_>) -> (f64, usize) {
+    match systems::parse(&job.system) {
+        Ok(system) if system.missing(job.scenario).is_none() => {
+            let parts = parts(job.scenario, &*system);
+            let traffic = parts
+                .iter()
+                .map(|part| {
+                    part.scenario
+                        .longest_run(part.link.as_deref())
+                        .as_secs_f64()
+                })
+                .sum();
+            (traffic, parts.len())
+        }
+        _ => (0.0, 0),
+    }
 }
 
 /// One phase in a laboratory of its own: fresh namespaces, empty queues, no metrics of earlier connections.
 fn measure_phase(
     job: &Job<'_>,
     system: &dyn System,
-    link: Option<&str>,
+    part: &Part<'_>,
     tick: &mut dyn FnMut(f64),
 ) -> Result<Measurement, LabError> {
-    let scenario = job.scenario;
+    let scenario = part.scenario.as_ref();
     let lab = Lab::start(scenario.lab_config(job.seed))?;
     let directory = TempDir::with_prefix("sumlink-lab-run-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;
@@ -112,7 +169,7 @@ fn measure_phase(
         program: job.program,
         congestion: &scenario.congestion,
         port: workload::port(&scenario.workload).unwrap_or(PORT),
-        link,
+        link: part.link.as_deref(),
     };
     let server = workload::start_server(scenario, &stage, system.is_mptcp())?;
     let running = system.start(&stage)?;

@@ -70,7 +70,8 @@ impl Progress {
         if !self.live {
             return;
         }
-        let done = phase as f64 * self.duration + elapsed;
+        // Phases may be shorter than the scenario says.
+        let done = (phase as f64 * self.duration + elapsed).min(self.planned);
         let left = duration_in_words(self.left(done));
         let mut err = io::stderr().lock();
         let number = self.done + 1;
@@ -156,7 +157,8 @@ pub(crate) fn describe(outcome: &Outcome) -> String {
     }
 }
 
-fn duration_in_words(seconds: f64) -> String {
+/// A duration as people say it.
+pub(crate) fn duration_in_words(seconds: f64) -> String {
     let seconds = Duration::from_secs_f64(seconds.max(0.0)).as_secs();
     match seconds {
         0..=99 => format!("{seconds} s"),

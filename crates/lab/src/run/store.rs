@@ -127,11 +127,16 @@ pub(crate) fn file_name(system: &str) -> String {
 /// Writes a value as JSON.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
     let mut text =
-        serde_json::to_vec(value).map_err(|error| LabError::system("writing JSON", error))?;
-    text.push(b'\n');
+        serde_json::to_string(value).map_err(|error| LabError::system("writing JSON", error))?;
+    text.push('\n');
+    write_text(path, &text)
+}
+
+/// Writes a text.
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), LabError> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    write_atomically(directory, &name, &text)
+    write_atomically(directory, &name, text.as_bytes())
 }
 
 /// Writes beside the place and renames, so that whoever is interrupted leaves no half file.

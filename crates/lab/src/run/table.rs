@@ -2,20 +2,20 @@
 
 use std::fmt::Write;
 
+use crate::prose::{first_sentence, wrapped};
 use crate::results::{Outcome, Run, Spread};
 use crate::scenario::Scenario;
 
 use super::progress::describe;
 
+/// Characters of a line of the table.
+const WIDTH: usize = 80;
+
 /// Medians and spread of the goodput of each system.
 pub(super) fn of(scenario: &Scenario, runs: &[Run]) -> String {
     let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{}: {}",
-        scenario.name,
-        scenario.about.lines().next().unwrap_or_default()
-    );
+    let head = format!("{}: {}", scenario.name, first_sentence(&scenario.about));
+    let _ = writeln!(text, "{}", wrapped(&head, WIDTH, 2));
     let _ = writeln!(
         text,
         "  {:<28} {:>5} {:>12} {:>12} {:>12}",

@@ -10,7 +10,7 @@ use crate::programs;
 use crate::scenario::{Scenario, Workload};
 use crate::systems::{Running, Stage};
 use crate::topology::{SERVER_V4, Side};
-use crate::traffic::{Load, Spec};
+use crate::traffic::{Load, Route, Spec};
 
 use super::once::start;
 
@@ -59,7 +59,7 @@ pub(super) fn start_clients(
     interval: Duration,
 ) -> Result<Vec<Process>, LabError> {
     let Workload::Command { client, .. } = &scenario.workload else {
-        let spec = spec(scenario, running, epoch_ns, interval);
+        let spec = spec(scenario, stage, running, epoch_ns, interval);
         let text = serde_json::to_string(&spec)
             .map_err(|error| LabError::system("writing JSON", error))?;
         let mut command = Command::new(stage.program);
@@ -93,7 +93,13 @@ pub(super) fn start_clients(
         .collect()
 }
 
-fn spec(scenario: &Scenario, running: &Running, epoch_ns: u64, interval: Duration) -> Spec {
+fn spec(
+    scenario: &Scenario,
+    stage: &Stage<'_>,
+    running: &Running,
+    epoch_ns: u64,
+    interval: Duration,
+) -> Spec {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let directions = scenario.traffic.directions();
     Spec {
@@ -115,9 +121,31 @@ fn spec(scenario: &Scenario, running: &Running, epoch_ns: u64, interval: Duratio
                 rate: *rate,
                 message: *message,
             },
+            Workload::Requests {
+                request,
+                answer,
+                gap,
+                load,
+            } => Load::Requests {
+                request: *request,
+                answer: *answer,
+                gap_ms: millis(*gap),
+                bulk: *load,
+            },
             Workload::Bulk | Workload::Command { .. } => Load::Bulk,
         },
+        rival: rival(scenario, stage),
     }
+}
+
+/// The way of the scenario's rival; while another link is measured by itself there is none.
+fn rival(scenario: &Scenario, stage: &Stage<'_>) -> Option<Route> {
+    let link = scenario.rival.as_ref()?;
+    let concerns = stage.link.is_none_or(|measured| measured == link);
+    concerns.then(|| Route {
+        link: Some(link.clone()),
+        ..Route::direct(stage.target())
+    })
 }
 
 fn fill_in(line: &str, host: &str, port: u16, link: Option<&str>) -> String {

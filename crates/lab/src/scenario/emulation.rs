@@ -13,9 +13,9 @@ use crate::config::{
 use crate::laboratory::LabConfig;
 
 use super::Scenario;
+use super::document::Document;
 use super::link::ProfileUse;
 use super::shared::{Group, SharedRadio, Stranger};
-use super::table::Document;
 
 impl Scenario {
     /// Notes what only the emulator can tell, at the place where it stands.

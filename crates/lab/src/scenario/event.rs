@@ -1,19 +1,63 @@
 //! `[[event]]`: what happens to links, and when.
 
+use std::time::Duration;
+
 use crate::config::{Direction, InterfaceState, LinkChange, PlannedChange, Setting, parse_state};
 use crate::units::parse_duration;
 
-use super::link::{Names, Place, each_way, parse, rate_setting, read_settings};
-use super::table::{Document, Section};
+use super::document::Document;
+use super::link::{Link, Place, each_way, parse, read_settings};
+use super::names::Names;
+use super::rate::rate_setting;
+use super::section::Section;
 
 /// The changes of one event and where it stands.
-pub(crate) struct Event {
-    pub(crate) changes: Vec<PlannedChange>,
-    pub(crate) span: Place,
+struct Event {
+    changes: Vec<PlannedChange>,
+    span: Place,
+}
+
+/// Every block `[[event]]`: what cannot happen, or would be undone, is a problem.
+pub(super) fn read_all(
+    document: &mut Document<'_>,
+    root: &mut Section<'_, '_>,
+    known: &Names,
+    links: &[Link],
+    duration: Option<Duration>,
+    gso: bool,
+) -> Vec<PlannedChange> {
+    let mut events = Vec::new();
+    for block in root.blocks(document, "event") {
+        let Some(event) = read(document, block, known, gso) else {
+            continue;
+        };
+        let too_late =
+            |change: &PlannedChange| duration.is_some_and(|duration| change.at >= duration);
+        if event.changes.iter().any(too_late) {
+            document.problem(
+                &event.span,
+                "at: the run is over by then, so nothing would happen",
+            );
+        }
+        let has_profile = |name: &str| {
+            let link = links.iter().find(|link| link.spec.name == name);
+            link.is_some_and(|link| link.profile.is_some())
+        };
+        let sets_rate = |planned: &PlannedChange| {
+            let setting = &planned.change.setting;
+            matches!(setting, Setting::Rate(_)) && has_profile(&planned.link)
+        };
+        if event.changes.iter().any(sets_rate) {
+            let reason = "rate: the link's profile sets its rate, and would undo this";
+            document.problem(&event.span, reason);
+        }
+        events.extend(event.changes);
+    }
+    events
 }
 
 /// Reads a block `[[event]]`.
-pub(crate) fn read(
+fn read(
     document: &mut Document<'_>,
     mut section: Section<'_, '_>,
     names: &Names,

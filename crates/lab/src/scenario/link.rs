@@ -1,21 +1,21 @@
 //! `[[link]]`: what a link is like before anything happens to it.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 
-use sumlink_link::{Jitter, Profile, Trace};
+use sumlink_link::{Jitter, Profile};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::config::{
-    Direction, LinkSpec, MAX_TRACE, Setting, Shape, check_name, check_rate, parse_jitter,
-    parse_loss, parse_queue,
+    Direction, LinkSpec, MAX_LINKS, Setting, Shape, check_name, parse_jitter, parse_loss,
+    parse_queue,
 };
-use crate::units::{parse_duration, parse_rate};
+use crate::units::parse_duration;
 
-use super::table::{At, Document, Problem, Section, number_of, text_of};
+use super::document::Document;
+use super::rate::{RATE_KEYS, read_rates};
+use super::section::{Section, number_of, text_of};
 
 /// A link as a scenario describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,66 +38,39 @@ pub(crate) struct ProfileUse {
     pub(crate) keeps_jitter: bool,
 }
 
-/// The names of the links of a file, also of those that are wrong otherwise.
-pub(crate) struct Names(Vec<String>);
-
-impl Names {
-    pub(crate) fn new(document: &Document<'_>, root: &mut Section<'_, '_>) -> Self {
-        // Whatever is wrong with the blocks is told when they are read.
-        let mut names = Vec::new();
-        let mut ignored = document.silent();
-        for mut block in root.blocks(&mut ignored, "link") {
-            names.extend(block.text(&mut ignored, "name").map(|name| name.value));
-        }
-        Self(names)
-    }
-
-    /// The name, if there is such a link.
-    pub(crate) fn find(&self, document: &mut Document<'_>, name: &At<String>) -> Option<String> {
-        if self.0.contains(&name.value) {
-            return Some(name.value.clone());
-        }
-        let known = self.0.join(", ");
+/// Every block `[[link]]`.
+pub(super) fn read_all(
+    document: &mut Document<'_>,
+    root: &mut Section<'_, '_>,
+    gso: bool,
+) -> Vec<Link> {
+    let blocks = root.blocks(document, "link");
+    if blocks.is_empty() || blocks.len() > MAX_LINKS {
         document.problem(
-            &name.span,
-            format!("there is no link '{}' (links: {known})", name.value),
+            &root.span(),
+            format!(
+                "{} links: a laboratory has 1 to {MAX_LINKS}; each is a block [[link]] with name and rate",
+                blocks.len()
+            ),
         );
-        None
     }
-
-    /// The names in `links`, at least so many, each once.
-    pub(crate) fn find_all(
-        &self,
-        document: &mut Document<'_>,
-        section: &mut Section<'_, '_>,
-        least: usize,
-    ) -> Option<Vec<String>> {
-        if !section.has("links") {
-            section.missing(document, "links", "links = [\"NAME\", \"NAME\"]");
-            return None;
+    let mut names = HashSet::new();
+    let mut links = Vec::new();
+    for block in blocks {
+        let span = block.span();
+        if let Some(link) = read(document, block, gso) {
+            let name = &link.spec.name;
+            if !names.insert(name.clone()) {
+                document.problem(&span, format!("there are two links called '{name}'"));
+            }
+            links.push(link);
         }
-        let listed = section.texts(document, "links")?;
-        let count = listed.len();
-        let names: Vec<_> = listed
-            .iter()
-            .filter_map(|name| self.find(document, name))
-            .collect();
-        let distinct = names.iter().collect::<HashSet<_>>().len();
-        if count < least {
-            document.problem(&section.span(), format!("links: name at least {least}"));
-        } else if distinct < names.len() {
-            document.problem(&section.span(), "links: one is there twice");
-        }
-        (distinct == count && count >= least).then_some(names)
     }
+    links
 }
 
 /// Reads a block `[[link]]`.
-pub(crate) fn read(
-    document: &mut Document<'_>,
-    mut section: Section<'_, '_>,
-    gso: bool,
-) -> Option<Link> {
+fn read(document: &mut Document<'_>, mut section: Section<'_, '_>, gso: bool) -> Option<Link> {
     let name = section.parsed(document, "name", |text| {
         check_name(text).map(|()| text.to_owned())
     });
@@ -167,57 +140,6 @@ fn read_profile(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> O
     })
 }
 
-const RATE_KEYS: [&str; 4] = ["rate", "down", "up", "trace"];
-
-/// `rate`, or `down` and `up`, or `trace`; client to server first.
-fn read_rates(
-    document: &mut Document<'_>,
-    section: &mut Section<'_, '_>,
-    link: &str,
-    gso: bool,
-    traces: &mut Vec<String>,
-) -> Option<[Setting; 2]> {
-    let constant = |text: &str| rate_setting(link, text, gso);
-    let both = section.parsed(document, "rate", constant);
-    let down = section.parsed(document, "down", constant);
-    let up = section.parsed(document, "up", constant);
-    let trace = each_way(document, section, "trace", |document, value| {
-        let path = text_of(document, value, "trace")?;
-        let (trace, text) = load_trace(document, &path)?;
-        traces.push(text);
-        let setting = Setting::Trace(trace);
-        match check_rate(link, &setting, gso) {
-            Ok(()) => Some(setting),
-            Err(error) => {
-                document.problem(&path.span, error);
-                None
-            }
-        }
-    });
-    match RATE_KEYS.map(|key| section.has(key)) {
-        [true, false, false, false] => both.map(|at| [at.value.clone(), at.value]),
-        [false, true, true, false] => Some([up?.value, down?.value]),
-        [false, false, false, true] => match trace {
-            [Some(up), Some(down)] => Some([up, down]),
-            _ => None,
-        },
-        [false, false, false, false] => None,
-        _ => {
-            let reason = "[[link]]: give either rate, or down and up, or trace";
-            document.problem(&section.span(), reason);
-            None
-        }
-    }
-}
-
-/// A rate that the emulator carries.
-pub(crate) fn rate_setting(link: &str, text: &str, gso: bool) -> Result<Setting, String> {
-    let rate = parse_rate(text).map_err(|error| error.to_string())?;
-    let setting = Setting::Rate(rate);
-    check_rate(link, &setting, gso).map_err(|error| error.to_string())?;
-    Ok(setting)
-}
-
 /// What a link has besides its rate, and an event may change: `delay`, `jitter`, `loss`, `queue`.
 pub(crate) fn read_settings(
     document: &mut Document<'_>,
@@ -284,61 +206,5 @@ pub(crate) fn parse<T, E: std::fmt::Display>(
         .ok()
 }
 
-/// Reads the trace that the scenario names; a problem is told with the trace's own line.
-pub(crate) fn load_trace(
-    document: &mut Document<'_>,
-    path: &At<String>,
-) -> Option<(Trace, String)> {
-    let file = document.path(&path.value);
-    let mut text = String::new();
-    let read = File::open(&file).and_then(|opened| {
-        let limited = &mut opened.take(MAX_TRACE + 1);
-        limited.read_to_string(&mut text)
-    });
-    match read {
-        Err(error) => {
-            document.problem(&path.span, format!("trace: {}: {error}", file.display()));
-            return None;
-        }
-        Ok(len) if len as u64 > MAX_TRACE => {
-            let reason = format!("trace: {} is larger than 256 MiB", file.display());
-            document.problem(&path.span, reason);
-            return None;
-        }
-        Ok(_) => {}
-    }
-    match text.parse::<Trace>() {
-        Ok(trace) => Some((trace, text)),
-        Err(error) => {
-            let (line, reason) = split_line(&error.to_string());
-            document.problem_elsewhere(Problem { file, line, reason });
-            None
-        }
-    }
-}
-
-/// A trace's error begins with `line 7: ` where it has a line.
-fn split_line(message: &str) -> (usize, String) {
-    message
-        .strip_prefix("line ")
-        .and_then(|rest| rest.split_once(": "))
-        .and_then(|(line, reason)| Some((line.parse().ok()?, reason.to_owned())))
-        .unwrap_or((1, message.to_owned()))
-}
-
 /// Where something stands, for the emulator's complaints.
 pub(crate) type Place = Range<usize>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_of_a_trace_is_found() {
-        let error = "1\n2\n3\n4\n5\n6\nx\n".parse::<Trace>().unwrap_err();
-        let (line, reason) = split_line(&error.to_string());
-        assert_eq!(line, 7);
-        assert!(reason.starts_with("\"x\" is not"), "{reason}");
-        assert_eq!(split_line("no stamps"), (1, "no stamps".to_owned()));
-    }
-}

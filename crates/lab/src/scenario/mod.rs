@@ -15,12 +15,16 @@
 //! [`Scenario::load`] reads a file and tells everything that is wrong with it at once, each problem with its
 //! line. docs/laboratory.md is the manual of the format.
 
+mod bounds;
+mod document;
 mod emulation;
 mod event;
 mod link;
+mod names;
+mod rate;
 mod read;
+mod section;
 mod shared;
-mod table;
 mod workload;
 
 use std::fs;
@@ -35,10 +39,12 @@ use crate::error::LabError;
 use link::Link;
 use shared::{Group, SharedRadio, Stranger};
 
-pub use table::Problem;
+pub use document::Problem;
 pub use workload::Workload;
 
-pub(crate) use read::parse_congestion;
+pub(crate) use document::Document;
+pub(crate) use read::{parse_congestion, parse_name};
+pub(crate) use section::Section;
 
 /// Which way the traffic of a scenario goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +67,7 @@ impl Traffic {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         [Self::Down, Self::Up, Self::Both]
             .into_iter()
             .find(|traffic| traffic.name() == text)
@@ -105,6 +111,9 @@ pub struct Scenario {
     pub systems: Vec<String>,
     /// What is carried.
     pub workload: Workload,
+    /// The link over which somebody else has a TCP connection meanwhile, from the server's address straight to the
+    /// client or the other way, as the traffic goes; it takes what it gets, and its share is a figure.
+    pub rival: Option<String>,
     /// The scenario that measures the same links without interference, by name; for the bounds of the report.
     pub clean: Option<String>,
     /// Whether programs hand over super-packets; see [`LabConfig::gso`](crate::LabConfig::gso).
@@ -124,7 +133,63 @@ impl Scenario {
     /// when it is wrong.
     pub fn load(file: &Path) -> Result<Self, LabError> {
         let text = fs::read_to_string(file).map_err(LabError::file(file))?;
-        read::read(file, &text).map_err(LabError::Scenario)
+        Self::parse(file, &text).map_err(LabError::Scenario)
+    }
+
+    /// Reads the text of a scenario, as if it stood in that file.
+    pub(crate) fn parse(file: &Path, text: &str) -> Result<Self, Vec<Problem>> {
+        read::read(file, text)
+    }
+
+    /// Of a workload of cold objects: the scenario with each of them by itself.
+    pub(crate) fn single_objects(&self) -> Option<Vec<Self>> {
+        let Workload::Files {
+            sizes,
+            count,
+            limit,
+            cold: true,
+            ..
+        } = &self.workload
+        else {
+            return None;
+        };
+        let single = |size: &u64| Self {
+            workload: Workload::Files {
+                sizes: vec![*size],
+                count: 1,
+                gap: Duration::ZERO,
+                limit: *limit,
+                cold: false,
+            },
+            ..self.clone()
+        };
+        let rounds = (0..*count).flat_map(|_| sizes);
+        Some(rounds.map(single).collect())
+    }
+
+    /// How long a run takes at the most, or about as long as the objects need over that link by itself.
+    pub(crate) fn longest_run(&self, link: Option<&str>) -> Duration {
+        let Workload::Files {
+            sizes, count, gap, ..
+        } = &self.workload
+        else {
+            return self.duration;
+        };
+        let ways = self.traffic.directions();
+        let rates = self
+            .lab_config(1)
+            .links
+            .into_iter()
+            .filter(|spec| link.is_none_or(|link| spec.name == link))
+            .map(|spec| ways.iter().map(|way| spec.shapes[way.index()].rate).min());
+        let rate: u64 = rates.flatten().sum();
+        let bytes = sizes.iter().sum::<u64>().saturating_mul(*count);
+        let objects = u32::try_from(sizes.len() as u64 * count).unwrap_or(u32::MAX);
+        // Half as much again: for headers, round trips and slow starts.
+        let carried = bytes as f64 * 12.0 / rate.max(1) as f64;
+        let carried = Duration::try_from_secs_f64(carried).unwrap_or(self.duration);
+        self.duration
+            .min(carried.saturating_add(gap.saturating_mul(objects)))
     }
 
     /// Intervals of the time series of a run: fine for short ones, and never more than some thousands.

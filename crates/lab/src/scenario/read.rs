@@ -1,16 +1,16 @@
 //! The file as a whole: its own keys, then every block.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
 use toml::de::DeTable;
 
-use crate::config::MAX_LINKS;
 use crate::systems;
 use crate::units::parse_duration;
 
-use super::table::{Document, Problem, Section, keep};
+use super::document::{Document, Problem};
+use super::names::Names;
+use super::section::{Section, keep};
 use super::{Scenario, Traffic, event, link, sha256_of, shared, workload};
 
 /// The longest run, so that a mistyped unit is noticed.
@@ -88,60 +88,14 @@ fn read_root(
             .and_then(|section| workload::read(document, section)),
     };
 
-    let blocks = root.blocks(document, "link");
-    if blocks.is_empty() || blocks.len() > MAX_LINKS {
-        document.problem(
-            &root.span(),
-            format!(
-                "{} links: a laboratory has 1 to {MAX_LINKS}; each is a block [[link]] with name and rate",
-                blocks.len()
-            ),
-        );
-    }
-    let mut names = HashSet::new();
-    let mut links = Vec::new();
-    for block in blocks {
-        let span = block.span();
-        if let Some(link) = link::read(document, block, gso) {
-            let name = &link.spec.name;
-            if !names.insert(name.clone()) {
-                document.problem(&span, format!("there are two links called '{name}'"));
-            }
-            links.push(link);
-        }
-    }
-    let known = link::Names::new(document, root);
+    let links = link::read_all(document, root, gso);
+    let known = Names::new(document, root);
+    let rival = root
+        .text(document, "rival")
+        .and_then(|name| known.find(document, &name));
     let traffic = traffic.map_or(Traffic::Down, |at| at.value);
-    let mut events = Vec::new();
-    for block in root.blocks(document, "event") {
-        let Some(event) = event::read(document, block, &known, gso) else {
-            continue;
-        };
-        let too_late = |change: &crate::PlannedChange| {
-            duration
-                .as_ref()
-                .is_some_and(|duration| change.at >= duration.value)
-        };
-        if event.changes.iter().any(too_late) {
-            document.problem(
-                &event.span,
-                "at: the run is over by then, so nothing would happen",
-            );
-        }
-        let has_profile = |name: &str| {
-            let link = links.iter().find(|link| link.spec.name == name);
-            link.is_some_and(|link| link.profile.is_some())
-        };
-        let sets_rate = |planned: &crate::PlannedChange| {
-            let setting = &planned.change.setting;
-            matches!(setting, crate::Setting::Rate(_)) && has_profile(&planned.link)
-        };
-        if event.changes.iter().any(sets_rate) {
-            let reason = "rate: the link's profile sets its rate, and would undo this";
-            document.problem(&event.span, reason);
-        }
-        events.extend(event.changes);
-    }
+    let length = duration.as_ref().map(|at| at.value);
+    let events = event::read_all(document, root, &known, &links, length, gso);
     let groups = root.blocks(document, "group").into_iter();
     let groups = groups.filter_map(|block| shared::read_group(document, block, &known, traffic));
     let groups: Vec<_> = groups.collect();
@@ -172,6 +126,7 @@ fn read_root(
         congestion: congestion.map_or_else(|| "cubic".to_owned(), |at| at.value),
         systems,
         workload: workload?,
+        rival,
         links,
         events,
         groups,
@@ -205,7 +160,7 @@ fn read_systems(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<
 }
 
 /// A scenario's name is also that of a directory.
-fn parse_name(text: &str) -> Result<String, String> {
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     let plausible = (1..=64).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text
@@ -299,6 +254,28 @@ mod tests {
         assert!(problems(&warm)[0].contains("nothing would be left to measure"));
         let twice = format!("{GOOD}[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n");
         assert!(problems(&twice)[0].contains("two links called 'wifi'"));
+    }
+
+    #[test]
+    fn a_rival_needs_a_link_of_the_scenario() {
+        let of = |rival: &str| format!("rival = \"{rival}\"\n{GOOD}");
+        let scenario = read(Path::new("s.toml"), &of("wifi")).unwrap();
+        assert_eq!(scenario.rival.as_deref(), Some("wifi"));
+        assert!(problems(&of("lte"))[0].starts_with("s.toml:1: there is no link 'lte'"));
+    }
+
+    #[test]
+    fn questions_and_answers_have_sizes() {
+        let of = |keys: &str| format!("{GOOD}[workload]\nkind = \"requests\"\n{keys}");
+        let scenario = read(Path::new("s.toml"), &of("load = true\n")).unwrap();
+        let expected = workload::Workload::Requests {
+            request: 100,
+            answer: 1000,
+            gap: Duration::from_millis(50),
+            load: true,
+        };
+        assert_eq!(scenario.workload, expected);
+        assert!(problems(&of("answer = \"2MB\"\n"))[0].contains("answer: from 16B to 1MB"));
     }
 
     #[test]

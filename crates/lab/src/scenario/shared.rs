@@ -8,8 +8,10 @@ use crate::config::Direction;
 use crate::units::{parse_duration, parse_percentage, parse_rate, parse_size};
 
 use super::Traffic;
-use super::link::{Names, Place};
-use super::table::{Document, Section, keep, number_of};
+use super::document::Document;
+use super::link::Place;
+use super::names::Names;
+use super::section::{Section, keep, number_of};
 
 /// Links that hear each other.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::units::{parse_duration, parse_rate, parse_size};
 
-use super::table::{Document, Section, keep};
+use super::document::Document;
+use super::section::{Section, keep};
 
 /// What is carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,19 @@ pub enum Workload {
         gap: Duration,
         /// How long an object may take; the results say how many took longer.
         limit: Option<Duration>,
+        /// Whether each object has a laboratory of its own, in which the system has carried nothing before.
+        cold: bool,
+    },
+    /// A small question and its answer, over and over on one connection.
+    Requests {
+        /// Bytes of a question.
+        request: u64,
+        /// Bytes of its answer.
+        answer: u64,
+        /// Time from an answer to the next question.
+        gap: Duration,
+        /// Whether a further connection carries as many bytes as there is room for, in the run's direction.
+        load: bool,
     },
     /// Messages of one size at a constant rate.
     Cbr {
@@ -46,6 +60,7 @@ impl Workload {
         match self {
             Self::Bulk => "bulk",
             Self::Files { .. } => "files",
+            Self::Requests { .. } => "requests",
             Self::Cbr { .. } => "cbr",
             Self::Command { .. } => "command",
         }
@@ -59,16 +74,21 @@ const MESSAGE: std::ops::RangeInclusive<u64> = 16..=1_000_000;
 pub(crate) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) -> Option<Workload> {
     let kind = section.text(document, "kind");
     if !section.has("kind") {
-        section.missing(document, "kind", "kind = \"bulk\" (or files, cbr, command)");
+        section.missing(
+            document,
+            "kind",
+            "kind = \"bulk\" (or files, requests, cbr, command)",
+        );
     }
     let kind = kind?;
     let workload = match kind.value.as_str() {
         "bulk" => Some(Workload::Bulk),
         "files" => read_files(document, &mut section),
+        "requests" => read_requests(document, &mut section),
         "cbr" => read_cbr(document, &mut section),
         "command" => read_command(document, &mut section),
         other => {
-            let reason = format!("kind: '{other}' is none of bulk, files, cbr, command");
+            let reason = format!("kind: '{other}' is none of bulk, files, requests, cbr, command");
             document.problem(&kind.span, reason);
             return None;
         }
@@ -85,6 +105,7 @@ fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     let count = section.integer(document, "count", 1..1_000_001);
     let gap = section.parsed(document, "gap", parse_duration);
     let limit = section.parsed(document, "limit", parse_duration);
+    let cold = section.boolean(document, "cold").unwrap_or(false);
     let mut sizes = Vec::new();
     for at in &listed {
         let size = keep(document, &at.span, "sizes", parse_size(&at.value))?;
@@ -102,6 +123,26 @@ fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
         count: count.map_or(1, |at| at.value),
         gap: gap.map_or(Duration::ZERO, |at| at.value),
         limit: limit.map(|at| at.value),
+        cold,
+    })
+}
+
+fn read_requests(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<Workload> {
+    let mut size = |key: &'static str, without: u64| {
+        let size = section.parsed(document, key, parse_size);
+        if let Some(at) = size.as_ref().filter(|at| !MESSAGE.contains(&at.value)) {
+            document.problem(&at.span, format!("{key}: from 16B to 1MB"));
+        }
+        size.map_or(without, |at| at.value)
+    };
+    let (request, answer) = (size("request", 100), size("answer", 1000));
+    let gap = section.parsed(document, "gap", parse_duration);
+    let load = section.boolean(document, "load").unwrap_or(false);
+    Some(Workload::Requests {
+        request,
+        answer,
+        gap: gap.map_or(Duration::from_millis(50), |at| at.value),
+        load,
     })
 }
 

@@ -28,6 +28,7 @@ impl System for Alone {
             duplicates_bytes: Some(0),
             note: "each link by itself, one after the other; the goodput of all is their sum"
                 .to_owned(),
+            ..Evidence::default()
         })
     }
 }

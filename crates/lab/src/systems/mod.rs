@@ -13,6 +13,7 @@ mod simultaneous;
 mod sumlink;
 
 pub(crate) use mptcp::parse_counters as kernel_counters;
+pub(crate) use sumlink::keygen;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,8 +30,8 @@ use crate::traffic::Route;
 pub(crate) const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
 
 /// Every form of a name, for messages.
-const FORMS: &str =
-    "alone, simultaneous, mptcp, sumlink:SCHEDULER, sumlink:SCHEDULER+CONGESTION, aggligator, noq";
+const FORMS: &str = "alone, simultaneous, mptcp, \
+    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]], aggligator, noq";
 
 /// A way to carry traffic over several links.
 pub(crate) trait System {
@@ -109,6 +110,8 @@ pub(crate) struct Running {
 pub(crate) struct Evidence {
     /// Bytes sent on purpose more than once.
     pub(crate) duplicates_bytes: Option<u64>,
+    /// The most bytes that its receivers held at once because earlier ones were missing.
+    pub(crate) reorder_peak_bytes: Option<u64>,
     /// What a reader should know.
     pub(crate) note: String,
 }
@@ -138,10 +141,34 @@ mod tests {
         for name in DEFAULT {
             assert!(parse(name).is_ok(), "{name}");
         }
+        for scheduler in sumlink_engine::scheduler::NAMES {
+            assert!(parse(&format!("sumlink:{scheduler}")).is_ok());
+        }
         assert!(parse("sumlink:minrtt+bbr").is_ok());
+        assert!(parse("sumlink:fbdt:conversational=redundant:streaming=ecf+bbr").is_ok());
+        assert!(parse("sumlink:minrtt+bbr+4").is_ok());
+        assert!(parse("sumlink:minrtt+auto+auto").is_ok());
         let error = |name: &str| parse(name).err().unwrap_or_default();
         assert!(error("tcp").contains("there is no system 'tcp'"));
         assert!(error("sumlink:fbtd").contains("no scheduler 'fbtd'"));
+        assert!(error("sumlink:fbdt:bulk=ecf").contains("no class 'bulk'"));
+        assert!(error("sumlink:fbdt:streaming").contains("no scheduler ''"));
         assert!(error("sumlink:fbdt+no good").contains("congestion control"));
+        assert!(error("sumlink:fbdt+bbr+9").contains("1 to 8, or auto"));
+    }
+
+    #[test]
+    fn a_scheduler_for_two_paths_is_not_measured_over_four() {
+        let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let scenario = |name: &str| Scenario::load(&scenarios.join(name)).unwrap();
+        let (two, four) = (
+            scenario("thesis-4-1-normal.toml"),
+            scenario("thesis-4-9-no-loss.toml"),
+        );
+        for (system, missing) in [("sumlink:musher", true), ("sumlink:fbdt", false)] {
+            let system = parse(system).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(system.missing(&two), None);
+            assert_eq!(system.missing(&four).is_some(), missing);
+        }
     }
 }

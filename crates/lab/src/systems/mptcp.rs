@@ -64,9 +64,9 @@ impl System for Mptcp {
             connections * links.saturating_sub(1)
         );
         Ok(Evidence {
-            // Reinjections are counted in packets, not in bytes.
-            duplicates_bytes: None,
+            // Reinjections are counted in packets, not in bytes: duplicates are unknown.
             note,
+            ..Evidence::default()
         })
     }
 }

@@ -39,7 +39,7 @@ impl System for Simultaneous {
     fn evidence(&self, _: &Stage<'_>, _: &mut Running) -> Result<Evidence, LabError> {
         Ok(Evidence {
             duplicates_bytes: Some(0),
-            note: String::new(),
+            ..Evidence::default()
         })
     }
 }

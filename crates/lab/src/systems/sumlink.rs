@@ -1,19 +1,19 @@
-//! sumlink itself, with a scheduler and perhaps a congestion control of its own.
+//! sumlink itself, with a scheduler, perhaps others for some classes, and perhaps a congestion control of its own.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sumlink_engine::scheduler;
+use sumlink_engine::{Class, scheduler};
 
 use crate::error::LabError;
 use crate::process::{Process, TICK};
-use crate::scenario::parse_congestion;
+use crate::scenario::{Scenario, parse_congestion};
 use crate::signals;
 use crate::topology::{SERVER_V4, Side};
 use crate::traffic::Route;
@@ -31,41 +31,95 @@ const PATHS_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) struct Sumlink {
     scheduler: String,
+    /// `CLASS=SCHEDULER`, for classes with another one.
+    class_schedulers: Vec<String>,
     /// Instead of the scenario's.
     congestion: Option<String>,
+    /// Connections over each link, as `--carriers` takes them.
+    carriers: Option<String>,
 }
 
 impl Sumlink {
-    /// `SCHEDULER` or `SCHEDULER+CONGESTION`.
+    /// `SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]]`.
     pub(super) fn parse(variant: &str) -> Result<Self, String> {
-        let (scheduler, congestion) = match variant.split_once('+') {
-            Some((scheduler, congestion)) => (scheduler, Some(parse_congestion(congestion)?)),
-            None => (variant, None),
-        };
-        if !scheduler::NAMES.contains(&scheduler) {
-            return Err(format!(
-                "sumlink has no scheduler '{scheduler}' (schedulers: {})",
-                scheduler::NAMES.join(", ")
-            ));
-        }
+        let mut parts = variant.splitn(3, '+');
+        let schedulers = parts.next().unwrap_or_default();
+        let congestion = parts.next().map(parse_congestion).transpose()?;
+        let carriers = parts.next().map(parse_carriers).transpose()?;
+        let mut parts = schedulers.split(':');
+        let scheduler = known(parts.next().unwrap_or_default())?;
+        let class_schedulers = parts.map(|part| {
+            let (class, name) = part.split_once('=').unwrap_or((part, ""));
+            if Class::from_name(class).is_none() {
+                let classes = Class::ALL.map(Class::name).join(", ");
+                return Err(format!("there is no class '{class}' (classes: {classes})"));
+            }
+            known(name).map(|name| format!("{class}={name}"))
+        });
         Ok(Self {
             scheduler: scheduler.to_owned(),
+            class_schedulers: class_schedulers.collect::<Result<_, _>>()?,
             congestion,
+            carriers,
         })
+    }
+
+    /// The flags that client and server have in common.
+    fn flags<'a>(&'a self, congestion: &'a str) -> Vec<&'a str> {
+        let mut flags = vec!["--scheduler", &self.scheduler, "--congestion", congestion];
+        for of_class in &self.class_schedulers {
+            flags.extend(["--class-scheduler", of_class]);
+        }
+        flags
+    }
+}
+
+fn known(scheduler: &str) -> Result<&str, String> {
+    if scheduler::NAMES.contains(&scheduler) {
+        return Ok(scheduler);
+    }
+    let names = scheduler::NAMES.join(", ");
+    Err(format!(
+        "sumlink has no scheduler '{scheduler}' (schedulers: {names})"
+    ))
+}
+
+/// What `--carriers` takes.
+fn parse_carriers(text: &str) -> Result<String, String> {
+    let number = text
+        .parse()
+        .is_ok_and(|number: u32| (1..=8).contains(&number));
+    if number || text == "auto" {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "'{text}' is no number of carriers: 1 to 8, or auto"
+        ))
     }
 }
 
 impl System for Sumlink {
+    fn missing(&self, scenario: &Scenario) -> Option<String> {
+        let of_classes = self.class_schedulers.iter();
+        let of_classes = of_classes.filter_map(|part| part.split_once('=').map(|(_, name)| name));
+        let limits = [self.scheduler.as_str()].into_iter().chain(of_classes);
+        let (most, name) = limits
+            .filter_map(|name| Some((scheduler::most_paths(name)?, name)))
+            .min()?;
+        let links = scenario.links().count();
+        (links > most).then(|| format!("the scheduler {name} takes {most} paths, not {links}"))
+    }
+
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
         let (server_key, server_public) = make_key(stage, "server")?;
         let (client_key, client_public) = make_key(stage, "client")?;
         let address = SocketAddr::from((SERVER_V4, SERVER_PORT)).to_string();
         let congestion = self.congestion.as_deref().unwrap_or(stage.congestion);
-        let common = ["--scheduler", &self.scheduler, "--congestion", congestion];
+        let common = self.flags(congestion);
 
         let mut command = Command::new(stage.program);
         command.args(["server", "--listen", &address, "--key"]);
-        command.arg(&server_key).args(common);
+        command.arg(&server_key).args(&common);
         command.args(["--authorize", &client_public, "--control"]);
         command.arg(control(stage, "server"));
         let mut server = start(stage, Side::Server, "sumlink-server", command)?;
@@ -73,11 +127,14 @@ impl System for Sumlink {
 
         let mut command = Command::new(stage.program);
         command.args(["client", "--server", &address, "--server-key"]);
-        command.arg(&server_public).args(common).arg("--key");
+        command.arg(&server_public).args(&common).arg("--key");
         command.arg(&client_key).arg("--control");
         command.arg(control(stage, "client"));
         command.args(["--socks", &SOCKS.to_string()]);
         command.args(["--forward", &format!("{FORWARD}={}", stage.target())]);
+        if let Some(carriers) = &self.carriers {
+            command.args(["--carriers", carriers]);
+        }
         for link in stage.links() {
             command.args(["--link", link]);
         }
@@ -99,15 +156,24 @@ impl System for Sumlink {
         for process in &mut running.processes {
             process.check_alive()?;
         }
-        let duplicates = ["client", "server"].map(|side| {
-            let status = ask(&control(stage, side))?;
-            sessions(&status)
-                .map(|session| session["duplicates_sent_bytes"].as_u64())
-                .sum::<Option<u64>>()
-        });
-        let active = ask(&control(stage, "client")).map_or(0, |status| active_paths(&status));
+        let [client, server] = ["client", "server"].map(|side| ask(&control(stage, side)));
+        let both = [&client, &server];
+        let total = |key: &str| {
+            let of_side = |status: &Option<serde_json::Value>| {
+                let sessions = sessions(status.as_ref()?);
+                sessions
+                    .map(|session| session[key].as_u64())
+                    .sum::<Option<u64>>()
+            };
+            both.into_iter().map(of_side).sum::<Option<u64>>()
+        };
+        let active = client.as_ref().map_or(0, active_paths);
         let links = stage.links().count();
-        let mut note = format!("{active} of {links} paths active at the end");
+        let mut note = if self.carriers.is_some() {
+            format!("{active} paths over {links} links at the end")
+        } else {
+            format!("{active} of {links} paths active at the end")
+        };
         if let Some(own) = &self.congestion {
             note.push_str(&format!(
                 "; its paths use {own}, everyone else {}",
@@ -115,7 +181,8 @@ impl System for Sumlink {
             ));
         }
         Ok(Evidence {
-            duplicates_bytes: duplicates.into_iter().sum(),
+            duplicates_bytes: total("duplicates_sent_bytes"),
+            reorder_peak_bytes: total("reorder_peak_bytes"),
             note,
         })
     }
@@ -130,18 +197,20 @@ fn control(stage: &Stage<'_>, side: &str) -> PathBuf {
     stage.directory.join(format!("{side}.control"))
 }
 
-/// Makes a key; the public one is the last word that `sumlink keygen` prints.
+/// Makes a key of one side.
 fn make_key(stage: &Stage<'_>, side: &str) -> Result<(PathBuf, String), LabError> {
     let file = stage.directory.join(format!("{side}.key"));
-    let mut command = Command::new(stage.program);
-    command.args(["keygen", "--out"]).arg(&file);
+    let public = keygen(stage.program, &file)?;
+    Ok((file, public))
+}
+
+/// Has a program make a key, and returns the public one: the last word that `sumlink keygen` prints.
+pub(crate) fn keygen(program: &Path, file: &Path) -> Result<String, LabError> {
+    let mut command = Command::new(program);
+    command.args(["keygen", "--out"]).arg(file);
     let output = command
         .output()
         .map_err(|error| LabError::system("starting sumlink", error))?;
-    last_word(&output).map(|public| (file, public))
-}
-
-fn last_word(output: &Output) -> Result<String, LabError> {
     let text = String::from_utf8_lossy(&output.stdout);
     match text.split_whitespace().last() {
         Some(word) if output.status.success() => Ok(word.to_owned()),

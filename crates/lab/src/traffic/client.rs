@@ -6,23 +6,15 @@ use std::time::Duration;
 
 use super::connection::{self, End};
 use super::record::{FlowRecord, ObjectRecord, Recorder};
+use super::requests;
 use super::server::early;
 use super::{Job, Load, Request, Route, Spec, Window, sleep_until_ns};
 
 /// Carries out the workload; returns when the run is over.
 pub(crate) fn run(spec: &Spec) -> Vec<FlowRecord> {
-    let threads: Vec<_> = (0u32..)
-        .zip(&spec.routes)
-        .flat_map(|(number, route)| {
-            let ways = [(spec.down, true), (spec.up, false)];
-            ways.into_iter()
-                .filter(|(wanted, _)| *wanted)
-                .map(move |(_, down)| (2 * number + u32::from(!down), route.clone(), down))
-        })
-        .map(|(flow, route, down)| {
-            let spec = spec.clone();
-            thread::spawn(move || Flow::new(flow, route, down, spec).run())
-        })
+    let threads: Vec<_> = flows(spec)
+        .into_iter()
+        .map(|flow| thread::spawn(move || flow.run()))
         .collect();
     threads
         .into_iter()
@@ -35,34 +27,76 @@ pub(crate) fn run(spec: &Spec) -> Vec<FlowRecord> {
         .collect()
 }
 
+/// Every flow of the workload, with numbers of their own.
+fn flows(spec: &Spec) -> Vec<Flow> {
+    let ways = [(spec.down, true), (spec.up, false)];
+    let ways = || {
+        ways.iter()
+            .filter(|(wanted, _)| *wanted)
+            .map(|(_, down)| *down)
+    };
+    let mut flows: Vec<Flow> = Vec::new();
+    let mut add = |route: &Route, down: bool, load: &Load, rival: bool| {
+        let number = 2 * u32::try_from(flows.len()).unwrap_or(u32::MAX / 2) + u32::from(!down);
+        flows.push(Flow::new(number, route, down, load, rival, spec));
+    };
+    for route in &spec.routes {
+        match &spec.load {
+            Load::Requests { bulk, .. } => {
+                // Whoever asks counts, whichever way the load goes.
+                add(route, true, &spec.load, false);
+                for down in ways().filter(|_| *bulk) {
+                    add(route, down, &Load::Bulk, false);
+                }
+            }
+            load => {
+                for down in ways() {
+                    add(route, down, load, false);
+                }
+            }
+        }
+    }
+    if let Some(route) = &spec.rival {
+        for down in ways() {
+            add(route, down, &Load::Bulk, true);
+        }
+    }
+    flows
+}
+
 struct Flow {
     number: u32,
     route: Route,
     down: bool,
+    load: Load,
     spec: Spec,
     window: Window,
     recorder: Recorder,
 }
 
 impl Flow {
-    fn new(number: u32, route: Route, down: bool, spec: Spec) -> Self {
+    fn new(number: u32, route: &Route, down: bool, load: &Load, rival: bool, spec: &Spec) -> Self {
         let window = Window {
             epoch_ns: spec.epoch_ns,
             duration_ms: spec.duration_ms,
         };
+        let mut recorder = Recorder::new(number, window, spec.interval_ms);
+        recorder.record.link.clone_from(&route.link);
+        recorder.record.rival = rival;
         Self {
             number,
-            route,
+            route: route.clone(),
             down,
+            load: load.clone(),
+            spec: spec.clone(),
             window,
-            recorder: Recorder::new(number, window, spec.interval_ms),
-            spec,
+            recorder,
         }
     }
 
     fn run(mut self) -> FlowRecord {
         sleep_until_ns(self.spec.epoch_ns);
-        let result = match self.spec.load.clone() {
+        let result = match self.load.clone() {
             Load::Bulk => self.stream(Job::Bulk),
             Load::Cbr { rate, message } => self.stream(Job::Cbr { rate, message }),
             Load::Files {
@@ -70,6 +104,12 @@ impl Flow {
                 count,
                 gap_ms,
             } => self.objects(&sizes, count, Duration::from_millis(gap_ms)),
+            Load::Requests {
+                request,
+                answer,
+                gap_ms,
+                ..
+            } => self.questions(request, answer, Duration::from_millis(gap_ms)),
         };
         if let Err(error) = result {
             self.recorder.record.error = Some(error);
@@ -131,6 +171,24 @@ impl Flow {
         }
     }
 
+    /// Questions one after the other, on one connection.
+    fn questions(&mut self, request: u64, answer: u64, gap: Duration) -> Result<(), String> {
+        let Some(mut stream) = self.ask(&Job::Answers { request, answer })? else {
+            return Ok(());
+        };
+        let window = self.window;
+        match requests::ask(
+            &mut stream,
+            (request, answer),
+            gap,
+            window,
+            &mut self.recorder,
+        )? {
+            End::Closed if window.left().is_some_and(|left| left > CLOSING) => Err(early(window)),
+            _ => Ok(()),
+        }
+    }
+
     /// Objects one after the other.
     fn objects(&mut self, sizes: &[u64], count: u64, gap: Duration) -> Result<(), String> {
         for _ in 0..count {
@@ -183,3 +241,38 @@ impl Flow {
 
 /// The other side may end so much earlier.
 const CLOSING: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flow_has_a_number_of_its_own() {
+        let route = Route::direct(([127, 0, 0, 1], 1).into());
+        let requests = Load::Requests {
+            request: 16,
+            answer: 16,
+            gap_ms: 1,
+            bulk: true,
+        };
+        let spec = Spec {
+            epoch_ns: 0,
+            duration_ms: 0,
+            interval_ms: 100,
+            routes: vec![route.clone(), route.clone()],
+            down: false,
+            up: true,
+            load: requests,
+            rival: Some(route),
+        };
+        let flows = flows(&spec);
+        let numbers: Vec<_> = flows.iter().map(|flow| flow.number).collect();
+        // Questions and a load on each way, and the rival; uploads are odd.
+        assert_eq!(numbers, [0, 3, 4, 7, 9]);
+        let rivals: Vec<_> = flows
+            .iter()
+            .map(|flow| flow.recorder.record.rival)
+            .collect();
+        assert_eq!(rivals, [false, false, false, false, true]);
+    }
+}

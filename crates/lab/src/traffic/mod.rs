@@ -9,6 +9,7 @@ mod client;
 mod connection;
 mod pattern;
 mod record;
+mod requests;
 mod server;
 
 use std::net::SocketAddr;
@@ -57,6 +58,8 @@ pub(crate) struct Spec {
     pub(crate) up: bool,
     /// What each flow carries.
     pub(crate) load: Load,
+    /// A way that somebody else uses meanwhile, for as much as there is room for.
+    pub(crate) rival: Option<Route>,
 }
 
 /// A way to the server.
@@ -98,6 +101,13 @@ pub(crate) enum Load {
         rate: u64,
         message: u64,
     },
+    Requests {
+        request: u64,
+        answer: u64,
+        gap_ms: u64,
+        /// Beside it, on each way, one that is `Bulk`.
+        bulk: bool,
+    },
 }
 
 /// What a connection asks of the server; the first thing that it carries.
@@ -122,6 +132,8 @@ enum Job {
     Object { size: u64 },
     /// Messages until the run is over.
     Cbr { rate: u64, message: u64 },
+    /// Answers of one size to questions of another, until the run is over.
+    Answers { request: u64, answer: u64 },
 }
 
 /// The monotonic clock in nanoseconds.

@@ -7,15 +7,22 @@ use super::{Window, now_ns};
 /// A flow as its receiver saw it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FlowRecord {
-    /// Number of the flow: twice that of its route, and 1 more for an upload.
+    /// Number of the flow: even, and 1 more for an upload.
     pub(crate) flow: u32,
+    /// The link that it was bound to.
+    #[serde(default)]
+    pub(crate) link: Option<String>,
+    /// Whether it is somebody else's, and no part of what is measured.
+    #[serde(default)]
+    pub(crate) rival: bool,
     /// Whether there was ever a connection.
     pub(crate) connected: bool,
     /// Bytes that arrived in each interval.
     pub(crate) buckets: Vec<u64>,
     /// Objects that arrived.
     pub(crate) objects: Vec<ObjectRecord>,
-    /// When each message was due, in seconds since the start, and how many milliseconds later it arrived.
+    /// When each message was due, in seconds since the start, and how many milliseconds later it arrived; of a
+    /// question and its answer, when it was asked and how long the answer took.
     pub(crate) messages: Vec<(f64, f64)>,
     /// Why it is not what it should be.
     pub(crate) error: Option<String>,
@@ -59,7 +66,7 @@ impl Recorder {
         }
     }
 
-    /// A message that was due then has arrived now.
+    /// A message that was due then, or the answer to a question that was asked then, has arrived now.
     pub(crate) fn message(&mut self, due_ns: u64) {
         let delay = now_ns().saturating_sub(due_ns) as f64 / 1e6;
         let at = due_ns.saturating_sub(self.window.epoch_ns) as f64 / 1e9;

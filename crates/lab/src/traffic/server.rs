@@ -10,6 +10,7 @@ use crate::error::LabError;
 
 use super::connection::{self, End};
 use super::record::Recorder;
+use super::requests;
 use super::{Job, Request, Window};
 
 /// How long a connection may take to say what it wants.
@@ -50,6 +51,8 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     let result = match request.job {
         Job::Bulk => connection::receive(&mut stream, None, window, &mut recorder),
         Job::Object { size } => connection::receive(&mut stream, Some(size), window, &mut recorder),
+        // Whoever answers sends, so this is never an upload.
+        Job::Answers { .. } => Err("a question is not an upload".to_owned()),
         Job::Cbr { message, .. } => {
             let size = usize::try_from(message).unwrap_or(connection::STAMP);
             connection::receive_messages(&mut stream, size, window, &mut recorder)
@@ -82,6 +85,7 @@ fn send(stream: &mut TcpStream, request: &Request, window: Window) -> io::Result
     match request.job {
         Job::Bulk => connection::send(stream, None, window),
         Job::Object { size } => connection::send(stream, Some(size), window),
+        Job::Answers { request, answer } => requests::answer(stream, (request, answer), window),
         Job::Cbr { rate, message } => {
             let size = usize::try_from(message).unwrap_or(connection::STAMP);
             connection::send_messages(stream, rate, size.max(connection::STAMP), window)

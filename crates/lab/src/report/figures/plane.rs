@@ -76,11 +76,17 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
             svg.marker((x.at(seed.0), y.at(seed.1)), 3.0, group.style, false);
         }
     }
-    for (index, group) in groups.iter().enumerate() {
+    // Whatever reaches the links alone lies upon them, and neither must hide the other.
+    let (alone, rest): (Vec<_>, Vec<_>) = groups.iter().partition(|group| group.name == ALONE);
+    for (group, radius) in alone
+        .iter()
+        .map(|g| (g, 8.0))
+        .chain(rest.iter().map(|g| (g, 5.5)))
+    {
         let at = (x.at(group.median.0), y.at(group.median.1));
-        // Whatever reaches it lies upon it and must not hide it.
-        let radius = if group.name == ALONE { 8.0 } else { 5.5 };
         svg.marker(at, radius, group.style, true);
+    }
+    for (index, group) in groups.iter().enumerate() {
         let line = 26.0 + LEGEND_LINE * index as f64;
         svg.marker((LEGEND, line - 4.0), 5.5, group.style, true);
         let name = shortened(&group.name, 19);

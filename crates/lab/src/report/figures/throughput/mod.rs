@@ -1,39 +1,26 @@
 //! Small multiples: goodput and the rate of each link over time, a row for each system.
 
+mod columns;
+
 use std::fmt::Write;
 
-use super::{Figure, footer, measured};
+use super::{Figure, footer};
 use crate::plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
 use crate::report::View;
-use crate::results::{ALONE, Measurement, Series, quantile, sorted};
+use crate::results::ALONE;
+
+use columns::{Column, columns, csv, links};
 
 const WIDTH: f64 = 860.0;
-const PANEL: f64 = 78.0;
-const ROW: f64 = PANEL + 34.0;
 const HEAD: f64 = 30.0;
+/// Columns beside each other; what is more stands below, in a further band.
+const COLUMNS: usize = 5;
+/// What a row needs beside its panel.
+const ROW_HEAD: f64 = 34.0;
+/// Below a band: the numbers of the time axis.
+const BAND_FOOT: f64 = 22.0;
 /// Room for the numbers at the left of a panel.
 const NUMBERS: f64 = 42.0;
-/// Links with a column of their own; of more, those that carry most.
-const LINK_COLUMNS: usize = 4;
-/// Points of a curve: more than pixels say nothing.
-const POINTS: usize = 250;
-
-/// What all seeds did in an interval.
-#[derive(Clone, Copy)]
-struct Sample {
-    time_s: f64,
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-struct Column {
-    name: String,
-    /// `None` for the goodput of the system.
-    link: Option<String>,
-    /// Samples of each system.
-    rows: Vec<Vec<Sample>>,
-}
 
 pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     let systems: Vec<&str> = view
@@ -51,43 +38,58 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     };
     points().next()?;
     let end = points().map(|sample| sample.time_s).fold(0.0, f64::max);
-    let height = HEAD + ROW * systems.len() as f64 + 44.0;
+    let bands = columns.len().div_ceil(COLUMNS);
+    // The same number in each band, as far as it goes: a last one with a single column wastes paper.
+    let in_a_band = columns.len().div_ceil(bands);
+    let panel = if bands == 1 { 78.0 } else { 52.0 };
+    let band = HEAD + (panel + ROW_HEAD) * systems.len() as f64 + BAND_FOOT;
+    let height = band * bands as f64 + 22.0;
     let title = format!(
         "{}: goodput and link rates over time",
         view.summary.scenario
     );
     let mut svg = Svg::new(WIDTH, height, &title);
-    let step = WIDTH / columns.len() as f64;
+    let step = WIDTH / in_a_band as f64;
     for (index, column) in columns.iter().enumerate() {
-        let left = step * index as f64;
-        let panel = Panel {
+        let left = step * (index % in_a_band) as f64;
+        let panels = Panels {
             view,
             column,
+            names: index % in_a_band == 0,
             left: left + NUMBERS,
             right: left + step - 10.0,
+            top: band * (index / in_a_band) as f64,
+            height: panel,
             end,
         };
-        panel.draw(&mut svg, &systems);
+        panels.draw(&mut svg, &systems);
     }
     footer(&mut svg, view, (WIDTH, height - 8.0));
     Some(Figure {
         id: "throughput",
         title: "Throughput over time".to_owned(),
-        caption: caption(view),
+        caption: caption(view, &columns),
         svg: svg.finish(),
         csv: csv(&columns, &systems),
     })
 }
 
-struct Panel<'a> {
+/// One column: a panel for each system.
+struct Panels<'a> {
     view: &'a View<'a>,
     column: &'a Column,
+    /// Whether the systems are named here, for all columns of the band.
+    names: bool,
     left: f64,
     right: f64,
+    top: f64,
+    /// Of a panel.
+    height: f64,
+    /// The last time, in seconds.
     end: f64,
 }
 
-impl Panel<'_> {
+impl Panels<'_> {
     /// The column from top to bottom; all of it has one scale.
     fn draw(&self, svg: &mut Svg, systems: &[&str]) {
         let column = self.column;
@@ -106,7 +108,7 @@ impl Panel<'_> {
         let name = shortened(&column.name, 18);
         let head = format!("{name}, {}", unit.name);
         svg.text(
-            (self.left - 34.0, 16.0),
+            (self.left - 34.0, self.top + 16.0),
             12.0,
             Ink::Text,
             Anchor::Start,
@@ -114,8 +116,9 @@ impl Panel<'_> {
             &head,
         );
         for (row, system) in systems.iter().enumerate() {
-            let top = HEAD + ROW * row as f64;
-            let y = Axis::from_zero(largest, (top + 20.0 + PANEL, top + 20.0), 4.0);
+            let top = self.top + HEAD + (self.height + ROW_HEAD) * row as f64;
+            let ticks = (self.height / 19.0).floor();
+            let y = Axis::from_zero(largest, (top + 20.0 + self.height, top + 20.0), ticks);
             let x = Axis::exact(self.end, (self.left, self.right), 5.0);
             self.ground(svg, &x, &y, unit, row + 1 == systems.len());
             for (bps, dash) in &references {
@@ -126,8 +129,7 @@ impl Panel<'_> {
             }
             let style = self.view.palette.style(system);
             let ink = Ink::Colour(style.colour);
-            // The goodput's column names the row for all of them.
-            if column.link.is_none() {
+            if self.names {
                 let name = shortened(system, 26);
                 svg.text(
                     (self.left, top + 14.0),
@@ -198,113 +200,19 @@ impl Panel<'_> {
     }
 }
 
-fn columns(view: &View<'_>, systems: &[&str]) -> Vec<Column> {
-    let wanted = |direction: &str| match view.summary.direction.as_str() {
-        "down" | "up" => direction == view.summary.direction,
-        _ => true,
-    };
-    let rows = |of: &dyn Fn(&Measurement) -> Vec<Series>| -> Vec<Vec<Sample>> {
-        let seeds = |system: &&str| -> Vec<Series> {
-            let runs = measured(view, system);
-            runs.iter().filter_map(|run| summed(&of(run))).collect()
-        };
-        systems
-            .iter()
-            .map(|system| across_seeds(&seeds(system)))
-            .collect()
-    };
-    let mut columns = vec![Column {
-        name: "goodput".to_owned(),
-        link: None,
-        rows: rows(&|run| vec![run.goodput.clone()]),
-    }];
-    let mut links: Vec<(String, f64)> = Vec::new();
-    for part in view.summary.systems.iter().flat_map(|system| &system.links) {
-        match links.iter_mut().find(|(link, _)| *link == part.link) {
-            Some((_, most)) => *most = most.max(part.goodput_bps.median),
-            None => links.push((part.link.clone(), part.goodput_bps.median)),
-        }
-    }
-    if links.len() > LINK_COLUMNS {
-        let mut ranked: Vec<f64> = links.iter().map(|(_, bps)| *bps).collect();
-        ranked.sort_by(|a, b| b.total_cmp(a));
-        let least = ranked[LINK_COLUMNS - 1];
-        links.retain(|(_, bps)| *bps >= least);
-        links.truncate(LINK_COLUMNS);
-    }
-    for (link, _) in links {
-        let of_link = |run: &Measurement| -> Vec<Series> {
-            let series = run.links.iter();
-            series
-                .filter(|series| series.link == link && wanted(&series.direction))
-                .map(|series| series.rate.clone())
-                .collect()
-        };
-        columns.push(Column {
-            name: link.clone(),
-            rows: rows(&of_link),
-            link: Some(link),
-        });
-    }
-    columns
-}
-
-/// The sum of series with equal intervals.
-fn summed(all: &[Series]) -> Option<Series> {
-    let mut sum = all.first()?.clone();
-    for other in &all[1..] {
-        for (total, value) in sum.bps.iter_mut().zip(&other.bps) {
-            *total += value;
-        }
-    }
-    let usable = sum.interval_s.is_finite() && sum.interval_s > 0.0 && sum.start_s.is_finite();
-    usable.then_some(sum)
-}
-
-/// Median, least and largest of all seeds, with at most [`POINTS`] points.
-fn across_seeds(seeds: &[Series]) -> Vec<Sample> {
-    let Some(first) = seeds.first() else {
-        return Vec::new();
-    };
-    let same =
-        |series: &&Series| series.interval_s == first.interval_s && series.start_s == first.start_s;
-    let seeds: Vec<&Series> = seeds.iter().filter(same).collect();
-    let longest = seeds
-        .iter()
-        .map(|series| series.bps.len())
-        .max()
-        .unwrap_or(0);
-    let bin = longest.div_ceil(POINTS).max(1);
-    let mut samples = Vec::new();
-    for start in (0..longest).step_by(bin) {
-        let means = seeds.iter().filter_map(|series| {
-            let end = (start + bin).min(series.bps.len());
-            let part = series.bps.get(start..end)?;
-            (!part.is_empty()).then(|| part.iter().sum::<f64>() / part.len() as f64)
-        });
-        let values = sorted(means);
-        let of = |part| quantile(&values, part);
-        let time_s = first.start_s + first.interval_s * (start as f64 + bin as f64 / 2.0);
-        if let (Some(median), Some(min), Some(max)) = (of(0.5), of(0.0), of(1.0))
-            && time_s.is_finite()
-        {
-            samples.push(Sample {
-                time_s,
-                median,
-                min,
-                max,
-            });
-        }
-    }
-    samples
-}
-
-fn caption(view: &View<'_>) -> String {
-    let mut text = "Left: goodput of the system; the solid grey line is the sum of the links alone, the dashed one \
-                    the best link alone. Right: what each link carried, headers and repetitions included. Lines are \
+fn caption(view: &View<'_>, columns: &[Column]) -> String {
+    let mut text = "First: goodput of the system; the solid grey line is the sum of the links alone, the dashed one \
+                    the best link alone. Then: what each link carried, headers and repetitions included. Lines are \
                     medians over the seeds, the shade behind them reaches from the least to the largest. A column has \
                     one scale."
         .to_owned();
+    let (all, shown) = (links(view).len(), columns.len() - 1);
+    if shown < all {
+        let _ = write!(
+            text,
+            " Of the {all} links, the {shown} that carry most are shown."
+        );
+    }
     let has = |name: &str| {
         view.summary
             .systems
@@ -341,29 +249,4 @@ fn caption(view: &View<'_>) -> String {
         text.push('.');
     }
     text
-}
-
-fn csv(columns: &[Column], systems: &[&str]) -> String {
-    let mut csv = "system,series,time_s,median_bps,min_bps,max_bps\n".to_owned();
-    for column in columns {
-        for (system, samples) in systems.iter().zip(&column.rows) {
-            let series = match &column.link {
-                None => "goodput".to_owned(),
-                Some(link) => format!("link {link}"),
-            };
-            for sample in samples {
-                let _ = writeln!(
-                    csv,
-                    "{},{},{:.3},{:.0},{:.0},{:.0}",
-                    super::field(system),
-                    super::field(&series),
-                    sample.time_s,
-                    sample.median,
-                    sample.min,
-                    sample.max
-                );
-            }
-        }
-    }
-    csv
 }

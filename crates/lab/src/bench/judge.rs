@@ -1,0 +1,302 @@
+//! Whether what was measured reaches the bars.
+
+use serde::Serialize;
+
+use crate::results::{ALONE, Outcome, Run, Spread, figures};
+
+use super::bar::Bar;
+use super::matrix::{Group, Row};
+use super::quantities::Measured;
+
+/// How a figure compares with its bar; the worst is the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// It is reached.
+    Pass,
+    /// There is no figure, because nobody has asked for one yet.
+    NotRun,
+    /// There is no figure, because the emulator was the bottleneck.
+    Refused,
+    /// It is not reached, or the system failed.
+    Short,
+}
+
+impl Verdict {
+    /// The word for it in tables.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::NotRun => "not run",
+            Self::Refused => "refused",
+            Self::Short => "FALLS SHORT",
+        }
+    }
+}
+
+/// A bar, and what the judged system did.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub(crate) bar: Bar,
+    /// Of which objects.
+    pub(crate) size: Option<u64>,
+    /// Over the seeds.
+    pub(crate) spread: Option<Spread>,
+    pub(crate) verdict: Verdict,
+    /// Why there is no figure, or not one of every seed; may be empty.
+    pub(crate) reason: String,
+    /// Medians of the other systems, in their order.
+    pub(crate) others: Vec<(String, Option<f64>)>,
+}
+
+/// A variant of a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) row: String,
+    /// `down, cubic`
+    pub(crate) variant: String,
+    pub(crate) judged: Vec<Judged>,
+    /// Median goodput in bit/s of each link alone.
+    pub(crate) alone: Vec<(String, f64)>,
+    /// Median goodput of the judged system.
+    pub(crate) goodput_bps: Option<f64>,
+}
+
+impl Line {
+    /// What the first bar says, of every size of objects: objects of different sizes have bars of different kinds, and
+    /// all of them are wanted.
+    pub(super) fn first(&self) -> impl Iterator<Item = &Judged> {
+        let quantity = self.judged.first().map(|judged| judged.bar.quantity);
+        self.judged
+            .iter()
+            .filter(move |judged| judged.size.is_some() || Some(judged.bar.quantity) == quantity)
+    }
+
+    /// The worst of its bars.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let verdicts = self.judged.iter().map(|judged| judged.verdict);
+        verdicts.max().unwrap_or(Verdict::NotRun)
+    }
+}
+
+/// Judges a variant by its runs; `others` are the systems beside it.
+pub(super) fn judge(group: &Group, row: &Row, measured: Measured<'_>, others: &[String]) -> Line {
+    let scenario = measured.scenario;
+    let mut judged = Vec::new();
+    for bar in &row.bars {
+        for size in measured.sizes(bar.quantity) {
+            judged.push(judge_one(bar, size, measured, &group.judged, others));
+        }
+    }
+    let goodput = |system: &str| {
+        let runs = measured.of(system).filter_map(|run| figures(run).ok());
+        Spread::of(runs.map(|figures| figures.goodput_bps)).map(|spread| spread.median)
+    };
+    let alone = scenario.links().filter_map(|link| {
+        let runs = measured.of(ALONE).filter_map(|run| figures(run).ok());
+        let values = runs.filter_map(|figures| crate::results::link_goodput(figures, &link.name));
+        Some((link.name.clone(), Spread::of(values)?.median))
+    });
+    Line {
+        row: row.name.clone(),
+        variant: format!("{}, {}", scenario.traffic.name(), scenario.congestion),
+        judged,
+        alone: alone.collect(),
+        goodput_bps: goodput(&group.judged),
+    }
+}
+
+fn judge_one(
+    bar: &Bar,
+    size: Option<u64>,
+    measured: Measured<'_>,
+    system: &str,
+    others: &[String],
+) -> Judged {
+    let values = measured.values(bar.quantity, size, system);
+    let comparable = measured.comparable(bar.quantity, system);
+    let spread = Spread::of(values.iter().copied());
+    let (verdict, reason) = match &spread {
+        // A run without its figure, such as an object that never came, is the worst figure there is.
+        Some(spread) if spread.count < comparable => {
+            let missing = comparable - spread.count;
+            (
+                Verdict::Short,
+                format!("no figure in {missing} of {comparable} runs"),
+            )
+        }
+        Some(spread) => {
+            let reached = bar.is_reached(spread.median);
+            let verdict = if reached {
+                Verdict::Pass
+            } else {
+                Verdict::Short
+            };
+            without_figures(measured, system).map_or((verdict, String::new()), |(worse, reason)| {
+                (verdict.max(worse), reason)
+            })
+        }
+        None if comparable > 0 => (Verdict::Short, "no figure in any run".to_owned()),
+        None => without_figures(measured, system)
+            .or_else(|| without_figures(measured, ALONE))
+            .unwrap_or((Verdict::NotRun, String::new())),
+    };
+    let others = others.iter().map(|other| {
+        let values = measured.values(bar.quantity, size, other);
+        (
+            other.clone(),
+            Spread::of(values).map(|spread| spread.median),
+        )
+    });
+    Judged {
+        bar: bar.clone(),
+        size,
+        spread,
+        verdict,
+        reason,
+        others: others.collect(),
+    }
+}
+
+/// What the runs of a system without figures come to, and why: that it fails is its own fault, that the
+/// emulator was too slow is not, and neither is that it is not there.
+fn without_figures(measured: Measured<'_>, system: &str) -> Option<(Verdict, String)> {
+    let of = |run: &Run| {
+        let (kind, reason) = figures(run).err()?;
+        let verdict = match (&run.outcome, kind) {
+            (_, "refused") => Verdict::Refused,
+            (Outcome::Skipped { .. }, _) => Verdict::NotRun,
+            _ => Verdict::Short,
+        };
+        let reason = reason.lines().next().unwrap_or_default().to_owned();
+        Some((verdict, reason))
+    };
+    let all: Vec<_> = measured.of(system).filter_map(of).collect();
+    let total = measured.of(system).count();
+    let (verdict, reason) = all.iter().max_by_key(|(verdict, _)| *verdict)?;
+    let word = match verdict {
+        Verdict::Refused => "refused",
+        Verdict::NotRun => "skipped",
+        _ => "failed",
+    };
+    let alike = all.iter().filter(|(other, _)| other == verdict).count();
+    // Where other runs have figures, one that was refused says nothing about the system.
+    let verdict = match verdict {
+        Verdict::Refused if all.len() < total => Verdict::Pass,
+        verdict => *verdict,
+    };
+    Some((
+        verdict,
+        format!("{alike} of {total} runs of {system} {word}: {reason}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::bench::matrix;
+    use crate::bench::quantities::tests::{alone, own, run, scenario};
+
+    fn group(bars: &str) -> Group {
+        let text = format!(
+            "name = \"g\"\nbars = {bars}\n[[row]]\nname = \"r\"\nduration = \"3s\"\n\
+             [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n"
+        );
+        matrix::read(Path::new("m.toml"), &text).unwrap()
+    }
+
+    fn line(bars: &str, runs: &[Run]) -> Line {
+        let (group, scenario) = (group(bars), scenario(""));
+        let measured = Measured {
+            scenario: &scenario,
+            runs,
+        };
+        judge(&group, &group.rows[0], measured, &["mptcp".to_owned()])
+    }
+
+    fn fbdt(seed: u64, mbps: f64) -> Run {
+        run("sumlink:fbdt", seed, own([mbps; 3]))
+    }
+
+    fn links(seed: u64) -> Run {
+        run(ALONE, seed, alone())
+    }
+
+    fn with(outcome: Outcome) -> Run {
+        Run {
+            outcome,
+            ..fbdt(9, 1.0)
+        }
+    }
+
+    const SUM: &str = "[\"sum >= 0.97\"]";
+
+    #[test]
+    fn the_median_decides() {
+        let runs = |mbps: [f64; 3]| -> Vec<Run> {
+            (1..)
+                .zip(mbps)
+                .flat_map(|(seed, mbps)| [links(seed), fbdt(seed, mbps)])
+                .collect()
+        };
+        let good = line(SUM, &runs([97.0, 99.0, 50.0]));
+        assert_eq!(good.verdict(), Verdict::Pass);
+        let spread = good.judged[0].spread.clone().unwrap();
+        assert_eq!((spread.median, spread.min, spread.max), (0.97, 0.5, 0.99));
+        let bad = line(SUM, &runs([96.9, 99.0, 50.0]));
+        assert_eq!(bad.verdict(), Verdict::Short);
+        assert_eq!(bad.alone, [("a".to_owned(), 80e6), ("b".to_owned(), 20e6)]);
+        assert_eq!(bad.goodput_bps, Some(96.9e6));
+    }
+
+    #[test]
+    fn every_bar_must_be_reached() {
+        let runs = [links(1), fbdt(1, 98.0), run("mptcp", 1, own([50.0; 3]))];
+        let both = line(
+            "[\"sum >= 0.97\", \"seconds below best <= 0\", \"duplicates <= 2%\"]",
+            &runs,
+        );
+        let verdicts: Vec<_> = both.judged.iter().map(|judged| judged.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Pass, Verdict::Pass, Verdict::Short]);
+        assert_eq!(both.verdict(), Verdict::Short);
+        assert_eq!(both.judged[0].others, [("mptcp".to_owned(), Some(0.5))]);
+    }
+
+    #[test]
+    fn what_has_no_figure_says_why() {
+        assert_eq!(line(SUM, &[]).verdict(), Verdict::NotRun);
+        assert_eq!(line(SUM, &[links(1)]).verdict(), Verdict::NotRun);
+        let told = |outcome: Outcome| {
+            let line = line(SUM, &[links(9), with(outcome)]);
+            (line.verdict(), line.judged[0].reason.clone())
+        };
+        let reason = || "why\nlog".to_owned();
+        let refused = told(Outcome::Refused { reason: reason() });
+        assert_eq!(refused.0, Verdict::Refused);
+        assert_eq!(refused.1, "1 of 1 runs of sumlink:fbdt refused: why");
+        assert_eq!(
+            told(Outcome::Skipped { reason: reason() }).0,
+            Verdict::NotRun
+        );
+        assert_eq!(told(Outcome::Failed { reason: reason() }).0, Verdict::Short);
+        // One that fails among others that do not is short of the promise; one that was refused is not.
+        let failed = with(Outcome::Failed { reason: reason() });
+        let among = [links(1), fbdt(1, 98.0), links(9), failed];
+        assert_eq!(line(SUM, &among).verdict(), Verdict::Short);
+        let refused = with(Outcome::Refused { reason: reason() });
+        let among = [links(1), fbdt(1, 98.0), links(9), refused];
+        assert_eq!(line(SUM, &among).verdict(), Verdict::Pass);
+    }
+
+    #[test]
+    fn an_unknown_figure_is_none_that_reaches_a_bar() {
+        let mut silent = own([98.0; 3]);
+        silent.duplicates_bytes = None;
+        let runs = [links(1), run("sumlink:fbdt", 1, silent)];
+        let line = line("[\"duplicates <= 2%\"]", &runs);
+        assert_eq!(line.verdict(), Verdict::Short);
+        assert_eq!(line.judged[0].reason, "no figure in any run");
+    }
+}

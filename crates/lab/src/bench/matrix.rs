@@ -1,0 +1,373 @@
+//! The matrix: a file for each group of rows, and what each row becomes.
+//!
+//! ```toml
+//! name = "unequal"
+//! about = "Links that differ in everything"
+//! bars = ["sum >= 0.95", "best >= 1"]
+//! directions = ["down", "up"]     # every row with each of them,
+//! congestion = ["cubic", "bbr"]   # and with each of these
+//!
+//! [scenario]                      # what the scenarios of all rows have, whatever their files say
+//! duration = "10s"
+//!
+//! [[row]]
+//! name = "queue"
+//! base = "../unequal-queue.toml"  # a scenario; every other key here takes the place of one in it
+//! warmup = "4s"
+//! ```
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Table;
+use toml::de::DeTable;
+
+use crate::error::LabError;
+use crate::results::ALONE;
+use crate::scenario::{
+    Document, Problem, Scenario, Section, Traffic, parse_congestion, parse_name,
+};
+use crate::systems;
+
+use super::bar::Bar;
+use super::vary::{self, Ingredients};
+
+/// The system that must reach the bars, where a group names none.
+const JUDGED: &str = "sumlink:fbdt";
+
+/// Rows that belong together.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    /// Where it stands in the tables.
+    order: u64,
+    /// The system that must reach the bars.
+    pub(crate) judged: String,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One line of the promise.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) bars: Vec<Bar>,
+    /// Why it falls short, where that is known.
+    pub(crate) cause: Option<String>,
+    /// Whether a quick try has it.
+    pub(crate) quick: bool,
+    /// The same links in every direction and with every congestion control.
+    pub(crate) variants: Vec<Scenario>,
+}
+
+/// Reads every group below a directory, in the order of the tables; the error holds the problems of all files.
+pub(crate) fn load(directory: &Path) -> Result<Vec<Group>, LabError> {
+    let entries = fs::read_dir(directory).map_err(LabError::file(directory))?;
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(LabError::Usage(format!(
+            "there is no group of the matrix in {}: name a directory with --matrix",
+            directory.display()
+        )));
+    }
+    let mut groups: Vec<Group> = Vec::new();
+    let mut problems = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).map_err(LabError::file(file))?;
+        match read(file, &text) {
+            Ok(group) => {
+                if groups.iter().any(|other| other.name == group.name) {
+                    let reason = format!("another file has a group '{}' too", group.name);
+                    let file = file.clone();
+                    problems.push(Problem {
+                        file,
+                        line: 1,
+                        reason,
+                    });
+                }
+                groups.push(group);
+            }
+            Err(found) => problems.extend(found),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(LabError::Scenario(problems));
+    }
+    groups.sort_by_key(|group| group.order);
+    Ok(groups)
+}
+
+/// Reads a group; the error is everything that is wrong with it.
+pub(crate) fn read(file: &Path, text: &str) -> Result<Group, Vec<Problem>> {
+    let mut document = Document::new(file, text);
+    let (spanned, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        document.problem(&error.span().unwrap_or(0..0), error.message());
+    }
+    let table = match text.parse::<Table>() {
+        Ok(table) if errors.is_empty() => table,
+        _ => return Err(document.into_problems()),
+    };
+    let mut root = Section::new(&spanned, "the group");
+    let group = read_root(&mut document, &mut root, file, &table);
+    root.finish(&mut document);
+    let problems = document.into_problems();
+    match group {
+        Some(group) if problems.is_empty() => Ok(group),
+        _ => Err(problems),
+    }
+}
+
+fn read_root(
+    document: &mut Document<'_>,
+    root: &mut Section<'_, '_>,
+    file: &Path,
+    table: &Table,
+) -> Option<Group> {
+    let name = root.parsed(document, "name", parse_name);
+    if !root.has("name") {
+        root.missing(document, "name", "name = \"unequal\"");
+    }
+    let about = root.text(document, "about").map(|about| about.value);
+    let order = root.integer(document, "order", 0..1000);
+    let judged = root.parsed(document, "judged", |text| {
+        systems::parse(text).map(|_| text.to_owned())
+    });
+    let bars = read_bars(document, root).unwrap_or_default();
+    let mut list = |key: &'static str, without: &str, parse: fn(&str) -> Result<String, String>| {
+        let listed = root.texts(document, key);
+        let listed = listed.map(|all| {
+            let mut parsed = Vec::new();
+            for at in all {
+                match parse(&at.value) {
+                    Ok(value) => parsed.push(value),
+                    Err(error) => document.problem(&at.span, format!("{key}: {error}")),
+                }
+            }
+            parsed
+        });
+        listed.unwrap_or_else(|| vec![without.to_owned()])
+    };
+    let directions = list("directions", "down", |text| {
+        Traffic::parse(text).map(|traffic| traffic.name().to_owned())
+    });
+    let congestion = list("congestion", "cubic", parse_congestion);
+    // Its keys are those of a scenario, and told wrong when the rows become scenarios.
+    root.has("scenario");
+    let judged = judged.map_or_else(|| JUDGED.to_owned(), |at| at.value);
+    let name = name?.value;
+    let blocks = root.blocks(document, "row");
+    if blocks.is_empty() {
+        root.missing(document, "row", "[[row]] with name, and base or link");
+    }
+    let tables = table.get("row").and_then(toml::Value::as_array);
+    let mut rows: Vec<Row> = Vec::new();
+    for (mut block, own) in blocks.into_iter().zip(tables.into_iter().flatten()) {
+        let span = block.span();
+        let row_name = block.parsed(document, "name", parse_name);
+        if !block.has("name") {
+            block.missing(document, "name", "name = \"queue\"");
+        }
+        let base = block
+            .text(document, "base")
+            .map(|at| document.path(&at.value));
+        let own_bars = read_bars(document, &mut block);
+        let quick = block.boolean(document, "quick").unwrap_or(false);
+        let cause = block.text(document, "cause").map(|at| at.value);
+        let (Some(row_name), Some(own)) = (row_name, own.as_table()) else {
+            continue;
+        };
+        if rows.iter().any(|row| row.name == row_name.value) {
+            document.problem(
+                &row_name.span,
+                format!("there are two rows '{}'", row_name.value),
+            );
+        }
+        let bars = own_bars.unwrap_or_else(|| bars.clone());
+        // Those that are wrong have been told of already.
+        if bars.is_empty() && !block.has("bars") && !root.has("bars") {
+            document.problem(
+                &span,
+                "a row has bars, or its group: bars = [\"sum >= 0.95\"]",
+            );
+        }
+        let ingredients = Ingredients {
+            file,
+            base: base.as_deref(),
+            group: table.get("scenario").and_then(toml::Value::as_table),
+            row: own,
+            systems: vec![ALONE.to_owned(), judged.clone()],
+        };
+        let mut variants = Vec::new();
+        for direction in &directions {
+            for congestion in &congestion {
+                let full = format!("{name}-{}-{direction}-{congestion}", row_name.value);
+                match vary::scenario(&ingredients, &full, direction, congestion) {
+                    Ok(scenario) => variants.push(scenario),
+                    Err(problems) => tell(document, &span, &row_name.value, problems),
+                }
+            }
+        }
+        rows.push(Row {
+            name: row_name.value,
+            bars,
+            cause,
+            quick,
+            variants,
+        });
+    }
+    Some(Group {
+        name,
+        about: about.unwrap_or_default(),
+        order: order.map_or(1000, |at| at.value),
+        judged,
+        rows,
+    })
+}
+
+/// What is wrong with a row's scenario: its lines are of no file that anybody wrote.
+fn tell(document: &mut Document<'_>, span: &Range<usize>, row: &str, problems: Vec<vary::Wrong>) {
+    for problem in problems {
+        match problem {
+            vary::Wrong::Elsewhere(problem) => document.problem_elsewhere(problem),
+            vary::Wrong::Here(reason) => document.problem(span, format!("row '{row}': {reason}")),
+        }
+    }
+}
+
+fn read_bars(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Bar>> {
+    let listed = section.texts(document, "bars")?;
+    let mut bars = Vec::new();
+    for at in listed {
+        match Bar::parse(&at.value) {
+            Ok(bar) => bars.push(bar),
+            Err(error) => document.problem(&at.span, format!("bars: {error}")),
+        }
+    }
+    Some(bars)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+name = "g"
+bars = ["sum >= 0.95"]
+directions = ["down", "up"]
+congestion = ["cubic", "bbr"]
+
+[scenario]
+duration = "5s"
+warmup = "1s"
+
+[[row]]
+name = "a"
+duration = "6s"
+[[row.link]]
+name = "x"
+rate = "10mbit"
+delay = { down = "10ms", up = "1ms" }
+
+[[row]]
+name = "b"
+bars = ["best >= 1"]
+quick = true
+[[row.link]]
+name = "x"
+rate = "10mbit"
+"#;
+
+    fn problems(text: &str) -> Vec<String> {
+        let problems = read(Path::new("m.toml"), text).map(drop).unwrap_err();
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_row_has_all_variants() {
+        let group = read(Path::new("m.toml"), GOOD).unwrap();
+        assert_eq!(group.judged, JUDGED);
+        let [a, b] = group.rows.as_slice() else {
+            panic!("{group:?}");
+        };
+        let names: Vec<_> = a.variants.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "g-a-down-cubic",
+                "g-a-down-bbr",
+                "g-a-up-cubic",
+                "g-a-up-bbr"
+            ]
+        );
+        assert_eq!(a.variants[0].duration.as_secs(), 6);
+        assert_eq!(b.variants[0].duration.as_secs(), 5);
+        assert_eq!(b.bars, [Bar::parse("best >= 1").unwrap()]);
+        assert!(b.quick && !a.quick);
+        assert_eq!(a.variants[1].congestion, "bbr");
+        // Upwards the links are mirrored: the data meets the same link either way.
+        let delay = |variant: usize| {
+            let link = a.variants[variant].links().next().unwrap().clone();
+            link.shapes.map(|shape| shape.delay.as_millis())
+        };
+        assert_eq!((delay(0), delay(2)), ([1, 10], [10, 1]));
+    }
+
+    #[test]
+    fn every_mistake_has_its_line() {
+        let told = |from: &str, to: &str| {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD);
+            problems(&text).join("\n")
+        };
+        let cases = [
+            (
+                "sum >= 0.95",
+                "sum > 0.95",
+                "m.toml:3: bars: 'sum > 0.95' is no bar",
+            ),
+            ("\"up\"", "\"sideways\"", "m.toml:4: directions: 'sideways'"),
+            ("\"bbr\"", "\"b r\"", "m.toml:5: congestion: 'b r'"),
+            (
+                "name = \"b\"",
+                "name = \"a\"",
+                "m.toml:20: there are two rows 'a'",
+            ),
+            (
+                "name = \"b\"",
+                "nom = \"b\"",
+                "m.toml:19: [[row]] has no name",
+            ),
+            (
+                "duration = \"6s\"",
+                "speed = 3",
+                "m.toml:11: row 'a': the scenario has no key 'speed'",
+            ),
+            (
+                "duration = \"6s\"",
+                "base = \"no.toml\"",
+                "m.toml:11: row 'a': no.toml: No such file",
+            ),
+            (
+                "rate = \"10mbit\"",
+                "rate = \"10\"",
+                "m.toml:11: row 'a': rate: ",
+            ),
+            (
+                "[scenario]",
+                "[senario]",
+                "m.toml:7: the group has no key 'senario'",
+            ),
+            ("name = \"g\"", "name = \"g", "m.toml:2: "),
+        ];
+        for (from, to, expected) in cases {
+            let told = told(from, to);
+            assert!(told.contains(expected), "{expected}\n{told}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `lab bench`: the promise as a matrix of scenarios, measured and judged.
+//!
+//! Each row of the matrix is a scenario with bars ([`bar::Bar`]) that the system under test must reach, in every direction
+//! and with every congestion control that its group names. The links alone and the system under test are run with every
+//! seed; the alternatives beside them with fewer.
+
+mod bar;
+mod chart;
+mod document;
+mod judge;
+mod matrix;
+mod plan;
+mod quantities;
+mod records;
+mod vary;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::error::LabError;
+use crate::prose::print;
+use crate::results::Run;
+use crate::run::{self, Store};
+use crate::systems;
+
+use document::Page;
+use judge::{Line, Verdict};
+use matrix::Group;
+use plan::Plan;
+use quantities::Measured;
+
+/// What `sumlink lab bench` can be told.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "It ends with 0 when every bar of the chosen rows is reached, with 10 when one is not, or has no figure.\n\n\
+                  Examples:\n  sumlink lab bench --list\n  sumlink lab bench --quick\n  \
+                  sumlink lab bench --rows 'unequal/*' --seeds 3 --systems mptcp --out unequal"
+)]
+pub struct BenchOptions {
+    /// Only these rows, as GROUP/ROW; * stands for anything
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    pub rows: Vec<String>,
+    /// Seeds of the links alone and of the system under test
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub seeds: u64,
+    /// Seeds of the alternatives
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub alternative_seeds: u64,
+    /// These alternatives, instead of all there are; `alone` is none
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub systems: Vec<String>,
+    /// A few rows downwards with CUBIC, one seed, no alternatives unless named
+    #[arg(long)]
+    pub quick: bool,
+    /// Where tables, charts and JSON are written [default: docs/results, with --quick lab-out/bench-quick]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Where the runs are kept; what is there already is not run again
+    #[arg(long, value_name = "DIR", default_value = "lab-out/bench")]
+    pub runs: PathBuf,
+    /// The matrix: a file for each group of rows
+    #[arg(long, value_name = "DIR", default_value = "scenarios/matrix")]
+    pub matrix: PathBuf,
+    /// The sumlink program to measure, instead of this one
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+    /// Print the figures as one JSON object, the same as results.json
+    #[arg(long, conflicts_with = "list")]
+    pub json: bool,
+    /// List the rows with their bars, and how long they would take; run nothing
+    #[arg(long, conflicts_with = "judge_only")]
+    pub list: bool,
+    /// Judge the runs that are there, and write the tables; run nothing
+    #[arg(long)]
+    pub judge_only: bool,
+}
+
+/// Reads the matrix and the options, before anything is made.
+pub(crate) fn check(options: &BenchOptions) -> Result<Vec<Group>, LabError> {
+    for name in &options.systems {
+        systems::parse(name).map_err(|error| LabError::Usage(format!("--systems: {error}")))?;
+    }
+    let groups = matrix::load(&options.matrix)?;
+    if !plan::chosen(&groups, options).any(|_| true) {
+        return Err(LabError::Usage(format!(
+            "--rows: no row is called {}: sumlink lab bench --list shows their names",
+            options.rows.join(", ")
+        )));
+    }
+    Ok(groups)
+}
+
+/// Lists, or runs what is not there yet and judges it.
+pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabError> {
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+    };
+    let plan = Plan::new(groups, options, &program);
+    if options.list {
+        return print(&plan.list(groups, options));
+    }
+    let store = Store::open(&options.runs)?;
+    let ran = if options.judge_only {
+        Ok(())
+    } else {
+        carry_out(&plan, &store)
+    };
+    // Also after Ctrl-C: with what there is.
+    if matches!(ran, Err(ref error) if !matches!(error, LabError::Interrupted)) {
+        return ran;
+    }
+    let (lines, runs) = judged(groups, options, &store);
+    let directory = out(options);
+    let page = Page {
+        groups,
+        lines: &lines,
+        runs: &runs,
+        options,
+    };
+    page.write(&directory)?;
+    if options.json {
+        print(&format!("{}\n", page.json()))?;
+    } else {
+        let tables = directory.join("README.md");
+        let told = document::terminal(groups, &lines, options);
+        print(&format!("{told}\ntables: {}\n", tables.display()))?;
+    }
+    ran?;
+    verdict(&lines)
+}
+
+fn carry_out(plan: &Plan<'_>, store: &Store) -> Result<(), LabError> {
+    for scenario in plan.scenarios() {
+        store.write_scenario(scenario)?;
+    }
+    eprintln!("{}", plan.estimate(store));
+    run::carry_out(&plan.jobs, store, &mut |_, _| {})
+}
+
+/// Where the tables go.
+fn out(options: &BenchOptions) -> PathBuf {
+    let without = if options.quick {
+        "lab-out/bench-quick"
+    } else {
+        "docs/results"
+    };
+    let given = options.out.as_deref();
+    given.unwrap_or(Path::new(without)).to_path_buf()
+}
+
+/// Lines of every group, in its order, each with whether this call asked for it.
+type Lines = Vec<Vec<(Line, bool)>>;
+
+/// Judges whatever the store holds, of rows that this call did not ask for too.
+fn judged(groups: &[Group], options: &BenchOptions, store: &Store) -> (Lines, Vec<Run>) {
+    let mut all = Vec::new();
+    let mut lines = Vec::new();
+    for group in groups {
+        let others = plan::alternatives(group, options);
+        let mut of_group = Vec::new();
+        for row in &group.rows {
+            for (number, scenario) in row.variants.iter().enumerate() {
+                let runs = plan::runs_of(group, scenario, options, store);
+                let measured = Measured {
+                    scenario,
+                    runs: &runs,
+                };
+                let line = judge::judge(group, row, measured, &others);
+                of_group.push((line, plan::is_chosen(group, row, number, options)));
+                all.extend(runs.into_iter().map(records::without_series));
+            }
+        }
+        lines.push(of_group);
+    }
+    (lines, all)
+}
+
+/// Whether every bar that this call asked for is reached.
+fn verdict(lines: &Lines) -> Result<(), LabError> {
+    let chosen = || lines.iter().flatten().filter(|(_, chosen)| *chosen);
+    let of = |verdict: Verdict| {
+        chosen()
+            .filter(|(line, _)| line.verdict() == verdict)
+            .count()
+    };
+    let (short, refused, not_run) = (
+        of(Verdict::Short),
+        of(Verdict::Refused),
+        of(Verdict::NotRun),
+    );
+    let total = chosen().count();
+    if short + refused + not_run == 0 {
+        return Ok(());
+    }
+    let mut told = format!("{short} of {total} lines of the matrix fall short");
+    if refused + not_run > 0 {
+        told.push_str(&format!(
+            "; {refused} were refused and {not_run} not run (the same command runs only those again)"
+        ));
+    }
+    Err(LabError::FellShort(told))
+}

@@ -1,0 +1,368 @@
+//! The figures that bars are about, seed by seed.
+
+use std::collections::BTreeMap;
+
+use crate::config::Direction;
+use crate::results::{ALONE, Completion, Measurement, Run, figures, quantile, sorted};
+use crate::scenario::{Scenario, Workload};
+
+use super::bar::Quantity;
+
+/// What was measured of one variant of a row.
+#[derive(Clone, Copy)]
+pub(super) struct Measured<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) runs: &'a [Run],
+}
+
+/// A system, and the links alone with the same seed, if they were measured.
+struct Seed<'a> {
+    scenario: &'a Scenario,
+    seed: u64,
+    own: &'a Measurement,
+    alone: Option<&'a Measurement>,
+}
+
+impl<'a> Measured<'a> {
+    /// The runs of a system.
+    pub(super) fn of(&self, system: &str) -> impl Iterator<Item = &'a Run> + use<'a> {
+        let system = system.to_owned();
+        self.runs.iter().filter(move |run| run.system == system)
+    }
+
+    /// The seeds in which a system has figures, and the links alone too where the quantity needs them.
+    fn seeds(&self, quantity: Quantity, system: &str) -> Vec<Seed<'a>> {
+        let alone: BTreeMap<u64, &Measurement> = self
+            .of(ALONE)
+            .filter_map(|run| Some((run.seed, figures(run).ok()?)))
+            .collect();
+        self.of(system)
+            .filter_map(|run| {
+                Some(Seed {
+                    scenario: self.scenario,
+                    seed: run.seed,
+                    own: figures(run).ok()?,
+                    alone: alone.get(&run.seed).copied(),
+                })
+            })
+            .filter(|seed| seed.alone.is_some() || !quantity.needs_links())
+            .collect()
+    }
+
+    /// How many seeds of the system ought to have the figure.
+    pub(super) fn comparable(&self, quantity: Quantity, system: &str) -> usize {
+        self.seeds(quantity, system).len()
+    }
+
+    /// The figure of a system in each seed that has it, of objects of that size where it is one of objects.
+    pub(super) fn values(&self, quantity: Quantity, size: Option<u64>, system: &str) -> Vec<f64> {
+        let seeds = self.seeds(quantity, system);
+        let values = seeds.iter().filter_map(|seed| seed.value(quantity, size));
+        values.filter(|value| value.is_finite()).collect()
+    }
+
+    /// The sizes of objects that a quantity is about; a single `None` where it is not about objects.
+    pub(super) fn sizes(&self, quantity: Quantity) -> Vec<Option<u64>> {
+        let mut all = match &self.scenario.workload {
+            Workload::Files { sizes, .. } => sizes.clone(),
+            _ => Vec::new(),
+        };
+        match quantity {
+            Quantity::Completion { up_to } => all.retain(|size| *size <= up_to),
+            Quantity::ObjectSum { above } => all.retain(|size| *size > above),
+            _ => return vec![None],
+        }
+        all.sort_unstable();
+        all.dedup();
+        all.into_iter().map(Some).collect()
+    }
+}
+
+impl Seed<'_> {
+    fn value(&self, quantity: Quantity, size: Option<u64>) -> Option<f64> {
+        let goodput = self.own.goodput_bps;
+        match quantity {
+            Quantity::Sum => Some(goodput / self.links_alone().values().sum::<f64>()),
+            Quantity::Best => Some(goodput / self.best_alone()?),
+            Quantity::Left => Some(goodput / self.over_ways(Scenario::left_bps)),
+            Quantity::SecondsBelow => self.seconds_below(),
+            Quantity::OverLimit => self.own.over_limit.map(|objects| objects as f64),
+            Quantity::Completion { .. } => {
+                let best = self.alone_completions(size?).into_iter().reduce(f64::min)?;
+                Some(completion(self.own, size?, None)? / best)
+            }
+            Quantity::ObjectSum { .. } => {
+                let links = self.alone_completions(size?);
+                let sum: f64 = links.iter().map(|seconds| seconds.recip()).sum();
+                Some(completion(self.own, size?, None)?.recip() / sum)
+            }
+            Quantity::Added => {
+                let links = self.alone?.link_delays_ms.values();
+                let best = links.filter_map(|ms| median(ms.iter().copied()));
+                Some(median(self.own.message_delays_ms.iter().copied())? - best.reduce(f64::min)?)
+            }
+            Quantity::Duplicates => {
+                // They are counted from the start, the warm-up included.
+                let series = &self.own.goodput;
+                let bytes = series.bps.iter().sum::<f64>() * series.interval_s / 8.0;
+                Some(self.own.duplicates_bytes? as f64 / bytes)
+            }
+            Quantity::Reorder => {
+                let rtt = self.scenario.largest_rtt(self.seed).as_secs_f64();
+                let room = self.over_ways(Scenario::rates_bps) / 8.0 * rtt;
+                Some(self.own.reorder_peak_bytes? as f64 / room)
+            }
+            Quantity::Rival => {
+                let link = self.scenario.rival.as_ref()?;
+                let alone = self.links_alone().get(link.as_str()).copied()?;
+                let whole = alone + self.alone?.rival_bps?;
+                Some(self.own.rival_bps? / (whole / 2.0))
+            }
+        }
+    }
+
+    /// What each link delivered alone.
+    fn links_alone(&self) -> BTreeMap<&str, f64> {
+        let mut links = BTreeMap::new();
+        for flow in self.alone.into_iter().flat_map(|alone| &alone.flows) {
+            if let Some(link) = &flow.link {
+                *links.entry(link.as_str()).or_default() += flow.goodput_bps;
+            }
+        }
+        links
+    }
+
+    fn best_alone(&self) -> Option<f64> {
+        self.links_alone().values().copied().reduce(f64::max)
+    }
+
+    /// Median completion times of an object on each link alone that delivered it.
+    fn alone_completions(&self, size: u64) -> Vec<f64> {
+        let Some(alone) = self.alone else {
+            return Vec::new();
+        };
+        let links = self.scenario.links();
+        links
+            .filter_map(|link| completion(alone, size, Some(&link.name)))
+            .collect()
+    }
+
+    /// Whole seconds, warm-up excluded, in which less arrived than over the best link alone in that second.
+    fn seconds_below(&self) -> Option<f64> {
+        let own = whole_seconds(&self.own.goodput);
+        let links: Vec<Vec<f64>> = self
+            .alone?
+            .flows
+            .iter()
+            .filter(|flow| flow.link.is_some())
+            .map(|flow| whole_seconds(&flow.goodput))
+            .collect();
+        if links.is_empty() {
+            return None;
+        }
+        let first = self.scenario.warmup.as_secs_f64().ceil() as usize;
+        let below = own.iter().enumerate().skip(first).filter(|(second, own)| {
+            let alone = links.iter().filter_map(|link| link.get(*second));
+            alone.copied().fold(0.0, f64::max) > **own
+        });
+        Some(below.count() as f64)
+    }
+
+    /// A property of the scenario's links, summed over the directions of the traffic.
+    fn over_ways(&self, property: fn(&Scenario, Direction, u64) -> f64) -> f64 {
+        let ways = self.scenario.traffic.directions().iter();
+        ways.map(|way| property(self.scenario, *way, self.seed))
+            .sum()
+    }
+}
+
+/// The median completion time of objects of a size, of flows bound to that link where one is named.
+fn completion(of: &Measurement, size: u64, link: Option<&str>) -> Option<f64> {
+    let wanted = |object: &&Completion| {
+        object.size_bytes == size && link.is_none_or(|link| object.link.as_deref() == Some(link))
+    };
+    median(
+        of.completions
+            .iter()
+            .filter(wanted)
+            .map(|object| object.duration_s),
+    )
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    quantile(&sorted(values), 0.5)
+}
+
+/// Means over the seconds that a series holds whole.
+fn whole_seconds(series: &crate::results::Series) -> Vec<f64> {
+    let in_a_second = (1.0 / series.interval_s).round();
+    if !(1.0..=1e6).contains(&in_a_second) {
+        return Vec::new();
+    }
+    let seconds = series.bps.chunks_exact(in_a_second as usize);
+    seconds
+        .map(|second| second.iter().sum::<f64>() / in_a_second)
+        .collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::results::{Flow, Outcome, SCHEMA, Series};
+
+    /// Two links of 80 and 20 Mbit/s with 10 ms and 25 ms one way, queues of 50 ms, 2 % loss on the second.
+    pub(in crate::bench) fn scenario(more: &str) -> Scenario {
+        let text = format!(
+            "name = \"s\"\nduration = \"3s\"\nwarmup = \"1s\"\n{more}\n[[link]]\nname = \"a\"\nrate = \"80mbit\"\n\
+             delay = \"10ms\"\nqueue = \"50ms\"\n[[link]]\nname = \"b\"\nrate = \"20mbit\"\ndelay = \"25ms\"\n\
+             queue = \"50ms\"\nloss = \"2%\"\n"
+        );
+        Scenario::parse(Path::new("s.toml"), &text).unwrap()
+    }
+
+    fn series(mbps: [f64; 3]) -> Series {
+        Series {
+            start_s: 0.0,
+            interval_s: 0.5,
+            bps: mbps
+                .iter()
+                .flat_map(|mbps| [mbps * 0.5e6, mbps * 1.5e6])
+                .collect(),
+        }
+    }
+
+    fn flow(link: &str, mbps: [f64; 3]) -> Flow {
+        Flow {
+            link: Some(link.to_owned()),
+            direction: "down".to_owned(),
+            goodput_bps: (mbps[1] + mbps[2]) * 0.5e6,
+            goodput: series(mbps),
+        }
+    }
+
+    pub(in crate::bench) fn run(system: &str, seed: u64, figures: Measurement) -> Run {
+        Run {
+            schema: SCHEMA,
+            scenario: "s".to_owned(),
+            scenario_sha256: String::new(),
+            seed,
+            system: system.to_owned(),
+            started_unix_s: seed,
+            environment: Default::default(),
+            outcome: Outcome::Measured(Box::new(figures)),
+        }
+    }
+
+    fn object(link: Option<&str>, size_bytes: u64, duration_s: f64) -> Completion {
+        Completion {
+            size_bytes,
+            start_s: 1.0,
+            duration_s,
+            link: link.map(str::to_owned),
+        }
+    }
+
+    pub(in crate::bench) fn alone() -> Measurement {
+        Measurement {
+            flows: vec![flow("a", [80.0, 80.0, 80.0]), flow("b", [20.0, 20.0, 20.0])],
+            completions: vec![
+                object(Some("a"), 1000, 0.02),
+                object(Some("b"), 1000, 0.05),
+                object(Some("a"), 1_000_000, 0.1),
+                object(Some("b"), 1_000_000, 0.4),
+            ],
+            link_delays_ms: [
+                ("a".to_owned(), vec![21.0, 20.0, 22.0]),
+                ("b".to_owned(), vec![50.0]),
+            ]
+            .into(),
+            rival_bps: Some(20e6),
+            ..Measurement::default()
+        }
+    }
+
+    pub(in crate::bench) fn own(mbps: [f64; 3]) -> Measurement {
+        Measurement {
+            goodput_bps: (mbps[1] + mbps[2]) * 0.5e6,
+            goodput: series(mbps),
+            completions: vec![object(None, 1000, 0.025), object(None, 1_000_000, 0.1)],
+            message_delays_ms: vec![21.5, 21.5, 90.0],
+            duplicates_bytes: Some(750_000),
+            reorder_peak_bytes: Some(1_250_000),
+            rival_bps: Some(45e6),
+            over_limit: Some(2),
+            ..Measurement::default()
+        }
+    }
+
+    fn value(more: &str, quantity: Quantity, size: Option<u64>) -> f64 {
+        let scenario = scenario(more);
+        let runs = [
+            run(ALONE, 1, alone()),
+            run("x", 1, own([100.0, 95.0, 70.0])),
+        ];
+        let measured = Measured {
+            scenario: &scenario,
+            runs: &runs,
+        };
+        let values = measured.values(quantity, size, "x");
+        assert_eq!(values.len(), 1, "{quantity:?}");
+        (values[0] * 1e6).round() / 1e6
+    }
+
+    #[test]
+    fn figures_are_relative_to_the_links() {
+        assert_eq!(value("", Quantity::Sum, None), 0.825);
+        assert_eq!(value("", Quantity::Best, None), 1.031_25);
+        // 80 + 20 x 0.98.
+        assert_eq!(value("", Quantity::Left, None), 0.828_313);
+        // The second second had 95, the third 70 where the best link has 80.
+        assert_eq!(value("", Quantity::SecondsBelow, None), 1.0);
+        assert_eq!(value("", Quantity::OverLimit, None), 2.0);
+        assert_eq!(value("", Quantity::Added, None), 0.5);
+        // 265 Mbit in three seconds are 33.125 MB.
+        assert_eq!(value("", Quantity::Duplicates, None), 0.022_642);
+        // 100 Mbit/s in 2 x 25 + 50 ms are 1.25 MB.
+        assert_eq!(value("", Quantity::Reorder, None), 1.0);
+    }
+
+    #[test]
+    fn objects_are_compared_by_size() {
+        let up_to = Quantity::Completion { up_to: 100_000 };
+        assert_eq!(value("", up_to, Some(1000)), 1.25);
+        // 10 objects a second, where the links alone deliver 10 and 2.5.
+        let above = Quantity::ObjectSum { above: 100_000 };
+        assert_eq!(value("", above, Some(1_000_000)), 0.8);
+        let files = "workload = { kind = \"files\", sizes = [\"1MB\", \"1kB\"] }";
+        let scenario = scenario(files);
+        let measured = Measured {
+            scenario: &scenario,
+            runs: &[],
+        };
+        assert_eq!(measured.sizes(up_to), [Some(1000)]);
+        assert_eq!(measured.sizes(above), [Some(1_000_000)]);
+        assert_eq!(measured.sizes(Quantity::Sum), [None]);
+    }
+
+    #[test]
+    fn a_rival_has_an_equal_share_of_its_link() {
+        // Alone the link carried 80, and 20 of the rival: half of it are 50.
+        assert_eq!(value("rival = \"a\"", Quantity::Rival, None), 0.9);
+    }
+
+    #[test]
+    fn without_the_links_alone_there_is_no_figure() {
+        let scenario = scenario("");
+        let runs = [run(ALONE, 2, alone()), run("x", 1, own([1.0, 1.0, 1.0]))];
+        let measured = Measured {
+            scenario: &scenario,
+            runs: &runs,
+        };
+        assert!(measured.values(Quantity::Sum, None, "x").is_empty());
+        assert_eq!(measured.comparable(Quantity::Sum, "x"), 0);
+        // What is not relative to them is known nevertheless.
+        assert_eq!(measured.values(Quantity::OverLimit, None, "x"), [2.0]);
+    }
+}

@@ -1,0 +1,132 @@
+//! The runs behind the tables, without their time series: small enough to be kept with the source.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::results::{Measurement, Outcome, Quantiles, Run, Series};
+
+/// The run without what it did over time.
+pub(super) fn without_series(mut run: Run) -> Run {
+    if let Outcome::Measured(figures) = &mut run.outcome {
+        figures.goodput = Series::default();
+        for flow in &mut figures.flows {
+            flow.goodput = Series::default();
+        }
+        for link in &mut figures.links {
+            link.rate = Series::default();
+        }
+    }
+    run
+}
+
+/// One line of JSON for a run: medians where there are many values of a kind.
+pub(super) fn record(run: &Run) -> Value {
+    let mut fields = Map::new();
+    let mut put = |key: &str, value: Value| {
+        if !value.is_null() {
+            fields.insert(key.to_owned(), value);
+        }
+    };
+    put("scenario", json!(run.scenario));
+    put("seed", json!(run.seed));
+    put("system", json!(run.system));
+    put("started_unix_s", json!(run.started_unix_s));
+    match &run.outcome {
+        Outcome::Measured(figures) => measured(figures, &mut put),
+        Outcome::Skipped { reason } => put("skipped", json!(reason)),
+        Outcome::Refused { reason } => put("refused", json!(reason)),
+        Outcome::Failed { reason } => put("failed", json!(reason.lines().next())),
+    }
+    Value::Object(fields)
+}
+
+fn measured(figures: &Measurement, put: &mut dyn FnMut(&str, Value)) {
+    put("goodput_bps", json!(figures.goodput_bps.round()));
+    let mut links: BTreeMap<&str, f64> = BTreeMap::new();
+    for flow in &figures.flows {
+        if let Some(link) = &flow.link {
+            *links.entry(link).or_default() += flow.goodput_bps.round();
+        }
+    }
+    if !links.is_empty() {
+        put("links_bps", json!(links));
+    }
+    let mut objects: BTreeMap<(u64, Option<&str>), Vec<f64>> = BTreeMap::new();
+    for object in &figures.completions {
+        let kind = (object.size_bytes, object.link.as_deref());
+        objects.entry(kind).or_default().push(object.duration_s);
+    }
+    let objects: Vec<Value> = objects
+        .into_iter()
+        .filter_map(|((size, link), seconds)| {
+            let seconds = Quantiles::of(seconds)?;
+            let median = rounded(seconds.p50);
+            Some(json!({ "bytes": size, "link": link, "median_s": median, "count": seconds.count }))
+        })
+        .collect();
+    if !objects.is_empty() {
+        put("objects", json!(objects));
+    }
+    if let Some(delays) = Quantiles::of(figures.message_delays_ms.iter().copied()) {
+        put("delay_p50_ms", json!(rounded(delays.p50)));
+        put("delay_p99_ms", json!(rounded(delays.p99)));
+    }
+    for (link, delays) in &figures.link_delays_ms {
+        if let Some(delays) = Quantiles::of(delays.iter().copied()) {
+            put(&format!("delay_p50_ms_{link}"), json!(rounded(delays.p50)));
+        }
+    }
+    put("over_limit", json!(figures.over_limit));
+    put("retransmissions", json!(figures.retransmissions));
+    put("duplicates_bytes", json!(figures.duplicates_bytes));
+    put("reorder_peak_bytes", json!(figures.reorder_peak_bytes));
+    put("rival_bps", json!(figures.rival_bps.map(f64::round)));
+    if !figures.processes.is_empty() {
+        let cpu: f64 = figures.processes.iter().map(|process| process.cpu_s).sum();
+        put("cpu_s", json!(rounded(cpu)));
+        let memory = figures.processes.iter().map(|p| p.peak_memory_bytes).max();
+        put("peak_memory_bytes", json!(memory));
+    }
+    put("emulator_cpu", json!(rounded(figures.emulator.cpu_share)));
+    put(
+        "late_p99_us",
+        json!(figures.emulator.lateness_p99_us.round()),
+    );
+    if !figures.note.is_empty() {
+        put("note", json!(figures.note));
+    }
+}
+
+/// Five significant digits: more are noise.
+fn rounded(value: f64) -> f64 {
+    let text = format!("{value:.4e}");
+    text.parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::quantities::tests::{alone, own, run};
+
+    #[test]
+    fn a_record_is_short_and_says_what_bars_are_judged_by() {
+        let record = record(&without_series(run("x", 3, own([98.0; 3]))));
+        assert_eq!(record["goodput_bps"], 98e6);
+        assert_eq!(record["duplicates_bytes"], 750_000);
+        assert_eq!(record["reorder_peak_bytes"], 1_250_000);
+        assert_eq!(record["delay_p50_ms"], 21.5);
+        assert_eq!(record["objects"][0]["bytes"], 1000);
+        assert!(record.to_string().len() < 700, "{record}");
+        let links = super::record(&without_series(run("alone", 3, alone())));
+        assert_eq!(links["links_bps"]["b"], 20e6);
+        assert_eq!(links["delay_p50_ms_a"], 21.0);
+    }
+
+    #[test]
+    fn numbers_are_rounded() {
+        assert_eq!(rounded(1.234_567_8), 1.2346);
+        assert_eq!(rounded(0.0), 0.0);
+        assert!(rounded(f64::NAN).is_nan());
+    }
+}

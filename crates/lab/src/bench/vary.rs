@@ -1,0 +1,249 @@
+//! From a scenario and what a row says of it to the scenario that is run.
+
+use std::fs;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use crate::scenario::{Problem, Scenario};
+
+/// What a row's scenarios are made of: each takes the place of what the one before says.
+pub(super) struct Ingredients<'a> {
+    /// The group's file.
+    pub(super) file: &'a Path,
+    /// A scenario's file.
+    pub(super) base: Option<&'a Path>,
+    /// What the group says for all rows.
+    pub(super) group: Option<&'a Table>,
+    /// What the row says.
+    pub(super) row: &'a Table,
+    /// The systems that are always run.
+    pub(super) systems: Vec<String>,
+}
+
+/// What is wrong with a row.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// In the file that it is made from.
+    Elsewhere(Problem),
+    /// In what it makes of that.
+    Here(String),
+}
+
+/// The keys of a row that are none of a scenario.
+const OWN: [&str; 7] = ["name", "base", "bars", "cause", "quick", "only", "set"];
+
+/// The scenario of that name, in that direction and with that congestion control.
+pub(super) fn scenario(
+    of: &Ingredients<'_>,
+    name: &str,
+    direction: &str,
+    congestion: &str,
+) -> Result<Scenario, Vec<Wrong>> {
+    let here = |reason: String| vec![Wrong::Here(reason)];
+    let mut table = match of.base {
+        None => Table::new(),
+        Some(base) => load(base)?,
+    };
+    for (key, value) in of.group.into_iter().flatten() {
+        table.insert(key.clone(), value.clone());
+    }
+    let own = of
+        .row
+        .iter()
+        .filter(|(key, _)| !OWN.contains(&key.as_str()));
+    for (key, value) in own {
+        table.insert(key.clone(), value.clone());
+    }
+    only(&mut table, of.row).map_err(here)?;
+    set(&mut table, of.row).map_err(here)?;
+    if direction == "up" {
+        mirror(&mut table).map_err(here)?;
+    }
+    let texts = |texts: &[String]| texts.iter().cloned().map(Value::String).collect();
+    let fixed = [
+        ("name", Value::String(name.to_owned())),
+        ("direction", Value::String(direction.to_owned())),
+        ("congestion", Value::String(congestion.to_owned())),
+        ("systems", Value::Array(texts(&of.systems))),
+    ];
+    for (key, value) in fixed {
+        table.insert(key.to_owned(), value);
+    }
+    let text = toml::to_string(&table).map_err(|error| here(error.to_string()))?;
+    // Paths in it are relative to the file that they come from.
+    Scenario::parse(of.base.unwrap_or(of.file), &text).map_err(|problems| {
+        let reasons = problems
+            .into_iter()
+            .map(|problem| Wrong::Here(problem.reason));
+        reasons.collect()
+    })
+}
+
+fn load(base: &Path) -> Result<Table, Vec<Wrong>> {
+    let here = |reason: String| vec![Wrong::Here(reason)];
+    let text = fs::read_to_string(base).map_err(|e| here(format!("{}: {e}", base.display())))?;
+    // Mistakes of the file itself have lines there.
+    Scenario::parse(base, &text).map_err(|problems| {
+        problems
+            .into_iter()
+            .map(Wrong::Elsewhere)
+            .collect::<Vec<_>>()
+    })?;
+    text.parse::<Table>()
+        .map_err(|error| here(error.to_string()))
+}
+
+/// The links of a scenario.
+fn links(table: &mut Table) -> impl Iterator<Item = &mut Table> {
+    let blocks = table.get_mut("link").and_then(Value::as_array_mut);
+    blocks.into_iter().flatten().filter_map(Value::as_table_mut)
+}
+
+fn name_of(link: &Table) -> &str {
+    link.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `only = ["wifi"]`: the other links are left out.
+fn only(table: &mut Table, row: &Table) -> Result<(), String> {
+    let Some(value) = row.get("only") else {
+        return Ok(());
+    };
+    let wanted = || {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+    };
+    let unknown = wanted().find(|name| !links(table).any(|link| name_of(link) == *name));
+    if unknown.is_some() || wanted().next().is_none() {
+        let name = unknown.unwrap_or_default();
+        return Err(format!(
+            "only: there is no link '{name}'; it lists names of links"
+        ));
+    }
+    if let Some(blocks) = table.get_mut("link").and_then(Value::as_array_mut) {
+        blocks.retain(|block| {
+            let name = block.as_table().map_or("", name_of);
+            wanted().any(|wanted| wanted == name)
+        });
+    }
+    Ok(())
+}
+
+/// `set.wifi.loss = "5%"`: a setting of one of the links.
+fn set(table: &mut Table, row: &Table) -> Result<(), String> {
+    let Some(value) = row.get("set") else {
+        return Ok(());
+    };
+    let of_links = value.as_table().into_iter().flatten();
+    for (name, settings) in of_links {
+        let link = links(table).find(|link| name_of(link) == name);
+        let (Some(link), Some(settings)) = (link, settings.as_table()) else {
+            return Err(format!(
+                "set: write set.LINK.SETTING; there is no link '{name}'"
+            ));
+        };
+        for (key, value) in settings {
+            link.insert(key.clone(), value.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Exchanges the directions of every link and event, so that the data meets upwards what it met downwards.
+fn mirror(table: &mut Table) -> Result<(), String> {
+    for key in ["group", "radio", "interferer"] {
+        if table.contains_key(key) {
+            return Err(format!(
+                "[[{key}]] cannot be turned around: leave out \"up\" of directions"
+            ));
+        }
+    }
+    for key in ["link", "event"] {
+        let blocks = table.get_mut(key).and_then(Value::as_array_mut);
+        for block in blocks.into_iter().flatten().filter_map(Value::as_table_mut) {
+            exchange(block);
+            for (_, setting) in block.iter_mut() {
+                if let Some(ways) = setting.as_table_mut() {
+                    exchange(ways);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn exchange(ways: &mut Table) {
+    let (down, up) = (ways.remove("down"), ways.remove("up"));
+    ways.extend(down.map(|value| ("up".to_owned(), value)));
+    ways.extend(up.map(|value| ("down".to_owned(), value)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = "name = \"base\"\nduration = \"9s\"\n[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n\
+                        [[link]]\nname = \"lte\"\ndown = \"8mbit\"\nup = \"2mbit\"\n";
+
+    fn vary(row: &str, direction: &str) -> Result<Scenario, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().join("base.toml");
+        fs::write(&base, BASE).unwrap();
+        let ingredients = Ingredients {
+            file: Path::new("m.toml"),
+            base: Some(&base),
+            group: None,
+            row: &row.parse().unwrap(),
+            systems: vec!["alone".to_owned()],
+        };
+        scenario(&ingredients, "x", direction, "bbr").map_err(|wrong| format!("{wrong:?}"))
+    }
+
+    #[test]
+    fn a_row_changes_what_it_names() {
+        let scenario = vary(
+            "name = \"r\"\nset.wifi.loss = \"5%\"\nwarmup = \"1s\"",
+            "down",
+        )
+        .unwrap();
+        assert_eq!(
+            (scenario.name.as_str(), scenario.congestion.as_str()),
+            ("x", "bbr")
+        );
+        assert_eq!(scenario.duration.as_secs(), 9);
+        let shown: Vec<_> = scenario.links().map(ToString::to_string).collect();
+        assert!(
+            shown[0].contains("loss=5%") && shown[1].contains("loss=0%"),
+            "{shown:?}"
+        );
+    }
+
+    #[test]
+    fn links_can_be_left_out_and_turned_around() {
+        let scenario = vary("only = [\"lte\"]", "up").unwrap();
+        let rates: Vec<_> = scenario
+            .links()
+            .map(|l| l.shapes.clone().map(|s| s.rate))
+            .collect();
+        assert_eq!(rates, [[8_000_000, 2_000_000]]);
+        let error = vary("only = [\"eth\"]", "up").unwrap_err();
+        assert!(error.contains("no link 'eth'"), "{error}");
+        let error = vary("set.eth.loss = \"5%\"", "up").unwrap_err();
+        assert!(error.contains("no link 'eth'"), "{error}");
+        let group = "[[group]]\nlinks = [\"wifi\", \"lte\"]\ntheta = 1.0";
+        assert!(vary(group, "up").unwrap_err().contains("turned around"));
+    }
+
+    #[test]
+    fn the_same_row_is_the_same_text() {
+        let digest = || {
+            vary("name = \"r\"\nwarmup = \"1s\"", "down")
+                .unwrap()
+                .sha256
+        };
+        assert_eq!(digest(), digest());
+    }
+}

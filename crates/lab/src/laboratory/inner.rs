@@ -1,0 +1,145 @@
+//! What the owner of a laboratory and its control socket both do: change links, ask how they are.
+
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+
+use super::{DirectionReport, LabConfig, LinkStatus};
+use crate::config::{Direction, InterfaceState, LinkChange, Setting, check_rate, find_link};
+use crate::emulator::Emulator;
+use crate::error::LabError;
+use crate::health::Health;
+use crate::netns::Namespace;
+use crate::rundir::RunDir;
+use crate::topology::{self, Kernel, Side};
+use crate::tun::Tun;
+
+/// What the control server shares with the laboratory's owner. The fields are dropped in this order.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(super) config: LabConfig,
+    pub(super) kernel: Kernel,
+    pub(super) emulator: Emulator,
+    /// The emulated interfaces, for their carriers; by link. Also serialises changes of state.
+    pub(super) ends: Mutex<Vec<Option<[Tun; 2]>>>,
+    /// Client, server.
+    pub(super) namespaces: [Namespace; 2],
+    pub(super) run_dir: RunDir,
+}
+
+impl Inner {
+    pub(crate) fn set(&self, link: &str, changes: &[LinkChange]) -> Result<(), LabError> {
+        let index = find_link(&self.config.links, link)?;
+        for change in changes {
+            check_rate(link, &change.setting, self.config.gso)?;
+        }
+        for change in changes {
+            match change.setting {
+                Setting::State(state) => self.set_state(index, state)?,
+                _ => self.emulator.change(index, change.clone()),
+            }
+        }
+        // The answer to this comes after the changes have been made.
+        self.emulator.report().map(drop)
+    }
+
+    fn set_state(&self, index: usize, state: InterfaceState) -> Result<(), LabError> {
+        let mut all = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let exists = self.emulator.report()?.0[index].state != InterfaceState::Removed;
+        if !exists {
+            // Somebody may have deleted only one of the two.
+            all[index] = None;
+        }
+        if state == InterfaceState::Removed {
+            self.emulator.replace(index, None);
+            self.emulator.report()?;
+            all[index] = None;
+            return Ok(());
+        }
+        if all[index].is_none() {
+            let name = &self.config.links[index].name;
+            // Fails for links that had no endpoint.
+            let _ = self.namespaces[Side::Client.index()].ip_batch(topology::unlink_batch(index));
+            let pair = plug_in(&self.namespaces, index, name, self.kernel, self.config.gso)?;
+            all[index] = Some(clone_pair(&pair)?);
+            self.emulator.replace(index, Some(pair));
+        }
+        for end in all[index].iter().flatten() {
+            end.set_carrier(state != InterfaceState::Down)?;
+        }
+        self.emulator.change(index, LinkChange::state(state));
+        Ok(())
+    }
+
+    pub(crate) fn status(&self) -> Result<Vec<LinkStatus>, LabError> {
+        let (links, _) = self.emulator.report()?;
+        let status = links
+            .iter()
+            .zip(&self.config.links)
+            .map(|(report, spec)| LinkStatus {
+                name: spec.name.clone(),
+                state: report.state,
+                directions: Direction::BOTH.map(|direction| {
+                    let counters = &report.counters[direction.index()];
+                    DirectionReport {
+                        direction,
+                        offered_packets: counters.offered_packets,
+                        delivered_packets: counters.delivered_packets,
+                        delivered_bytes: counters.delivered_bytes,
+                        dropped_queue_packets: counters.dropped_queue_packets,
+                        lost_packets: counters.lost_packets,
+                        layer2_retransmissions: counters.layer2_retransmissions,
+                        discarded_packets: counters.discarded_packets,
+                        backlog_packets: counters.queued_packets + counters.in_flight_packets,
+                    }
+                }),
+            });
+        Ok(status.collect())
+    }
+
+    pub(crate) fn health(&self) -> Result<Health, LabError> {
+        let (_, mut health) = self.emulator.report()?;
+        for namespace in &self.namespaces {
+            let names: Vec<_> = self.config.links.iter().map(|l| l.name.clone()).collect();
+            health.overruns += namespace.run(move || transmit_drops(&names))?;
+        }
+        Ok(health)
+    }
+}
+
+/// Makes both ends of a link and gives them their addresses.
+pub(super) fn plug_in(
+    namespaces: &[Namespace; 2],
+    index: usize,
+    name: &str,
+    kernel: Kernel,
+    gso: bool,
+) -> Result<[Tun; 2], LabError> {
+    let open = |side: Side| {
+        let name = name.to_owned();
+        namespaces[side.index()].run(move || Tun::open(&name, gso))?
+    };
+    let pair = [open(Side::Client)?, open(Side::Server)?];
+    for side in [Side::Client, Side::Server] {
+        let batch = topology::link_batch(side, index, name, kernel);
+        namespaces[side.index()].ip_batch(batch)?;
+    }
+    Ok(pair)
+}
+
+pub(super) fn clone_pair([client, server]: &[Tun; 2]) -> Result<[Tun; 2], LabError> {
+    client
+        .try_clone()
+        .and_then(|client| Ok([client, server.try_clone()?]))
+        .map_err(|error| LabError::system("duplicating a file descriptor", error))
+}
+
+/// Packets that the interfaces of the calling thread's namespace could not hand to the emulator.
+fn transmit_drops(names: &[String]) -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| names.iter().any(|n| n == name.trim()))
+        // Eight columns of the receive side, then bytes, packets, errors, drops of the transmit side.
+        .filter_map(|(_, fields)| fields.split_whitespace().nth(11)?.parse::<u64>().ok())
+        .sum()
+}

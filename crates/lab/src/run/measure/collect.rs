@@ -1,0 +1,113 @@
+//! What the receivers of the flows recorded.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::process::Process;
+use crate::scenario::Workload;
+use crate::signals;
+use crate::traffic::{FlowRecord, now_ns};
+
+use super::{NAP, Phase};
+
+/// The clients get so long to end after the run.
+const TAIL: Duration = Duration::from_secs(5);
+
+impl Phase<'_> {
+    /// What the flows' receivers recorded.
+    pub(super) fn collect(&mut self, clients: &mut [Process]) -> Result<Vec<FlowRecord>, LabError> {
+        if matches!(self.scenario.workload, Workload::Command { .. }) {
+            return Ok(Vec::new());
+        }
+        let mut records: Vec<FlowRecord> = Vec::new();
+        for client in clients {
+            let text = wait_for_end(client)?;
+            let read: Vec<FlowRecord> = serde_json::from_str(text.trim())
+                .map_err(|error| client.failed(format!("printed what cannot be read: {error}")))?;
+            records.extend(read);
+        }
+        // Uploads are counted by the server; it ends them by its own clock, a moment later.
+        let uploads = |record: &FlowRecord| record.flow % 2 == 1 && record.connected;
+        let expected = records.iter().filter(|record| uploads(record)).count();
+        let is_stream = !matches!(self.scenario.workload, Workload::Files { .. });
+        let start = now_ns();
+        let counted = loop {
+            let counted = parse_lines(&self.server.output()?);
+            let flows: std::collections::HashSet<_> = counted.iter().map(|r| r.flow).collect();
+            let late = now_ns().saturating_sub(start) > TAIL.as_nanos() as u64;
+            if !is_stream || flows.len() >= expected || late {
+                break counted;
+            }
+            signals::check()?;
+            thread::sleep(NAP);
+        };
+        for record in records.iter_mut().filter(|record| uploads(record)) {
+            merge_upload(record, &counted);
+        }
+        Ok(records)
+    }
+}
+
+/// What a program has printed when it ends, which it must do by itself.
+fn wait_for_end(client: &mut Process) -> Result<String, LabError> {
+    let start = now_ns();
+    loop {
+        match client.status()? {
+            Some(status) if status.success() => return client.output(),
+            Some(status) => return Err(client.failed(format!("failed ({status})"))),
+            None if now_ns().saturating_sub(start) > TAIL.as_nanos() as u64 => {
+                return Err(client.failed("does not end".to_owned()));
+            }
+            None => {}
+        }
+        signals::check()?;
+        thread::sleep(NAP.min(Duration::from_millis(10)));
+    }
+}
+
+/// The server's records; other lines are complaints.
+fn parse_lines(text: &str) -> Vec<FlowRecord> {
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// What the server counted of an upload, over all its connections.
+fn merge_upload(record: &mut FlowRecord, counted: &[FlowRecord]) {
+    let mut seen = false;
+    for server in counted.iter().filter(|server| server.flow == record.flow) {
+        seen = true;
+        for (bucket, bytes) in record.buckets.iter_mut().zip(&server.buckets) {
+            *bucket += bytes;
+        }
+        record.messages.extend(&server.messages);
+        record.error = record.error.take().or_else(|| server.error.clone());
+    }
+    if !seen {
+        record.connected = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upload_is_what_the_server_counted() {
+        let mut record = FlowRecord {
+            flow: 1,
+            connected: true,
+            buckets: vec![0, 0],
+            ..FlowRecord::default()
+        };
+        let other = FlowRecord {
+            buckets: vec![5, 6],
+            ..record.clone()
+        };
+        merge_upload(&mut record, &[other.clone(), other]);
+        assert_eq!(record.buckets, [10, 12]);
+        merge_upload(&mut record, &[]);
+        assert!(!record.connected);
+    }
+}

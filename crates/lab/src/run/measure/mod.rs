@@ -1,0 +1,190 @@
+//! What is recorded while traffic runs, and what becomes of it.
+
+mod collect;
+mod figures;
+mod series;
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::health::Health;
+use crate::laboratory::{LinkStatus, WireSeries};
+use crate::process::{Process, Usage};
+use crate::results::Measurement;
+use crate::scenario::{Scenario, Workload};
+use crate::signals;
+use crate::systems::{Running, Stage, System, kernel_counters};
+use crate::topology::Side;
+use crate::traffic::{Window, now_ns};
+
+use super::machine::Machine;
+use super::workload;
+
+pub(crate) use figures::OTHERS_NOTE;
+pub(super) use figures::{in_series, join};
+
+/// The clients get so long to start before the run begins.
+const HEAD_START: Duration = Duration::from_millis(300);
+/// The longest sleep, so that signals are noticed.
+const NAP: Duration = Duration::from_millis(20);
+/// How often processes are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A system that is ready, with the server of the workload.
+pub(super) struct Phase<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) stage: &'a Stage<'a>,
+    pub(super) system: &'a dyn System,
+    pub(super) server: Process,
+    pub(super) running: Running,
+}
+
+/// Everything that was seen while the traffic ran.
+struct Watched {
+    /// When the traffic was over, in seconds since the start.
+    end_s: f64,
+    /// The links' counters at the end of the warm-up and at the end.
+    counters: [Vec<LinkStatus>; 2],
+    /// What each direction of each link delivered over time.
+    series: Vec<WireSeries>,
+    /// What the processes had used at those two times.
+    usage: [Vec<Usage>; 2],
+    health: Health,
+    /// Share of all processors that programs of others used.
+    others: f64,
+}
+
+impl Phase<'_> {
+    /// Runs the traffic and returns the figures.
+    pub(super) fn measure(mut self, tick: &mut dyn FnMut(f64)) -> Result<Measurement, LabError> {
+        let scenario = self.scenario;
+        let interval = scenario.interval();
+        let epoch_ns = now_ns() + HEAD_START.as_nanos() as u64;
+        let window = Window {
+            epoch_ns,
+            duration_ms: u64::try_from(scenario.duration.as_millis()).unwrap_or(u64::MAX),
+        };
+        let mptcp = self.system.is_mptcp();
+        let mut clients = workload::start_clients(
+            scenario,
+            self.stage,
+            &self.running,
+            mptcp,
+            epoch_ns,
+            interval,
+        )?;
+        let watched = self.watch(window, &mut clients, tick)?;
+        // Asked before anything is ended: afterwards nobody would answer.
+        let evidence = self.system.evidence(self.stage, &mut self.running)?;
+        let retransmissions = self.running.is_tcp.then(|| retransmissions(self.stage));
+        let records = self.collect(&mut clients)?;
+        let mut measurement = self.assemble(records, &watched, interval)?;
+        measurement.retransmissions = retransmissions.transpose()?;
+        measurement.duplicates_bytes = evidence.duplicates_bytes;
+        measurement.reorder_peak_bytes = evidence.reorder_peak_bytes;
+        if !evidence.note.is_empty() {
+            figures::push_note(&mut measurement.note, &evidence.note);
+        }
+        Ok(measurement)
+    }
+
+    /// Watches until the run is over, or the user's programs have ended.
+    fn watch(
+        &mut self,
+        window: Window,
+        clients: &mut [Process],
+        tick: &mut dyn FnMut(f64),
+    ) -> Result<Watched, LabError> {
+        let is_command = matches!(self.scenario.workload, Workload::Command { .. });
+        let has_an_end = is_command || matches!(self.scenario.workload, Workload::Files { .. });
+        let lab = self.stage.lab;
+        let warmup_s = self.scenario.warmup.as_secs_f64();
+        while now_ns() < window.epoch_ns {
+            signals::check()?;
+            let left = Duration::from_nanos(window.epoch_ns.saturating_sub(now_ns()));
+            thread::sleep(NAP.min(left));
+        }
+        // Events, traces and the links' series count from here, as the traffic does.
+        lab.begin()?;
+        let mut at_warmup = None;
+        let mut machine = Machine::now();
+        let mut next = 0.0;
+        while let Some(left) = window.left() {
+            signals::check()?;
+            let elapsed = window.elapsed_s();
+            if at_warmup.is_none() && elapsed >= warmup_s {
+                lab.reset_health()?;
+                machine = Machine::now();
+                at_warmup = Some((lab.status()?, self.usage(), lab.health()?.overruns));
+            }
+            if elapsed >= next {
+                next = elapsed + LOOK.as_secs_f64();
+                tick(elapsed);
+                self.check_alive(clients, is_command)?;
+                if has_an_end && ended(clients)? {
+                    break;
+                }
+            }
+            thread::sleep(NAP.min(left));
+        }
+        let mut health = lab.health()?;
+        let (links, usage, overruns) = at_warmup.unwrap_or_default();
+        health.overruns = health.overruns.saturating_sub(overruns);
+        Ok(Watched {
+            end_s: window.elapsed_s(),
+            counters: [links, lab.status()?],
+            series: lab.series()?,
+            usage: [usage, self.usage()],
+            health,
+            others: machine.others_since(Machine::now()),
+        })
+    }
+
+    fn usage(&self) -> Vec<Usage> {
+        self.running.processes.iter().map(Process::usage).collect()
+    }
+
+    fn check_alive(&mut self, clients: &mut [Process], is_command: bool) -> Result<(), LabError> {
+        for process in &mut self.running.processes {
+            process.check_alive()?;
+        }
+        if !is_command {
+            self.server.check_alive()?;
+            for client in clients {
+                // A workload of files may be done early.
+                if let Some(status) = client.status()?.filter(|status| !status.success()) {
+                    return Err(client.failed(format!("failed ({status})")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Segments that TCP has sent again, in both namespaces, which are as old as the run.
+fn retransmissions(stage: &Stage<'_>) -> Result<u64, LabError> {
+    let mut sum = 0;
+    for side in [Side::Client, Side::Server] {
+        sum += stage.lab.run(side, || {
+            let text = fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+            let counters = kernel_counters(&text, "Tcp:");
+            counters.get("RetransSegs").copied().unwrap_or(0)
+        })?;
+    }
+    Ok(sum)
+}
+
+/// Whether all have ended; an exit code other than 0 is a failure.
+fn ended(clients: &mut [Process]) -> Result<bool, LabError> {
+    let mut all = true;
+    for client in clients {
+        match client.status()? {
+            None => all = false,
+            Some(status) if status.success() => {}
+            Some(status) => return Err(client.failed(format!("failed ({status})"))),
+        }
+    }
+    Ok(all)
+}

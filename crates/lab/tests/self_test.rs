@@ -1,0 +1,120 @@
+//! The test of the instrument, tested: what it prints, and that it finds what it measures.
+//!
+//! Needs root or unprivileged user namespaces; fails where neither is to be had, unless
+//! `SUMLINK_SKIP_NETNS=1` is set.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The example program beside this test's own: cargo builds it with the tests.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().unwrap().parent().unwrap();
+    profile.join("examples/lab")
+}
+
+/// One repeat of some subjects; `None` when the user has said that these tests cannot run here.
+fn self_test(subjects: &[&str], more: &[&str]) -> Option<Output> {
+    if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
+        eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
+        return None;
+    }
+    let mut command = Command::new(program());
+    command.args(["self-test", "--repeats", "1"]).args(more);
+    for subject in subjects {
+        command.args(["--only", subject]);
+    }
+    Some(command.output().unwrap())
+}
+
+fn figures(output: &Output) -> Vec<Value> {
+    let problem = || String::from_utf8_lossy(&output.stderr).into_owned();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", problem()))
+}
+
+fn figure<'a>(figures: &'a [Value], name: &str) -> &'a Value {
+    let found = figures.iter().find(|figure| figure["name"] == name);
+    found.unwrap_or_else(|| panic!("no figure is called {name}"))
+}
+
+#[test]
+fn every_subject_finds_what_was_asked_for() {
+    let subjects = [
+        "delay",
+        "order",
+        "gso",
+        "trace",
+        "loss",
+        "plan",
+        "blackhole",
+        "coupling",
+        "interferer",
+        "radio",
+    ];
+    let Some(output) = self_test(&subjects, &["--json"]) else {
+        return;
+    };
+    let figures = figures(&output);
+    let any = |verdict| figures.iter().any(|figure| figure["verdict"] == verdict);
+    // The example program's own: a figure fell short, a figure was refused. Those of sumlink are in docs/cli.md.
+    let code = match (any("failed"), any("refused")) {
+        (true, _) => 7,
+        (false, true) => 8,
+        (false, false) => 0,
+    };
+    assert_eq!(output.status.code(), Some(code));
+    for figure in &figures {
+        let verdict = figure["verdict"].as_str().unwrap();
+        // A machine that is busy with other tests may refuse or be somewhat off; it is never far off.
+        let deviation = figure["deviation"].as_f64().unwrap_or(f64::INFINITY);
+        let is_near = deviation.abs() < 0.2 || figure["asked"] == 0.0;
+        assert!(is_near || verdict == "refused", "{figure}");
+    }
+    for part in [
+        "super-packets: rate 5000 Mbit/s, down",
+        "super-packets: loss 10 %, up",
+        "trace in ms: mean rate, up",
+        "trace in us: mean rate, down",
+        "coupled, link 1 while both send",
+        "interferer: added delay",
+        "radio, 3 hotspots: share of the Wi-Fi, least of 6",
+    ] {
+        figure(&figures, part);
+    }
+}
+
+#[test]
+fn what_has_no_dice_and_no_clock_is_exact() {
+    let Some(output) = self_test(&["queue", "blackhole", "interferer"], &["--json"]) else {
+        return;
+    };
+    let figures = figures(&output);
+    for (name, exact) in [
+        ("queue 150000 bytes, up", 150_000.0),
+        ("queue 150000 bytes, down", 150_000.0),
+        ("interferer: lost", 0.0),
+    ] {
+        let figure = figure(&figures, name);
+        let refused = figure["verdict"] == "refused";
+        assert!(refused || figure["measured"] == exact, "{figure}");
+    }
+}
+
+#[test]
+fn the_table_names_figures_and_verdicts() {
+    let Some(output) = self_test(&["queue"], &[]) else {
+        return;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("FIGURE"));
+    let first = lines.next().unwrap();
+    assert!(first.starts_with("queue 150000 bytes, up"), "{first}");
+    assert_eq!(lines.count(), 3);
+    let Some(output) = self_test(&["colour"], &[]) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(2), "a subject that there is not");
+}
