@@ -25,28 +25,89 @@ pub(super) fn piece(path: &Path) -> u64 {
     (by_time as u64).clamp(PIECE.start, PIECE.end)
 }
 
-/// Whether `piece` bytes on `path` arrive no later than the `backlog` up to the end of their window would if the
-/// other paths carried it all: only then the path brings delivery forward.
-pub(super) fn is_welcome(path: &Path, piece: u64, backlog: f64, view: &View<'_>) -> bool {
-    let here = arrival(path, piece + view.handed(), view);
-    arrival_without(path, piece, backlog, view).is_none_or(|there| here <= there)
+/// When bytes that a path is asked to take would be at the peer over it, and over the others. It is asked for many
+/// pieces and windows at one moment, so what holds for all of them is worked out once.
+#[derive(Debug)]
+pub(super) struct Forecast {
+    asking: Trip,
+    /// The other delivering paths.
+    others: Vec<Trip>,
+    /// Bytes that the asking path has been handed at this moment and does not know of yet.
+    handed: u64,
 }
 
-/// How many times faster than now `path` is on average while it carries `backlog`.
-///
-/// In slow start a window leaves at once, and the next one, twice as large, a round trip later (RFC 5681, section
-/// 3.1): n bytes leave within log2(1 + n / window) - 1 round trips, not n / window. A path that was measured is past
-/// it, as far as anybody knows.
-fn growth(path: &Path, backlog: f64) -> f64 {
-    if !path.is_new() {
-        return 1.0;
+impl Forecast {
+    /// What is known at this moment.
+    pub(super) fn new(path: &Path, view: &View<'_>) -> Self {
+        let others = view.active_paths().filter(|other| other.id() != path.id());
+        Self {
+            asking: Trip::new(path, view),
+            others: others.map(|other| Trip::new(other, view)).collect(),
+            handed: view.handed(),
+        }
     }
-    let windows = backlog / (path.rate() * path.srtt().as_secs_f64());
-    let round_trips = (1.0 + windows).log2() - 1.0;
-    if windows < MOST_GROWTH * round_trips {
-        (windows / round_trips).max(1.0)
-    } else {
-        MOST_GROWTH
+
+    /// Whether `piece` bytes on the asking path arrive no later than the `backlog` up to the end of their window would
+    /// if the other paths carried it all: only then the path brings delivery forward.
+    pub(super) fn is_welcome(&self, piece: u64, backlog: f64) -> bool {
+        let here = self.asking.arrival(piece + self.handed);
+        // Bytes travel in pieces: without this, equal paths would leave the last piece to each other for ever.
+        let is_first = || {
+            let mut others = self.others.iter();
+            others.all(|other| here <= other.arrival(piece))
+        };
+        // The others have the backlog there at the least T at which the sum of rate * (T - delay) reaches it. That T is
+        // no sooner than `here` if the sum at `here` does not exceed the backlog; no need to find it.
+        let by_then = |other: &Trip| (here - other.delay).max(0.0) * other.mean_rate(backlog);
+        is_first() || self.others.iter().map(by_then).sum::<f64>() <= backlog
+    }
+}
+
+/// What a path makes of bytes.
+#[derive(Debug)]
+struct Trip {
+    /// Seconds until a byte handed over now is at the peer.
+    delay: f64,
+    /// Bytes per second.
+    rate: f64,
+    shown_rate: f64,
+    /// The window in bytes, of a path that is still in slow start.
+    first_window: Option<f64>,
+}
+
+impl Trip {
+    fn new(path: &Path, view: &View<'_>) -> Self {
+        let rate = path.rate();
+        Self {
+            delay: delay(path, view).as_secs_f64(),
+            rate,
+            shown_rate: path.shown_rate(),
+            first_window: path.is_new().then(|| rate * path.srtt().as_secs_f64()),
+        }
+    }
+
+    /// See [`arrival`].
+    fn arrival(&self, piece: u64) -> f64 {
+        self.delay + piece as f64 / self.shown_rate
+    }
+
+    /// The mean rate while the path carries `backlog`.
+    ///
+    /// In slow start a window leaves at once, and the next one, twice as large, a round trip later (RFC 5681, section
+    /// 3.1): n bytes leave within log2(1 + n / window) - 1 round trips, not n / window. A path that was measured is past
+    /// it, as far as anybody knows.
+    fn mean_rate(&self, backlog: f64) -> f64 {
+        let Some(window) = self.first_window else {
+            return self.rate;
+        };
+        let windows = backlog / window;
+        let round_trips = (1.0 + windows).log2() - 1.0;
+        let growth = if windows < MOST_GROWTH * round_trips {
+            (windows / round_trips).max(1.0)
+        } else {
+            MOST_GROWTH
+        };
+        growth * self.rate
     }
 }
 
@@ -67,35 +128,4 @@ fn delay(path: &Path, view: &View<'_>) -> Duration {
 /// small object is not for trying that out.
 pub(super) fn arrival(path: &Path, piece: u64, view: &View<'_>) -> f64 {
     delay(path, view).as_secs_f64() + piece as f64 / path.shown_rate()
-}
-
-/// Seconds until all paths but `path` together have delivered `backlog` bytes; nothing if there are no others.
-///
-/// The least T at which the sum of rate * (T - delay) over the others reaches the backlog. Bytes travel in pieces, so
-/// it is no sooner than the soonest whole piece: without that bound equal paths would leave the last piece to each
-/// other for ever.
-fn arrival_without(path: &Path, piece: u64, backlog: f64, view: &View<'_>) -> Option<f64> {
-    let others = || view.active_paths().filter(|other| other.id() != path.id());
-    let soonest_piece = others()
-        .map(|other| arrival(other, piece, view))
-        .min_by(f64::total_cmp)?;
-    let (mut rate, mut weighted, mut together) = (0.0, 0.0, f64::INFINITY);
-    let mut before = None;
-    // In ascending order of delay, each path once; there are few, and this is asked for every piece.
-    while let Some((next, other)) = others()
-        .map(|other| ((delay(other, view), other.id()), other))
-        .filter(|(key, _)| before < Some(*key))
-        .min_by_key(|(key, _)| *key)
-    {
-        before = Some(next);
-        let delay = next.0.as_secs_f64();
-        if delay >= together {
-            break;
-        }
-        let grown = growth(other, backlog) * other.rate();
-        rate += grown;
-        weighted += grown * delay;
-        together = (backlog + weighted) / rate;
-    }
-    Some(together.max(soonest_piece))
 }

@@ -28,7 +28,7 @@ use crate::scheduler::{Pick, Scheduler, View};
 use crate::stream::Stream;
 use crate::{PathId, StreamId};
 
-use arrival::{is_welcome, piece};
+use arrival::{Forecast, piece};
 pub use config::{FbdtConfig, WindowRule};
 pub use coupling::Coupling;
 use forward::ForwardRole;
@@ -72,8 +72,10 @@ impl Scheduler for Fbdt {
         if let Some(found) = first {
             return again(found);
         }
+        let mut forecast = None;
         for stream in self.turns.order(asking, view) {
-            if let Some(range) = self.pick_in(stream, asking, budget, view) {
+            let forecast = forecast.get_or_insert_with(|| Forecast::new(asking, view));
+            if let Some(range) = self.pick_in(stream, asking, forecast, budget, view) {
                 let race = view.fbdt.is_raced(stream)
                     || stream.hints().duplicate
                     || is_in_danger(stream, asking, view);
@@ -110,6 +112,7 @@ impl Fbdt {
         &mut self,
         stream: &Stream,
         path: &Path,
+        forecast: &Forecast,
         budget: u64,
         view: &View<'_>,
     ) -> Option<Range<u64>> {
@@ -132,12 +135,14 @@ impl Fbdt {
         // Most askers are not welcome anywhere: that is seen at the end of all there is, without a look at every window.
         let all = stream.unsent().total_within(0..end);
         let backlog = all as f64 * slowdown;
-        let is_welcome_at_last = |piece| is_welcome(path, piece, backlog, view);
+        let is_welcome_at_last = |piece| forecast.is_welcome(piece, backlog);
         if all == 0 || !is_welcome_at_last(1) && !is_welcome_at_last(whole.min(all)) {
             return None;
         }
+        let first = stream.unsent().first().map_or(end, |range| range.start);
+        let mut unsent = stream.unsent().within(first..end).peekable();
         let mut left_to_others = 0;
-        let mut index = 0;
+        let mut index = windows.partition_point(|window| window.range.end <= first);
         loop {
             if index == windows.len() {
                 let from = windows
@@ -151,16 +156,19 @@ impl Fbdt {
             }
             let window = &mut windows[index];
             let inside = window.range.start..window.range.end.min(end);
-            let unsent = stream.unsent().total_within(inside.clone());
-            left_to_others += unsent;
-            if unsent > 0
-                && is_welcome(
-                    path,
-                    whole.min(unsent),
-                    left_to_others as f64 * slowdown,
-                    view,
-                )
-            {
+            let before = left_to_others;
+            // Windows and unsent bytes are passed over side by side: there may be many of both.
+            while let Some(range) = unsent.peek_mut() {
+                let to = range.end.min(inside.end);
+                left_to_others += to.saturating_sub(range.start);
+                if range.end > inside.end {
+                    range.start = range.start.max(inside.end);
+                    break;
+                }
+                unsent.next();
+            }
+            let here = left_to_others - before;
+            if here > 0 && forecast.is_welcome(whole.min(here), left_to_others as f64 * slowdown) {
                 return window.take(path, piece, stream, &inside, forward, self.generation, view);
             }
             index += 1;
