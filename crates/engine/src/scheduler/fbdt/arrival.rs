@@ -58,8 +58,14 @@ impl Forecast {
         };
         // The others have the backlog there at the least T at which the sum of rate * (T - delay) reaches it. That T is
         // no sooner than `here` if the sum at `here` does not exceed the backlog; no need to find it.
-        let by_then = |other: &Trip| (here - other.delay).max(0.0) * other.mean_rate(backlog);
-        is_first() || self.others.iter().map(by_then).sum::<f64>() <= backlog
+        let by_then = |rate: &dyn Fn(&Trip) -> f64| -> f64 {
+            let carried = |other: &Trip| (here - other.delay).max(0.0) * rate(other);
+            self.others.iter().map(carried).sum()
+        };
+        // No path becomes slower while it carries the backlog, so most often the logarithms are not needed.
+        is_first()
+            || by_then(&|other| other.rate) <= backlog
+                && by_then(&|other| other.mean_rate(backlog)) <= backlog
     }
 }
 

@@ -47,33 +47,28 @@ impl Window {
         let aligned = (self.generation == Some(generation))
             .then(|| self.part_of(path, stream, inside))
             .flatten();
-        let part = match aligned {
-            Some(part) => part,
-            None => {
-                self.generation = Some(generation);
-                self.align(stream, forward, inside, view);
-                // A fresh share of less than a piece is filled up from what lies beside it, or the last path that
-                // works on a window would halve it down to single bytes.
-                let part = self.part_of(path, stream, inside);
-                let at_end = || stream.unsent().within(inside.clone()).next_back();
-                let part = part.or_else(at_end)?;
-                let around = stream
-                    .unsent()
-                    .within(inside.clone())
-                    .find(|range| range.end >= part.end)?;
-                if is_forward {
-                    let end = part.end.max(part.start.saturating_add(piece));
-                    part.start..end.min(around.end)
-                } else {
-                    let start = part.start.min(part.end.saturating_sub(piece));
-                    start.max(around.start)..part.end
-                }
-            }
-        };
+        let part = aligned.or_else(|| {
+            self.generation = Some(generation);
+            self.align(stream, forward, inside, view);
+            let at_end = || stream.unsent().within(inside.clone()).next_back();
+            self.part_of(path, stream, inside).or_else(at_end)
+        })?;
+        // A share of less than a piece is filled up from what lies beside it: else many paths would cut a window into
+        // crumbs, and the last path that works on one would halve it down to single bytes.
+        let fill = piece.saturating_sub(part.end - part.start);
+        if fill == 0 {
+            return Some(if is_forward {
+                part.start..part.start + piece
+            } else {
+                part.end - piece..part.end
+            });
+        }
+        let mut around = stream.unsent().within(inside.clone());
+        let around = around.find(|range| range.end >= part.end)?;
         Some(if is_forward {
-            part.start..part.end.min(part.start + piece)
+            part.start..(part.end + fill).min(around.end)
         } else {
-            part.start.max(part.end.saturating_sub(piece))..part.end
+            part.start.saturating_sub(fill).max(around.start)..part.end
         })
     }
 
