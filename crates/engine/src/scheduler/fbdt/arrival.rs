@@ -39,10 +39,12 @@ pub(super) struct Forecast {
 impl Forecast {
     /// What is known at this moment.
     pub(super) fn new(path: &Path, view: &View<'_>) -> Self {
-        let others = view.active_paths().filter(|other| other.id() != path.id());
+        let mut others = Vec::with_capacity(view.paths.len());
+        let active = view.active_paths().filter(|other| other.id() != path.id());
+        others.extend(active.map(|other| Trip::new(other, view)));
         Self {
             asking: Trip::new(path, view),
-            others: others.map(|other| Trip::new(other, view)).collect(),
+            others,
             handed: view.handed(),
         }
     }
