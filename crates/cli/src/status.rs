@@ -164,7 +164,7 @@ fn render_session(session: &SessionStatus, width: usize) -> String {
     let mut out = format!("{}\n{}", head.render(), render_paths(&session.paths, width));
     if !session.streams.is_empty() {
         out.push('\n');
-        out.push_str(&render_streams(&session.streams));
+        out.push_str(&render_streams(&session.streams, width));
     }
     out
 }
@@ -172,7 +172,7 @@ fn render_session(session: &SessionStatus, width: usize) -> String {
 /// Streams that are shown, the newest ones; `--json` has more.
 const SHOWN_STREAMS: usize = 20;
 
-fn render_streams(streams: &[StreamStatus]) -> String {
+fn render_streams(streams: &[StreamStatus], width: usize) -> String {
     let mut table = Table::new(&[">STREAM", "TARGET", "CLASS", ">SENT", ">RECEIVED"]);
     let hidden = streams.len().saturating_sub(SHOWN_STREAMS);
     for stream in &streams[hidden..] {
@@ -188,6 +188,7 @@ fn render_streams(streams: &[StreamStatus]) -> String {
             bytes(stream.bytes_received),
         ]);
     }
+    table.cut(width, "TARGET");
     match hidden {
         0 => table.render(),
         n => format!("{}and {n} older streams\n", table.render()),
@@ -353,6 +354,21 @@ mod tests {
         let text = render(&report("", vec![session()]), 80);
         assert!(widest(&text) <= 80, "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_long_target_is_cut_to_the_terminal() {
+        let mut session = session();
+        let target = format!("{}.example.org:443", "label".repeat(30));
+        session.streams[0].target.clone_from(&target);
+        let report = report("", vec![session]);
+        let text = render(&report, 80);
+        assert!(widest(&text) <= 80, "{text}");
+        assert!(
+            text.contains(".example.org:443") && text.contains('…'),
+            "{text}"
+        );
+        assert!(render(&report, usize::MAX).contains(&target));
     }
 
     #[test]

@@ -65,6 +65,21 @@ impl Table {
         }
     }
 
+    /// Makes the table fit into `width` characters by cutting the longest texts of one column in their middle: both
+    /// ends of a name tell more than its first half.
+    pub(crate) fn cut(&mut self, width: usize, name: &str) {
+        let Some(column) = self.rows[0].iter().position(|head| head == name) else {
+            return;
+        };
+        let widths = self.widths();
+        let gaps = GAP * widths.len().saturating_sub(1);
+        let others: usize = widths.iter().sum::<usize>() - widths[column] + gaps;
+        let room = width.saturating_sub(others).max(LEAST_ROOM);
+        for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
+            *cell = shortened(cell, room);
+        }
+    }
+
     /// Characters that `width` leaves for the last column.
     fn room_for_last(&self, width: usize) -> usize {
         let widths = self.widths();
@@ -125,6 +140,19 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The text in at most `width` characters: where it is longer, an ellipsis stands for its middle.
+fn shortened(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let (head, tail) = (kept / 2, kept - kept / 2);
+    let begin = text.chars().take(head);
+    let end = text.chars().skip(length - tail);
+    begin.chain(['…']).chain(end).collect()
 }
 
 /// The text with every control character replaced.
@@ -218,6 +246,26 @@ mod tests {
         );
         // Too narrow for anything: as good as it gets.
         assert_eq!(fitted(0), fitted(7 + LEAST_ROOM));
+    }
+
+    #[test]
+    fn a_column_of_long_texts_is_cut_and_the_others_are_not() {
+        let cut = |target: &str, width| {
+            let mut table = Table::new(&[">STREAM", "TARGET", ">SENT"]);
+            table.row(["4", target, "1.20 kB"].map(str::to_owned));
+            table.cut(width, "TARGET");
+            table.render()
+        };
+        let long = "a-name-without-end.example.org:443";
+        assert_eq!(
+            cut(long, 36),
+            "STREAM  TARGET                  SENT\n     4  a-name-wi…e.org:443  1.20 kB\n"
+        );
+        assert!(cut(long, usize::MAX).contains(long));
+        assert!(cut("short:1", 0).contains("short:1"), "what fits stays");
+        // Too narrow for anything: as good as it gets.
+        assert_eq!(cut(long, 0), cut(long, 17 + LEAST_ROOM));
+        assert_eq!(shortened("äöüäöü", 4), "ä…öü");
     }
 
     #[test]
