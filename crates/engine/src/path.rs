@@ -72,6 +72,8 @@ pub struct Path {
     pub(crate) state: PathState,
     /// It gets work only while no other path delivers.
     pub(crate) backup: bool,
+    /// The link that it goes over, where somebody said so: paths with the same number share one.
+    pub(crate) link: Option<u64>,
     pub(crate) sample: PathSample,
     /// Frame bytes handed to the carrier.
     pub(crate) sent: u64,
@@ -207,6 +209,7 @@ impl Path {
             id,
             state: PathState::Active,
             backup: false,
+            link: None,
             sample: PathSample::default(),
             sent: 0,
             confirmed: 0,
@@ -278,6 +281,11 @@ impl Path {
     /// Whether the path is a backup, which gets work only while no other path delivers.
     pub fn is_backup(&self) -> bool {
         self.backup
+    }
+
+    /// Whether both go over the same link, as far as anybody knows: what befalls one then befalls the other.
+    pub fn shares_link(&self, other: &Self) -> bool {
+        self.id == other.id || self.link.is_some() && self.link == other.link
     }
 
     /// Whether the engine remembers as much of what is under way on the path as it will: then it gets no more.

@@ -207,6 +207,14 @@ impl Session {
         self.schedulers.paths_changed();
     }
 
+    /// Says over which link a path goes: paths with the same number share one, so that bytes for which two paths are
+    /// wanted go over two links. A path of which nothing is said has a link of its own.
+    pub fn path_link(&mut self, id: PathId, link: u64) {
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.link = Some(link);
+        }
+    }
+
     /// A carrier has ended: what was on it goes over the others.
     pub fn path_down(&mut self, id: PathId, now: Instant) {
         let Some(path) = self.paths.remove(&id) else {

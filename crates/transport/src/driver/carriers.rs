@@ -1,5 +1,6 @@
 //! Bytes between the engine and its carriers, and how carriers come and go.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -81,6 +82,9 @@ impl Driver {
         }
         let now = self.now();
         self.engine.path_up(carrier.id, now);
+        if let Some(link) = link_number(&carrier.link) {
+            self.engine.path_link(carrier.id, link);
+        }
         self.engine
             .path_stats(carrier.id, carrier.sample(Instant::now()));
         tracing::info!(path = carrier.id.0, link = %carrier.link, remote = %carrier.remote, "path up");
@@ -250,6 +254,13 @@ impl Driver {
             .map(|carrier| carrier.link.clone())
             .unwrap_or_default()
     }
+}
+
+/// A number for the link of that name; none where the peer tells no name.
+fn link_number(name: &str) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    (!name.is_empty()).then(|| hasher.finish())
 }
 
 fn broken(error: &io::Error) -> String {

@@ -51,7 +51,7 @@ impl Repeats {
         view: &View<'_>,
     ) {
         self.carried.insert(path, view.now);
-        if race && view.active_paths().nth(1).is_some() {
+        if race && second_for(path, view).is_some() {
             if self.races.len() >= MAX_RACES {
                 self.races.pop_front();
             }
@@ -64,12 +64,8 @@ impl Repeats {
         if self.races.is_empty() || view.repeat_budget() == 0 {
             return None;
         }
-        let best_but = |first: PathId| {
-            let others = view.active_paths().filter(|other| other.id() != first);
-            others.min_by_key(|other| (other.delay(), other.id()))
-        };
         let index = self.races.iter().position(|(first, ..)| {
-            best_but(*first).is_some_and(|second| second.id() == path.id())
+            second_for(*first, view).is_some_and(|second| second.id() == path.id())
         })?;
         let (_, stream, range) = self.races.remove(index)?;
         let missing = view.stream(stream)?.unacknowledged(range);
@@ -126,6 +122,17 @@ impl Repeats {
         self.carried.insert(path.id(), view.now);
         Some((flight.stream, within_budget(range, view)))
     }
+}
+
+/// The path on which what `first` has arrives soonest but for its own link: another carrier of that one meets the same
+/// queue and the same outage.
+fn second_for<'a>(first: PathId, view: &View<'a>) -> Option<&'a Path> {
+    let first_path = view.paths.get(&first);
+    let on_another = |other: &&Path| {
+        other.id() != first && first_path.is_none_or(|first| !first.shares_link(other))
+    };
+    let others = view.active_paths().filter(on_another);
+    others.min_by_key(|other| (other.delay(), other.id()))
 }
 
 fn within_budget(range: Range<u64>, view: &View<'_>) -> Range<u64> {

@@ -393,3 +393,33 @@ fn speech_goes_over_the_two_best_paths_and_bulk_over_one() {
         assert_eq!(matches!(pick, Pick::Repeat { stream: 0, .. }), raced);
     }
 }
+
+#[test]
+fn what_is_raced_goes_over_another_link_and_not_over_another_carrier_of_it() {
+    // Two carriers of the first link, then one of a link that is slower.
+    let links = [(80.0, 10), (80.0, 10), (80.0, 60)];
+    let on_links = |numbers: [Option<u64>; 3]| {
+        let mut fixture = Fixture::new(&links);
+        fixture.repeat_budget = 10_000;
+        for (path, link) in fixture.paths.values_mut().zip(numbers) {
+            path.link = link;
+        }
+        fixture.write_as(0, Class::Conversational, 200);
+        (fixture, Fbdt::default())
+    };
+    let race = Pick::Repeat {
+        stream: 0,
+        range: 0..200,
+    };
+    let (mut fixture, mut fbdt) = on_links([Some(7), Some(7), Some(8)]);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
+    assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), Pick::Idle);
+    assert_eq!(fixture.pick(&mut fbdt, PathId(2), BUDGET), race);
+    // A single link has nothing to race on; of paths about which nobody says anything each is a link.
+    let (mut fixture, mut fbdt) = on_links([Some(7); 3]);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
+    assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), Pick::Idle);
+    let (mut fixture, mut fbdt) = on_links([None; 3]);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
+    assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), race);
+}
