@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustls::Connection;
 use sumlink_engine::{LossState, PathId, PathSample};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::congestion::{self, Chooser};
@@ -36,6 +37,10 @@ pub(crate) struct Carrier {
     /// Present value of TCP_NOTSENT_LOWAT.
     lowat: u32,
     lowat_set: Instant,
+    /// Until TCP has so many bytes acknowledged its window is small, and grows with every round trip.
+    young_until: u64,
+    /// Something was handed to the socket since TCP_INFO was taken.
+    moved: bool,
     /// Encrypted bytes that the socket has not taken.
     unwritten: usize,
     /// The queue of the interface, where somebody wants to know what waits there.
@@ -51,8 +56,18 @@ const LOWAT_TIME: Duration = Duration::from_millis(3);
 /// ... within these bounds.
 const LOWAT: std::ops::RangeInclusive<u32> = 12 * 1024..=512 * 1024;
 
-/// TCP_NOTSENT_LOWAT is changed no more often than this.
+/// TCP_NOTSENT_LOWAT is changed no more often than this, unless twice as much is wanted.
 const LOWAT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A carrier is young until so much of what it sends has been acknowledged, after it was made and after a pause in
+/// which TCP forgets its window (RFC 5681, section 4.1): four round trips of slow start.
+const YOUTH: u64 = 256 * 1024;
+
+/// TCP_NOTSENT_LOWAT of a young carrier: it is writable when nothing waits.
+const YOUNG_LOWAT: u32 = 2;
+
+/// Most bytes handed over at once.
+const MOST_AT_ONCE: usize = 64 * 1024;
 
 impl Carrier {
     pub(crate) fn new(
@@ -64,23 +79,28 @@ impl Carrier {
     ) -> io::Result<Self> {
         tls.set_buffer_limit(None);
         let now = Instant::now();
-        Ok(Self {
+        let info = TcpInfo::sample(&tcp)?;
+        let mut carrier = Self {
             id,
             link,
             local: canonical(tcp.local_addr()?),
             remote: canonical(tcp.peer_addr()?),
             congestion: socket::congestion_name(&tcp).unwrap_or_default(),
             chooser: None,
-            info: TcpInfo::sample(&tcp)?,
             sampled: now,
             lowat: socket::INITIAL_NOTSENT_LOWAT,
             lowat_set: now,
+            young_until: info.bytes_acked + YOUTH,
+            moved: true,
+            info,
             unwritten: 0,
             local_queue: None,
             tcp,
             tls,
             early,
-        })
+        };
+        carrier.set_lowat(YOUNG_LOWAT, now);
+        Ok(carrier)
     }
 
     /// From now on the congestion control is chosen by measurement.
@@ -141,7 +161,41 @@ impl Carrier {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        Poll::Ready(Ok(()))
+        match self.is_parked() {
+            true => self.poll_window(cx),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Whether something waits in the socket of a young carrier for TCP's window to open.
+    ///
+    /// A window of ten segments and a low-water mark of as much would be taken for twice the window: what waits leaves a
+    /// round trip later, and another path could have had it there by then.
+    fn is_parked(&mut self) -> bool {
+        if self.is_young() && (self.moved || self.info.notsent_bytes > 0) {
+            self.refresh(Instant::now());
+        }
+        self.is_young() && self.info.notsent_bytes > 0
+    }
+
+    /// Ready when nothing waits in the socket.
+    fn poll_window(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            // poll(2) has the kernel tell when the window opens, which it does only for those who were refused.
+            let ask = || match socket::is_writable(&self.tcp)? {
+                true => Ok(()),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            };
+            match self.tcp.try_io(Interest::WRITABLE, ask) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match self.tcp.poll_write_ready(cx) {
+                        Poll::Ready(Ok(())) => {}
+                        other => return other,
+                    }
+                }
+                result => return Poll::Ready(result),
+            }
+        }
     }
 
     /// Encrypts frames; [`Carrier::poll_writable`] writes them.
@@ -155,9 +209,21 @@ impl Carrier {
         self.tls.send_close_notify();
     }
 
-    /// Bytes to hand over at once: a part of what the socket may hold, so that little is decided early.
+    /// Bytes to hand over at once: a part of what the socket may hold, so that little is decided early; of a young
+    /// carrier what TCP can send now, and a segment, by which the kernel tells when it can send more.
     pub(crate) fn budget(&self) -> usize {
-        (self.lowat as usize / 2).clamp(8 * 1024, 64 * 1024)
+        if self.is_young() {
+            let info = &self.info;
+            let taken = info.unacked_bytes + info.notsent_bytes + self.unwritten as u64;
+            let room = info.snd_cwnd_bytes.saturating_sub(taken) + u64::from(info.snd_mss);
+            return (room as usize).clamp(512, MOST_AT_ONCE);
+        }
+        (self.lowat as usize / 2).clamp(8 * 1024, MOST_AT_ONCE)
+    }
+
+    /// Whether its window is small and grows.
+    fn is_young(&self) -> bool {
+        self.info.bytes_acked < self.young_until
     }
 
     /// Has [`Carrier::sample`] tell what waits in the interface's queue, from now on.
@@ -171,15 +237,11 @@ impl Carrier {
         }
     }
 
-    /// What TCP knows now; at most a millisecond old.
+    /// What TCP knows now: at most a millisecond old, and of a young carrier no older than what was last sent.
     pub(crate) fn sample(&mut self, now: Instant) -> PathSample {
-        if now.duration_since(self.sampled) >= SAMPLE_AGE || self.info.srtt.is_zero() {
-            self.sampled = now;
-            if let Ok(info) = TcpInfo::sample(&self.tcp) {
-                self.info = info;
-            }
-            self.adapt_lowat(now);
-            self.adapt_congestion(now);
+        let is_old = now.duration_since(self.sampled) >= SAMPLE_AGE;
+        if is_old || self.info.srtt.is_zero() || self.is_young() && self.moved {
+            self.refresh(now);
         }
         let info = &self.info;
         PathSample {
@@ -197,12 +259,29 @@ impl Carrier {
             in_flight: info.unacked_bytes,
             unsent: info.notsent_bytes + self.unwritten as u64,
             local_queue: self.local_queue.as_ref().map_or(0, LocalQueue::bytes),
-            full: self.tls.wants_write(),
+            full: self.tls.wants_write() || self.is_young() && info.notsent_bytes > 0,
             delivery_rate: info.delivery_rate_bytes_per_s,
             pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
             segments: u64::from(info.segs_out),
             retransmitted: u64::from(info.total_retrans),
         }
+    }
+
+    fn refresh(&mut self, now: Instant) {
+        (self.sampled, self.moved) = (now, false);
+        if let Ok(info) = TcpInfo::sample(&self.tcp) {
+            self.info = info;
+        }
+        // BBR keeps its window through a pause.
+        let forgets = self.congestion != congestion::MODEL_BASED;
+        if forgets && self.info.since_data_sent > self.info.rto && self.info.unacked_bytes == 0 {
+            self.young_until = self.info.bytes_acked + YOUTH;
+        }
+        match self.is_young() {
+            true => self.set_lowat(YOUNG_LOWAT, now),
+            false => self.adapt_lowat(now),
+        }
+        self.adapt_congestion(now);
     }
 
     /// Bytes sent and acknowledged, and bytes received.
@@ -239,6 +318,7 @@ impl Carrier {
 
     fn flush(&mut self) -> io::Result<()> {
         self.tls.write_tls(&mut TryIo(&self.tcp))?;
+        self.moved = true;
         if !self.tls.wants_write() {
             self.unwritten = 0;
         }
@@ -267,16 +347,26 @@ impl Carrier {
     /// Lets as much wait in the socket as leaves in a few milliseconds: enough to keep TCP busy between two visits,
     /// little enough to be decided late.
     fn adapt_lowat(&mut self, now: Instant) {
-        if now.duration_since(self.lowat_set) < LOWAT_PAUSE {
-            return;
+        let info = &self.info;
+        let mut rate = info.delivery_rate_bytes_per_s as f64;
+        if info.snd_ssthresh_bytes.is_none() && self.congestion != congestion::MODEL_BASED {
+            // In slow start what was measured is the rate of the window before.
+            rate = rate.max(info.snd_cwnd_bytes as f64 / info.srtt.as_secs_f64().max(1e-6));
         }
-        let rate = self.info.delivery_rate_bytes_per_s as f64;
         let wanted = (rate * LOWAT_TIME.as_secs_f64())
             .clamp(*LOWAT.start() as f64, *LOWAT.end() as f64) as u32;
-        if wanted.abs_diff(self.lowat) > self.lowat / 4 {
+        let is_due = now.duration_since(self.lowat_set) >= LOWAT_PAUSE;
+        let has_grown = wanted / 2 >= self.lowat;
+        if has_grown || is_due && wanted.abs_diff(self.lowat) > self.lowat / 4 {
+            self.set_lowat(wanted, now);
+        }
+    }
+
+    fn set_lowat(&mut self, lowat: u32, now: Instant) {
+        if lowat != self.lowat {
             self.lowat_set = now;
-            if socket::set_notsent_lowat(&self.tcp, wanted).is_ok() {
-                self.lowat = wanted;
+            if socket::set_notsent_lowat(&self.tcp, lowat).is_ok() {
+                self.lowat = lowat;
             }
         }
     }

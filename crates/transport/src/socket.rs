@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -201,6 +202,13 @@ pub fn tune_accepted(stream: &TcpStream, congestion: Option<&str>) -> Result<(),
 /// (`TCP_NOTSENT_LOWAT`, tcp(7)). Costs one system call.
 pub fn set_notsent_lowat(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
+}
+
+/// Whether less than half of `TCP_NOTSENT_LOWAT` waits unsent, or the connection has failed. Where it is not, the kernel
+/// reports it when it is.
+pub(crate) fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
+    let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    Ok(poll(&mut asked, PollTimeout::ZERO)? > 0)
 }
 
 /// Whether this kernel has a congestion control of this name and lets this program use it; it may load a module for
