@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use sumlink_engine::{Class, ConfigError, Role, scheduler};
+use sumlink_engine::scheduler::fbdt::FbdtConfig;
+use sumlink_engine::{Class, ConfigError, Redundancy, Role, scheduler};
 
 use crate::driver::engine_config;
 use crate::egress::EgressPolicy;
@@ -30,6 +31,10 @@ pub struct SessionConfig {
     pub max_streams: u64,
     /// How long a session without any path waits for one to come back.
     pub session_timeout: Duration,
+    /// How much may be sent twice on purpose.
+    pub redundancy: Redundancy,
+    /// Windows, races and coupling of the `fbdt` scheduler; the others pass over it.
+    pub fbdt: FbdtConfig,
 }
 
 impl Default for SessionConfig {
@@ -41,6 +46,8 @@ impl Default for SessionConfig {
             stream_memory: 32 << 20,
             max_streams: 1024,
             session_timeout: Duration::from_secs(60),
+            redundancy: Redundancy::default(),
+            fbdt: FbdtConfig::default(),
         }
     }
 }

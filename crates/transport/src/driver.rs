@@ -223,5 +223,29 @@ pub(crate) fn engine_config(role: Role, config: &SessionConfig) -> Config {
     engine.stream_memory = config.stream_memory.min(engine.memory);
     engine.max_streams = config.max_streams;
     engine.session_timeout = config.session_timeout;
+    engine.redundancy = config.redundancy;
+    engine.fbdt.clone_from(&config.fbdt);
     engine
+}
+
+#[cfg(test)]
+mod tests {
+    use sumlink_engine::Redundancy;
+    use sumlink_engine::scheduler::fbdt::Coupling;
+
+    use super::*;
+
+    #[test]
+    fn the_engine_hears_what_a_session_is_told() {
+        let mut config = SessionConfig {
+            redundancy: Redundancy::NONE,
+            ..SessionConfig::default()
+        };
+        config.fbdt.coupling = Coupling::Fair;
+        let engine = engine_config(Role::Server, &config);
+        assert_eq!(engine.redundancy, Redundancy::NONE);
+        assert_eq!(engine.fbdt, config.fbdt);
+        config.fbdt.windows[0].least = 1;
+        assert_eq!(config.check(), Err(ConfigError::Window));
+    }
 }

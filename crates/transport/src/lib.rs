@@ -72,5 +72,6 @@ pub use server::{Server, ServerError, ServerHandle};
 pub use status::{PathEvent, SessionStatus};
 pub use stream::Stream;
 pub use sumlink_engine::frame::RefuseCode;
-pub use sumlink_engine::{Class, ConfigError, Hints};
+pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
+pub use sumlink_engine::{Class, ConfigError, Hints, Redundancy};
 pub use target::{OpenError, Target};

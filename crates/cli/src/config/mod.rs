@@ -201,6 +201,8 @@ fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use sumlink_transport::{Coupling, FbdtConfig, Redundancy};
+
     use super::*;
 
     #[test]
@@ -225,6 +227,48 @@ mod tests {
         ] {
             assert!(parse_link(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_the_engine_can_be_told_reaches_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = |more: &str| {
+            let file = directory.path().join("x.toml");
+            std::fs::write(&file, format!("server = \"h:1\"\n[session]\n{more}")).unwrap();
+            match read(&file, Depth::Text).unwrap() {
+                File::Client(client) => client.session.config(),
+                File::Server(_) => unreachable!("it has a `server`"),
+            }
+        };
+        let plain = session("");
+        assert_eq!(plain.redundancy, Redundancy::default());
+        assert_eq!(plain.fbdt, FbdtConfig::default());
+        let told = session(
+            "alpha = 0.5\n[session.redundancy]\nshare = \"2.5%\"\nrefill = \"1kB\"\n\
+             [session.race]\ninteractive = \"8KiB\"\n\
+             [session.windows.background]\nproducts = 3\nleast = \"32KiB\"\n",
+        );
+        let redundancy = Redundancy {
+            share: 0.025,
+            refill: 1000,
+            ..Redundancy::default()
+        };
+        assert_eq!(told.redundancy, redundancy);
+        assert_eq!(told.fbdt.race, [16 << 10, 0, 8 << 10, 0]);
+        let (default, background) = (&plain.fbdt.windows, &told.fbdt.windows[3]);
+        assert_eq!(told.fbdt.windows[..3], default[..3]);
+        assert_eq!((background.products, background.least), (3.0, 32 << 10));
+        assert_eq!(background.most, default[3].most);
+        let scaled = Coupling::Scaled {
+            alpha: 0.5,
+            beta: 1.0,
+        };
+        assert_eq!(told.fbdt.coupling, scaled);
+        assert_eq!(session("coupling = \"fair\"").fbdt.coupling, Coupling::Fair);
+        assert_eq!(
+            session("coupling = \"none\"").fbdt.coupling,
+            Coupling::Decoupled
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use sumlink_transport::Class;
 use toml::Spanned;
 
 /// A value that may be absent, with its place in the file.
@@ -120,19 +121,62 @@ pub(super) struct Limits {
 pub(super) struct Session {
     pub(super) scheduler: Field<String>,
     #[serde(default)]
-    pub(super) schedulers: ClassSchedulers,
+    pub(super) schedulers: OfClasses<Field<String>>,
     pub(super) memory: Field<String>,
     pub(super) stream_memory: Field<String>,
     pub(super) max_streams: Field<i64>,
     pub(super) timeout: Field<String>,
+    #[serde(default)]
+    pub(super) redundancy: Redundancy,
+    #[serde(default)]
+    pub(super) windows: OfClasses<Window>,
+    #[serde(default)]
+    pub(super) race: OfClasses<Field<String>>,
+    pub(super) coupling: Field<String>,
+    pub(super) alpha: Field<f64>,
+    pub(super) beta: Field<f64>,
 }
 
-/// `[session.schedulers]`
+/// `[session.redundancy]`
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ClassSchedulers {
-    pub(super) conversational: Field<String>,
-    pub(super) streaming: Field<String>,
-    pub(super) interactive: Field<String>,
-    pub(super) background: Field<String>,
+pub(super) struct Redundancy {
+    pub(super) share: Field<String>,
+    pub(super) floor: Field<String>,
+    pub(super) refill: Field<String>,
+}
+
+/// `[session.windows.CLASS]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Window {
+    pub(super) products: Field<f64>,
+    pub(super) least: Field<String>,
+    pub(super) most: Field<String>,
+}
+
+/// Something for each class: `[session.schedulers]`, `[session.windows]`, `[session.race]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfClasses<T: Default> {
+    #[serde(default)]
+    conversational: T,
+    #[serde(default)]
+    streaming: T,
+    #[serde(default)]
+    interactive: T,
+    #[serde(default)]
+    background: T,
+}
+
+impl<T: Default> OfClasses<T> {
+    /// What is said of each.
+    pub(super) fn into_all(self) -> [(Class, T); 4] {
+        [
+            (Class::Conversational, self.conversational),
+            (Class::Streaming, self.streaming),
+            (Class::Interactive, self.interactive),
+            (Class::Background, self.background),
+        ]
+    }
 }

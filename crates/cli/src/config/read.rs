@@ -10,8 +10,12 @@ use std::time::Duration;
 use sumlink_lab::units;
 use sumlink_proxy::ClassRule;
 use sumlink_proxy::class::parse_class;
-use sumlink_transport::config::{AuthorizedClient, Carriers, ClientLimits, LinkConfig};
-use sumlink_transport::{Class, PublicKey, SecretKey, Target};
+use sumlink_transport::config::{
+    AuthorizedClient, Carriers, ClientLimits, LinkConfig, SessionConfig,
+};
+use sumlink_transport::{
+    Coupling, FbdtConfig, PublicKey, Redundancy, SecretKey, Target, WindowRule,
+};
 use toml::Spanned;
 
 use super::document::{Document, Mistake};
@@ -269,14 +273,8 @@ impl Reader<'_> {
         let memory = raw.memory.as_ref().map(Spanned::span);
         let stream_memory = raw.stream_memory.as_ref().map(Spanned::span);
         let max_streams = raw.max_streams.as_ref().map(Spanned::span);
-        let of_classes = [
-            (Class::Conversational, raw.schedulers.conversational),
-            (Class::Streaming, raw.schedulers.streaming),
-            (Class::Interactive, raw.schedulers.interactive),
-            (Class::Background, raw.schedulers.background),
-        ];
         let mut class_schedulers = BTreeMap::new();
-        for (class, name) in of_classes {
+        for (class, name) in raw.schedulers.into_all() {
             if let Some(name) = self.parse(name, |s| parse_scheduler(s)) {
                 class_schedulers.insert(class, name);
             }
@@ -290,6 +288,12 @@ impl Reader<'_> {
                 u64::try_from(*n).map_err(|_| "write a positive number")
             }),
             timeout: self.parse(raw.timeout, |s| parse_timeout(s)),
+            redundancy: self.redundancy(raw.redundancy),
+            fbdt: FbdtConfig {
+                windows: self.windows(raw.windows),
+                race: self.race(raw.race),
+                coupling: self.coupling(raw.coupling, raw.alpha, raw.beta),
+            },
         };
         // What the values must be, alone and together, the session knows. It tells one thing at a time: what it has told
         // of is put aside for the next.
@@ -314,6 +318,94 @@ impl Reader<'_> {
             self.problem(place.unwrap_or(0..0), error);
         }
         session
+    }
+
+    fn redundancy(&mut self, raw: raw::Redundancy) -> Redundancy {
+        let default = Redundancy::default();
+        let share = self.parse(raw.share, |s| units::parse_percentage(s));
+        let mut size = |field: Field<String>, default| {
+            let said = self.parse(field, |s| parse_budget(s));
+            said.unwrap_or(default)
+        };
+        Redundancy {
+            share: share.unwrap_or(default.share),
+            floor: size(raw.floor, default.floor),
+            refill: size(raw.refill, default.refill),
+        }
+    }
+
+    /// Window rules in the order of the classes; of a rule that cannot work one thing is told.
+    fn windows(&mut self, raw: raw::OfClasses<raw::Window>) -> [WindowRule; 4] {
+        let mut windows = FbdtConfig::default().windows;
+        for (rule, (_, raw)) in windows.iter_mut().zip(raw.into_all()) {
+            let spans = [
+                raw.least.as_ref().map(Spanned::span),
+                raw.most.as_ref().map(Spanned::span),
+                raw.products.as_ref().map(Spanned::span),
+            ];
+            let told = self.problems.len();
+            let said = WindowRule {
+                products: raw
+                    .products
+                    .map_or(rule.products, |field| field.into_inner()),
+                least: self
+                    .parse(raw.least, |s| units::parse_size(s))
+                    .unwrap_or(rule.least),
+                most: self
+                    .parse(raw.most, |s| units::parse_size(s))
+                    .unwrap_or(rule.most),
+            };
+            if self.problems.len() > told {
+                continue;
+            }
+            match check_window(said) {
+                Ok(()) => *rule = said,
+                Err(error) => {
+                    let place = spans.into_iter().flatten().next();
+                    self.problem(place.unwrap_or(0..0), error);
+                }
+            }
+        }
+        windows
+    }
+
+    fn race(&mut self, raw: raw::OfClasses<Field<String>>) -> [u64; 4] {
+        let mut race = FbdtConfig::default().race;
+        for (bytes, (_, field)) in race.iter_mut().zip(raw.into_all()) {
+            if let Some(said) = self.parse(field, |s| units::parse_size(s)) {
+                *bytes = said;
+            }
+        }
+        race
+    }
+
+    fn coupling(&mut self, word: Field<String>, alpha: Field<f64>, beta: Field<f64>) -> Coupling {
+        let factors = alpha.as_ref().or(beta.as_ref()).map(Spanned::span);
+        let alpha = self.parse(alpha, |factor| parse_factor(*factor));
+        let beta = self.parse(beta, |factor| parse_factor(*factor));
+        let Some(word) = word else {
+            // One of them alone leaves the other windows as they are.
+            return match factors {
+                Some(_) => Coupling::Scaled {
+                    alpha: alpha.unwrap_or(1.0),
+                    beta: beta.unwrap_or(1.0),
+                },
+                None => Coupling::default(),
+            };
+        };
+        if let Some(span) = factors {
+            let reason =
+                "`coupling` and the factors `alpha`, `beta` contradict each other: remove one";
+            self.problem(span, reason);
+        }
+        let known = |word: &String| match word.as_str() {
+            "none" => Ok(Coupling::Decoupled),
+            "fair" => Ok(Coupling::Fair),
+            _ => Err(format!(
+                "`{word}` is no coupling: write \"none\", \"fair\", or the factors `alpha` and `beta`"
+            )),
+        };
+        self.parse(Some(word), known).unwrap_or_default()
     }
 
     /// The file in the shape of `T`; what does not fit is told of.
@@ -416,6 +508,30 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!("`{text}` is no address and port: write it like 127.0.0.1:1080 or [::1]:1080")
     })
+}
+
+/// A part of the redundancy budget, in bytes.
+fn parse_budget(text: &str) -> Result<u64, String> {
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    match bytes <= 1 << 30 {
+        true => Ok(bytes),
+        false => Err(format!("`{text}` is out of range: write at most 1GiB")),
+    }
+}
+
+/// Alpha or beta.
+fn parse_factor(factor: f64) -> Result<f64, sumlink_engine::ConfigError> {
+    match factor > 0.0 && factor <= 1.0 {
+        true => Ok(factor),
+        false => Err(sumlink_engine::ConfigError::Coupling),
+    }
+}
+
+/// Whether the engine would take it.
+fn check_window(rule: WindowRule) -> Result<(), sumlink_engine::ConfigError> {
+    let mut session = SessionConfig::default();
+    session.fbdt.windows = [rule; 4];
+    session.check()
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

@@ -11,7 +11,7 @@ use sumlink_transport::config::{
 };
 use sumlink_transport::egress::{EgressPolicy, EgressRule};
 use sumlink_transport::socket::check_congestion;
-use sumlink_transport::{Class, PublicKey, SecretKey, Target};
+use sumlink_transport::{Class, FbdtConfig, PublicKey, Redundancy, SecretKey, Target};
 
 use super::read::{Depth, read};
 use super::{ConfigError, File, memory};
@@ -62,6 +62,8 @@ pub(crate) struct SessionSettings {
     pub(crate) stream_memory: Option<u64>,
     pub(crate) max_streams: Option<u64>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) redundancy: Redundancy,
+    pub(crate) fbdt: FbdtConfig,
 }
 
 impl SessionSettings {
@@ -76,6 +78,8 @@ impl SessionSettings {
             stream_memory: self.stream_memory.unwrap_or(memory / 2),
             max_streams: self.max_streams.unwrap_or(default.max_streams),
             session_timeout: self.timeout.unwrap_or(default.session_timeout),
+            redundancy: self.redundancy,
+            fbdt: self.fbdt.clone(),
         }
     }
 

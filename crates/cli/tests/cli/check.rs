@@ -233,6 +233,61 @@ fn every_mistake_has_its_line_and_reason() {
             "[session]\nmax_streams = -1",
             "x.toml:5: write a positive number",
         ),
+        (
+            "client",
+            "[session.redundancy]\nshare = \"200%\"",
+            "x.toml:5: '200%' is out of range",
+        ),
+        (
+            "client",
+            "[session.redundancy]\nfloor = \"2GiB\"",
+            "x.toml:5: `2GiB` is out of range: write at most 1GiB",
+        ),
+        (
+            "server",
+            "[session.redundancy]\nrefil = \"1kB\"",
+            "x.toml:5: unknown key `refil`: did you mean `refill`?",
+        ),
+        (
+            "client",
+            "[session.windows.background]\nproducts = 2\nleast = \"1B\"",
+            "x.toml:6: a window is from 1 KiB to 1 TiB",
+        ),
+        (
+            "client",
+            "[session.windows.conversational]\nleast = \"1MiB\"",
+            "x.toml:5: a window is from 1 KiB to 1 TiB, its least size no larger than its most",
+        ),
+        (
+            "server",
+            "[session.windows]\nbackground = { products = -1.0 }",
+            "x.toml:5: a window is from 1 KiB to 1 TiB",
+        ),
+        (
+            "client",
+            "[session.windows.backgroud]\nproducts = 1",
+            "unknown key `backgroud`: did you mean `background`?",
+        ),
+        (
+            "client",
+            "[session.race]\ninteractive = 16",
+            "x.toml:5: invalid type: integer `16`, expected a string",
+        ),
+        (
+            "client",
+            "[session]\ncoupling = \"far\"",
+            "x.toml:5: `far` is no coupling: write \"none\", \"fair\"",
+        ),
+        (
+            "client",
+            "[session]\nalpha = 0.5\nbeta = 1.5",
+            "x.toml:6: alpha and beta must be above 0 and no larger than 1",
+        ),
+        (
+            "server",
+            "[session]\ncoupling = \"fair\"\nbeta = 0.5",
+            "x.toml:6: `coupling` and the factors",
+        ),
         ("client", "control =", "x.toml:4: "),
         (
             "client",
