@@ -11,6 +11,6 @@ impl Opener for Bond {
     type Stream = Stream;
 
     async fn open(&self, target: Target, class: Option<Class>) -> Result<Stream, OpenError> {
-        self.0.open_stream_as(target, class).await
+        self.0.open_stream_early(target, class).await
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::config::ClientConfig;
-use crate::driver::{Command, Driver, LinkStates, Listeners};
+use crate::driver::{Command, Driver, LinkStates, Listeners, Opening};
 use crate::handshake::CarrierError;
 use crate::links::LinkError;
 use crate::socket::SocketError;
@@ -139,7 +139,26 @@ impl Client {
         target: Target,
         class: impl Into<Option<Class>>,
     ) -> Result<Stream, OpenError> {
-        let class = class.into();
+        self.open(target, class.into(), false).await
+    }
+
+    /// As [`Client::open_stream_as`], but does not wait for the server where the session has connected a stream to the
+    /// same target within the last minute and none has failed since: what is written then arrives a round trip sooner. If the
+    /// target is not to be reached this time, the stream says so when it is used.
+    pub async fn open_stream_early(
+        &self,
+        target: Target,
+        class: impl Into<Option<Class>>,
+    ) -> Result<Stream, OpenError> {
+        self.open(target, class.into(), true).await
+    }
+
+    async fn open(
+        &self,
+        target: Target,
+        class: Option<Class>,
+        early: bool,
+    ) -> Result<Stream, OpenError> {
         let open = async {
             let mut session = self.shared.session.subscribe();
             let commands = session
@@ -149,11 +168,12 @@ impl Client {
                 .and_then(|s| s.clone());
             let commands = commands.ok_or(OpenError::SessionClosed)?;
             let (reply, answer) = oneshot::channel();
-            let command = Command::Open {
+            let command = Command::Open(Opening {
                 target: target.encode(),
                 class,
+                early,
                 reply,
-            };
+            });
             commands
                 .send(command)
                 .map_err(|_| OpenError::SessionClosed)?;

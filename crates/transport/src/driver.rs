@@ -7,6 +7,7 @@
 mod carriers;
 mod commands;
 mod events;
+mod known;
 mod status;
 mod streams;
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sumlink_engine::{Class, Config, ConfigError, Role, Session, StreamId};
+use sumlink_engine::{Config, ConfigError, Role, Session, StreamId};
 use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Sleep;
@@ -31,7 +32,8 @@ use crate::stream::Stream;
 
 use carriers::SILENCE;
 pub(crate) use carriers::{CarrierNews, LinkTraffic};
-pub(crate) use commands::{Command, OpenReply};
+pub(crate) use commands::{Command, OpenReply, Opening};
+use known::Known;
 pub(crate) use status::LinkStates;
 use status::RateWindow;
 use streams::Local;
@@ -77,7 +79,9 @@ pub(crate) struct Driver {
     /// Paths that the peer may bring at most.
     max_paths: usize,
     /// Streams that wait for the peer to allow more.
-    waiting: VecDeque<(Vec<u8>, Option<Class>, OpenReply)>,
+    waiting: VecDeque<Opening>,
+    /// Targets to which a stream need not wait for the peer's word.
+    known: Known,
     commands: UnboundedReceiver<Command>,
     sender: UnboundedSender<Command>,
     listeners: Listeners,
@@ -127,6 +131,7 @@ impl Driver {
             pools: Pools::new(config.split().pool),
             max_paths: listeners.max_paths,
             waiting: VecDeque::new(),
+            known: Known::default(),
             commands,
             sender: sender.clone(),
             listeners,

@@ -12,17 +12,24 @@ use crate::target::OpenError;
 /// Where the outcome of opening a stream goes.
 pub(crate) type OpenReply = oneshot::Sender<Result<Stream, OpenError>>;
 
+/// A stream that is to be opened.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    /// Where it leads, as the OPEN frame says it.
+    pub(crate) target: Vec<u8>,
+    pub(crate) class: Option<Class>,
+    /// Whether the answer may come before the peer's, where that is as good as known.
+    pub(crate) early: bool,
+    pub(crate) reply: OpenReply,
+}
+
 /// What a session's task is asked to do.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A program has written, read or let go of a stream.
     Touched(StreamId),
     /// Open a stream.
-    Open {
-        target: Vec<u8>,
-        class: Option<Class>,
-        reply: OpenReply,
-    },
+    Open(Opening),
     /// What a program wants of a stream beyond its class.
     Hint(StreamId, Hints),
     /// How a program wants what it sends on a stream to be treated; learnt without a class.
@@ -48,11 +55,7 @@ impl Driver {
         let now = self.now();
         match command {
             Command::Touched(id) => self.serve_local(id),
-            Command::Open {
-                target,
-                class,
-                reply,
-            } => self.open(target, class, reply),
+            Command::Open(opening) => self.open(opening),
             // A stream that is over meanwhile wants nothing any more.
             Command::Hint(id, hints) => drop(self.engine.set_hints(id, hints)),
             Command::Classify(id, class) => drop(self.engine.set_class(id, class, now)),

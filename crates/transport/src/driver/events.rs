@@ -56,8 +56,8 @@ impl Driver {
         self.locals
             .drain()
             .for_each(|(_, local)| local.fail(OpenError::SessionClosed));
-        for (_, _, reply) in self.waiting.drain(..) {
-            let _ = reply.send(Err(OpenError::SessionClosed));
+        for opening in self.waiting.drain(..) {
+            let _ = opening.reply.send(Err(OpenError::SessionClosed));
         }
         tracing::info!(%reason, peer = %self.peer, "session closed");
         let _ = self.listeners.events.send(PathEvent::Closed {

@@ -1,11 +1,12 @@
 //! Streams between the engine and their pipes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use sumlink_engine::{Class, StreamError, StreamId};
+use sumlink_engine::{StreamError, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Command, Driver, Incoming, OpenReply};
+use super::{Command, Driver, Incoming, OpenReply, Opening};
 use crate::pipe::{Pipe, Pools};
 use crate::stream::Stream;
 use crate::target::{OpenError, Target};
@@ -25,6 +26,8 @@ pub(crate) struct Local {
     finished: bool,
     /// Who waits for the stream to be connected.
     opening: Option<(OpenReply, Stream)>,
+    /// This side opened it, and the peer has not said yet that it is connected.
+    unconfirmed: bool,
 }
 
 impl Local {
@@ -36,6 +39,7 @@ impl Local {
             sent: 0,
             finished: false,
             opening: None,
+            unconfirmed: false,
         }
     }
 
@@ -53,36 +57,43 @@ impl Local {
 }
 
 impl Driver {
-    pub(super) fn open(&mut self, target: Vec<u8>, class: Option<Class>, reply: OpenReply) {
-        if reply.is_closed() {
+    pub(super) fn open(&mut self, opening: Opening) {
+        if opening.reply.is_closed() {
             return;
         }
         let now = self.now();
-        match self.engine.open_stream(&target, class, now) {
-            Ok(id) => {
-                let (mut local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
-                local.opening = Some((reply, stream));
-                self.locals.insert(id, local);
-            }
+        let refusal = match self.engine.open_stream(&opening.target, opening.class, now) {
+            Ok(id) => return self.opened(id, opening),
             Err(StreamError::NoMoreStreams) if self.waiting.len() < MAX_WAITING => {
-                self.waiting.push_back((target, class, reply));
+                return self.waiting.push_back(opening);
             }
-            Err(StreamError::NoMoreStreams) => {
-                let _ = reply.send(Err(OpenError::LimitReached));
-            }
-            Err(StreamError::TargetTooLong) => {
-                let _ = reply.send(Err(OpenError::BadTarget));
-            }
-            Err(_) => {
-                let _ = reply.send(Err(OpenError::SessionClosed));
-            }
+            Err(StreamError::NoMoreStreams) => OpenError::LimitReached,
+            Err(StreamError::TargetTooLong) => OpenError::BadTarget,
+            Err(_) => OpenError::SessionClosed,
+        };
+        let _ = opening.reply.send(Err(refusal));
+    }
+
+    /// An OPEN is on its way. To a target that is known the program's first bytes go along with it, a round trip before
+    /// the peer's word could have come back.
+    fn opened(&mut self, id: StreamId, opening: Opening) {
+        let Opening { target, reply, .. } = opening;
+        let (mut local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
+        local.unconfirmed = true;
+        if opening.early && self.known.is_known(&target, Instant::now()) {
+            // Where nobody waits any more, the stream is dropped here, and thereby reset.
+            self.locals.insert(id, local);
+            let _ = reply.send(Ok(stream));
+        } else {
+            local.opening = Some((reply, stream));
+            self.locals.insert(id, local);
         }
     }
 
     /// Resets the streams for which nobody waits any more.
     pub(super) fn cancel_opens(&mut self) {
         let now = self.now();
-        self.waiting.retain(|(_, _, reply)| !reply.is_closed());
+        self.waiting.retain(|opening| !opening.reply.is_closed());
         let given_up = |local: &Local| {
             local
                 .opening
@@ -101,8 +112,8 @@ impl Driver {
     }
 
     pub(super) fn open_waiting(&mut self) {
-        for (target, class, reply) in std::mem::take(&mut self.waiting) {
-            self.open(target, class, reply);
+        for opening in std::mem::take(&mut self.waiting) {
+            self.open(opening);
         }
     }
 
@@ -121,9 +132,12 @@ impl Driver {
     }
 
     pub(super) fn accepted(&mut self, id: StreamId) {
-        if let Some(local) = self.locals.get_mut(&id)
-            && let Some((reply, stream)) = local.opening.take()
-        {
+        let Some(local) = self.locals.get_mut(&id) else {
+            return;
+        };
+        local.unconfirmed = false;
+        self.known.connected(&local.target, Instant::now());
+        if let Some((reply, stream)) = local.opening.take() {
             // Nobody waits any more: the stream comes back, is dropped, and thereby reset.
             let _ = reply.send(Ok(stream));
         }
@@ -131,6 +145,9 @@ impl Driver {
 
     pub(super) fn fail_local(&mut self, id: StreamId, error: OpenError) {
         if let Some(local) = self.locals.remove(&id) {
+            if local.unconfirmed {
+                self.known.failed(&local.target);
+            }
             local.fail(error);
         }
     }
