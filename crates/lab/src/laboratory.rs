@@ -14,7 +14,7 @@ use crate::health::Health;
 use crate::netns::Namespace;
 use crate::rundir::{self, RunDir};
 use crate::topology::{self, Kernel, Side};
-use inner::{clone_pair, plug_in};
+use inner::{clone_pair, lay_cable, plug_in};
 
 mod config;
 mod inner;
@@ -67,11 +67,16 @@ impl Lab {
         let mut ends = Vec::new();
         let mut links = Vec::new();
         for (index, spec) in config.links.iter().enumerate() {
+            if config.unshaped {
+                lay_cable(&namespaces, index, &spec.name, kernel)?;
+                ends.push(None);
+                continue;
+            }
             let pair = plug_in(&namespaces, index, &spec.name, kernel, config.gso)?;
             ends.push(Some(clone_pair(&pair)?));
             links.push(pair);
         }
-        let emulator = Emulator::start(&config, links)?;
+        let emulator = Emulator::start(&config.emulated(), links)?;
         let inner = Arc::new(Inner {
             config,
             kernel,

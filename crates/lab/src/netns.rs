@@ -130,6 +130,17 @@ impl Namespace {
         })?
     }
 
+    /// Makes a pair of veth interfaces, one here and one there, both of that name.
+    pub(crate) fn join(&self, there: &Self, interface: &str) -> Result<(), LabError> {
+        let ends = [
+            "link", "add", "name", interface, "type", "veth", "peer", "name", interface, "netns",
+        ];
+        let mut arguments = vec!["-n", &self.name];
+        arguments.extend(ends);
+        arguments.push(&there.name);
+        run_ip(&arguments)
+    }
+
     /// Ids of the processes that live in the namespace.
     pub(crate) fn processes(&self) -> Vec<i32> {
         processes_in(self.inode)

@@ -127,6 +127,9 @@ pub struct Measurement {
     pub goodput: Series,
     /// The programs of the system (not of the workload).
     pub processes: Vec<Process>,
+    /// CPU time of the workload's programs at both ends, in seconds, user and system.
+    #[serde(default)]
+    pub traffic_cpu_s: Option<f64>,
     /// The emulator's account of itself.
     pub emulator: Health,
     /// What a reader should know besides: how many subflows joined, what was scaled.

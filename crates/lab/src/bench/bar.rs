@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::units::{format_duration, parse_duration, parse_percentage, parse_size};
+use crate::units::{
+    format_duration, format_rate, parse_duration, parse_percentage, parse_rate, parse_size,
+};
 
 /// A figure of a system, and what it must be.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +17,8 @@ pub(crate) struct Bar {
 /// A figure of a system.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Quantity {
+    /// Goodput in bit/s.
+    Goodput,
     /// Goodput over the sum of the links alone.
     Sum,
     /// Goodput over that of the best link alone.
@@ -37,14 +41,20 @@ pub(crate) enum Quantity {
     /// The most that the receivers held at once because earlier bytes were missing, over what the links' rates carry
     /// in the largest round-trip time.
     Reorder,
+    /// CPU time of all programs at both ends, the traffic's included, for each byte that arrived, over that of
+    /// [`REFERENCE`].
+    Cpu,
     /// The rival's goodput over what the link carries alone, divided by two: 1 is an equal share.
     Rival,
 }
 
+/// What a program costs that is as safe as sumlink without it.
+pub(crate) const REFERENCE: &str = "mptcp+tls";
+
 /// Every form, for messages.
-const FORMS: &str = "sum >= 0.95, best >= 1, left >= 0.9, seconds below best <= 0, within limit, \
+const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seconds below best <= 0, within limit, \
                      completion <= 1 of best up to 100kB, completion >= 0.95 of sum above 100kB, \
-                     added latency <= 500us, duplicates <= 2%, reorder <= 2, rival >= 0";
+                     added latency <= 500us, duplicates <= 2%, reorder <= 2, cpu <= 1.5 of mptcp+tls, rival >= 0";
 
 impl Bar {
     /// Reads one of the forms in docs/laboratory.md.
@@ -62,6 +72,11 @@ impl Bar {
         };
         let milliseconds = |text: &str| Some(parse_duration(text).ok()?.as_secs_f64() * 1e3);
         let found = match *words.as_slice() {
+            ["goodput", ">=", bound] => {
+                let rate = parse_rate(bound).ok();
+                bar(Quantity::Goodput, rate.map(|rate| rate as f64))
+            }
+            ["cpu", "<=", bound, "of", REFERENCE] => bar(Quantity::Cpu, number(bound)),
             ["sum", ">=", bound] => bar(Quantity::Sum, number(bound)),
             ["best", ">=", bound] => bar(Quantity::Best, number(bound)),
             ["left", ">=", bound] => bar(Quantity::Left, number(bound)),
@@ -99,7 +114,12 @@ impl Quantity {
     pub(crate) fn more_is_better(self) -> bool {
         matches!(
             self,
-            Self::Sum | Self::Best | Self::Left | Self::ObjectSum { .. } | Self::Rival
+            Self::Goodput
+                | Self::Sum
+                | Self::Best
+                | Self::Left
+                | Self::ObjectSum { .. }
+                | Self::Rival
         )
     }
 
@@ -107,13 +127,43 @@ impl Quantity {
     pub(crate) fn needs_links(self) -> bool {
         !matches!(
             self,
-            Self::Left | Self::OverLimit | Self::Duplicates | Self::Reorder
+            Self::Goodput
+                | Self::Left
+                | Self::OverLimit
+                | Self::Duplicates
+                | Self::Reorder
+                | Self::Cpu
         )
+    }
+
+    /// Whether other runs on the same machine would show in it.
+    pub(crate) fn needs_quiet(self) -> bool {
+        match self {
+            Self::Goodput
+            | Self::SecondsBelow
+            | Self::Completion { .. }
+            | Self::ObjectSum { .. }
+            | Self::Added
+            | Self::Cpu => true,
+            Self::Sum
+            | Self::Best
+            | Self::Left
+            | Self::OverLimit
+            | Self::Duplicates
+            | Self::Reorder
+            | Self::Rival => false,
+        }
+    }
+
+    /// The system, beside the links alone, that it is relative to.
+    pub(crate) fn reference(self) -> Option<&'static str> {
+        matches!(self, Self::Cpu).then_some(REFERENCE)
     }
 
     /// A short name, for tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Goodput => "goodput",
             Self::Sum => "of the sum",
             Self::Best => "of the best link",
             Self::Left => "of what is left",
@@ -124,6 +174,7 @@ impl Quantity {
             Self::Added => "added latency",
             Self::Duplicates => "duplicates",
             Self::Reorder => "reorder memory",
+            Self::Cpu => "CPU per byte, of mptcp+tls's",
             Self::Rival => "rival's share",
         }
     }
@@ -131,11 +182,12 @@ impl Quantity {
     /// A value as it stands in tables.
     pub(crate) fn format(self, value: f64) -> String {
         match self {
+            Self::Goodput => format!("{:.2} Gbit/s", value / 1e9),
             Self::SecondsBelow => format!("{value:.0} s"),
             Self::OverLimit => format!("{value:.0}"),
             Self::Added => format!("{value:.2} ms"),
             Self::Duplicates => format!("{:.2} %", value * 100.0),
-            Self::Reorder => format!("{value:.2}"),
+            Self::Reorder | Self::Cpu => format!("{value:.2}"),
             _ => format!("{value:.3}"),
         }
     }
@@ -150,6 +202,7 @@ impl fmt::Display for Bar {
         };
         let bound = match self.quantity {
             Quantity::Duplicates => format!("{} %", self.bound * 100.0),
+            Quantity::Goodput => format_rate(self.bound as u64),
             Quantity::Added => {
                 format_duration(std::time::Duration::from_secs_f64(self.bound / 1e3))
             }
@@ -183,10 +236,12 @@ mod tests {
             "sum >= -1",
             "sum >= NaN",
             "best <= 1",
+            "goodput >= 8",
+            "cpu <= 1.5",
             "",
         ] {
             let error = Bar::parse(wrong).unwrap_err();
-            assert!(error.contains("forms: sum >= 0.95"), "{error}");
+            assert!(error.contains("forms: goodput >= 8gbit"), "{error}");
         }
     }
 
@@ -204,6 +259,8 @@ mod tests {
             ("duplicates <= 2%", 0.02, 0.020_01),
             ("reorder <= 2", 2.0, 2.000_1),
             ("rival >= 0.8", 0.8, 0.799_9),
+            ("goodput >= 8gbit", 8e9, 7.999e9),
+            ("cpu <= 1.5 of mptcp+tls", 1.5, 1.500_1),
         ];
         for (text, reached, missed) in cases {
             assert!(bar(text).is_reached(reached), "{text}");
@@ -218,6 +275,7 @@ mod tests {
         assert_eq!(bar("sum >= 0.97").to_string(), "≥ 0.97");
         assert_eq!(bar("duplicates <= 2%").to_string(), "≤ 2 %");
         assert_eq!(bar("added latency <= 0.5ms").to_string(), "≤ 500us");
+        assert_eq!(bar("goodput >= 8gbit").to_string(), "≥ 8gbit");
         assert_eq!(Quantity::Duplicates.format(0.0123), "1.23 %");
     }
 }

@@ -100,7 +100,8 @@ fn picture(
             &short(*tick),
         );
     }
-    let own = palette.style(&group.judged);
+    let judged = super::document::under_test(lines);
+    let own = palette.style(lines.first().map_or(judged, |line| &line.system));
     for (index, (line, judged)) in bars.iter().enumerate() {
         let top = HEAD + LINE * index as f64;
         let middle = top + LINE / 2.0;
@@ -163,7 +164,7 @@ fn picture(
         Ink::Text,
         Anchor::Start,
         "",
-        &group.judged,
+        judged,
     );
     let (left, y) = place(1);
     svg.line((left, y - 6.0), (left, y + 6.0), Ink::Text, 2.0, "");

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::bar::Quantity;
 use super::judge::{Judged, Line, Verdict};
-use super::matrix::Group;
+use super::matrix::{Group, Row};
 use super::{BenchOptions, Lines, chart, plan, records};
 use crate::error::LabError;
 use crate::plot::Palette;
@@ -29,9 +30,11 @@ impl Page<'_> {
     /// Writes the tables, the pictures and the JSON.
     pub(super) fn write(&self, directory: &Path) -> Result<(), LabError> {
         let systems = self.groups.iter().flat_map(|group| {
-            let own = std::iter::once(group.judged.clone());
-            own.chain(plan::alternatives(group, self.options))
-                .collect::<Vec<_>>()
+            let of_row = |row: &Row| {
+                let own = std::iter::once(row.judged.clone());
+                own.chain(plan::alternatives(row, self.options))
+            };
+            group.rows.iter().flat_map(of_row).collect::<Vec<_>>()
         });
         let systems: Vec<String> = systems.collect();
         let palette = Palette::new(systems.iter().map(String::as_str));
@@ -105,6 +108,7 @@ impl Page<'_> {
             let _ = write!(text, " ({rest} of all {} have no figure)", all().count());
         }
         text.push_str(".\n");
+        text.push_str(&rival(self.lines));
         let newest = self.runs.iter().max_by_key(|run| run.started_unix_s);
         if let Some(run) = newest {
             let of = &run.environment;
@@ -163,6 +167,7 @@ impl Page<'_> {
                 });
                 json!({
                     "row": line.row,
+                    "system": line.system,
                     "variant": line.variant,
                     "verdict": line.verdict(),
                     "goodput_bps": line.goodput_bps,
@@ -178,6 +183,27 @@ impl Page<'_> {
         });
         json!({ "groups": groups.collect::<Vec<_>>() })
     }
+}
+
+/// What a connection of somebody else is left, which no bar decides; empty when nobody has measured it.
+fn rival(lines: &Lines) -> String {
+    let mut shares = Vec::new();
+    for (line, _) in lines.iter().flatten() {
+        let of_rival = |judged: &&Judged| judged.bar.quantity == Quantity::Rival;
+        for judged in line.judged.iter().filter(of_rival) {
+            if let Some(spread) = &judged.spread {
+                shares.push(format!("{:.2} ({})", spread.median, line.variant));
+            }
+        }
+    }
+    if shares.is_empty() {
+        return shares.concat();
+    }
+    format!(
+        "A CUBIC connection of somebody else that shares a link with sumlink gets so much of an equal share (1 is equal): \
+         {}.\n",
+        shares.join(", ")
+    )
 }
 
 /// How to read the tables.
@@ -201,7 +227,7 @@ fn section(text: &mut String, group: &Group, lines: &[&Line], pictures: &[&str])
         text,
         "| row | direction, CC | links alone, Mbit/s | {}, Mbit/s | bars: median (least – most), bound | verdict |\n\
          | --- | --- | --- | --- | --- | --- |\n",
-        group.judged
+        under_test(lines)
     );
     for line in lines {
         let alone: Vec<String> = line.alone.iter().map(|(_, bps)| megabits(*bps)).collect();
@@ -209,7 +235,7 @@ fn section(text: &mut String, group: &Group, lines: &[&Line], pictures: &[&str])
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} |",
-            line.row,
+            named(line, lines),
             line.variant,
             if alone.is_empty() {
                 "–".to_owned()
@@ -222,7 +248,7 @@ fn section(text: &mut String, group: &Group, lines: &[&Line], pictures: &[&str])
         );
     }
     shortfalls(text, group, lines);
-    others(text, group, lines);
+    others(text, lines);
 }
 
 /// What falls short, and why, where that is known.
@@ -248,7 +274,7 @@ fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
 }
 
 /// The first bar's figure for everybody.
-fn others(text: &mut String, group: &Group, lines: &[&Line]) {
+fn others(text: &mut String, lines: &[&Line]) {
     let mut names: Vec<&str> = Vec::new();
     for (name, value) in lines
         .iter()
@@ -265,7 +291,7 @@ fn others(text: &mut String, group: &Group, lines: &[&Line]) {
     let _ = write!(
         text,
         "\nThe alternatives:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
-        group.judged,
+        under_test(lines),
         names.join(" | "),
         " | ---".repeat(names.len() + 1)
     );
@@ -286,13 +312,31 @@ fn others(text: &mut String, group: &Group, lines: &[&Line]) {
             let _ = writeln!(
                 text,
                 "| {} | {} | {size}{} | {} | {} |",
-                line.row,
+                named(line, lines),
                 line.variant,
                 quantity.name(),
                 cell(own),
                 cells.collect::<Vec<_>>().join(" | ")
             );
         }
+    }
+}
+
+/// The system under test of a group, where it has only one.
+pub(super) fn under_test<'a>(lines: &[&'a Line]) -> &'a str {
+    let mut systems = lines.iter().map(|line| line.system.as_str());
+    let first = systems.next().unwrap_or_default();
+    match systems.all(|system| system == first) {
+        true => first,
+        false => "under test",
+    }
+}
+
+/// A line's row, with its system under test where the group has several.
+fn named(line: &Line, lines: &[&Line]) -> String {
+    match under_test(lines) == line.system {
+        true => line.row.clone(),
+        false => format!("{} ({})", line.row, line.system),
     }
 }
 
@@ -408,7 +452,7 @@ mod tests {
                 scenario: &scenario,
                 runs: &runs,
             };
-            crate::bench::judge::judge(&group, &group.rows[row], measured, &["mptcp".to_owned()])
+            crate::bench::judge::judge(&group.rows[row], measured, &["mptcp".to_owned()])
         };
         let lines = [line(0, 96.0), line(1, 46.0)];
         let mut table = String::new();

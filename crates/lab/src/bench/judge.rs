@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::results::{ALONE, Outcome, Run, Spread, figures};
 
 use super::bar::Bar;
-use super::matrix::{Group, Row};
+use super::matrix::Row;
 use super::quantities::Measured;
 
 /// How a figure compares with its bar; the worst is the last.
@@ -53,6 +53,8 @@ pub(crate) struct Judged {
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) row: String,
+    /// The system under test.
+    pub(crate) system: String,
     /// `down, cubic`
     pub(crate) variant: String,
     pub(crate) judged: Vec<Judged>,
@@ -80,12 +82,12 @@ impl Line {
 }
 
 /// Judges a variant by its runs; `others` are the systems beside it.
-pub(super) fn judge(group: &Group, row: &Row, measured: Measured<'_>, others: &[String]) -> Line {
+pub(super) fn judge(row: &Row, measured: Measured<'_>, others: &[String]) -> Line {
     let scenario = measured.scenario;
     let mut judged = Vec::new();
     for bar in &row.bars {
         for size in measured.sizes(bar.quantity) {
-            judged.push(judge_one(bar, size, measured, &group.judged, others));
+            judged.push(judge_one(bar, size, measured, &row.judged, others));
         }
     }
     let goodput = |system: &str| {
@@ -99,10 +101,11 @@ pub(super) fn judge(group: &Group, row: &Row, measured: Measured<'_>, others: &[
     });
     Line {
         row: row.name.clone(),
+        system: row.judged.clone(),
         variant: format!("{}, {}", scenario.traffic.name(), scenario.congestion),
         judged,
         alone: alone.collect(),
-        goodput_bps: goodput(&group.judged),
+        goodput_bps: goodput(&row.judged),
     }
 }
 
@@ -138,7 +141,7 @@ fn judge_one(
         }
         None if comparable > 0 => (Verdict::Short, "no figure in any run".to_owned()),
         None => without_figures(measured, system)
-            .or_else(|| without_figures(measured, ALONE))
+            .or_else(|| without_figures(measured, bar.quantity.reference().unwrap_or(ALONE)))
             .unwrap_or((Verdict::NotRun, String::new())),
     };
     let others = others.iter().map(|other| {
@@ -199,7 +202,7 @@ mod tests {
     use crate::bench::matrix;
     use crate::bench::quantities::tests::{alone, own, run, scenario};
 
-    fn group(bars: &str) -> Group {
+    fn group(bars: &str) -> matrix::Group {
         let text = format!(
             "name = \"g\"\nbars = {bars}\n[[row]]\nname = \"r\"\nduration = \"3s\"\n\
              [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n"
@@ -213,7 +216,7 @@ mod tests {
             scenario: &scenario,
             runs,
         };
-        judge(&group, &group.rows[0], measured, &["mptcp".to_owned()])
+        judge(&group.rows[0], measured, &["mptcp".to_owned()])
     }
 
     fn fbdt(seed: u64, mbps: f64) -> Run {

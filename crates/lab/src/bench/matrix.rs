@@ -43,7 +43,7 @@ pub(crate) struct Group {
     pub(crate) about: String,
     /// Where it stands in the tables.
     order: u64,
-    /// The system that must reach the bars.
+    /// The system that must reach the bars, where a row names none.
     pub(crate) judged: String,
     pub(crate) rows: Vec<Row>,
 }
@@ -52,6 +52,8 @@ pub(crate) struct Group {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
+    /// The system that must reach the bars.
+    pub(crate) judged: String,
     pub(crate) bars: Vec<Bar>,
     /// Why it falls short, where that is known.
     pub(crate) cause: Option<String>,
@@ -135,9 +137,7 @@ fn read_root(
     }
     let about = root.text(document, "about").map(|about| about.value);
     let order = root.integer(document, "order", 0..1000);
-    let judged = root.parsed(document, "judged", |text| {
-        systems::parse(text).map(|_| text.to_owned())
-    });
+    let judged = root.parsed(document, "judged", parse_system);
     let bars = read_bars(document, root).unwrap_or_default();
     let mut list = |key: &'static str, without: &str, parse: fn(&str) -> Result<String, String>| {
         let listed = root.texts(document, key);
@@ -177,6 +177,7 @@ fn read_root(
             .text(document, "base")
             .map(|at| document.path(&at.value));
         let own_bars = read_bars(document, &mut block);
+        let own_judged = block.parsed(document, "judged", parse_system);
         let quick = block.boolean(document, "quick").unwrap_or(false);
         let cause = block.text(document, "cause").map(|at| at.value);
         let (Some(row_name), Some(own)) = (row_name, own.as_table()) else {
@@ -196,12 +197,13 @@ fn read_root(
                 "a row has bars, or its group: bars = [\"sum >= 0.95\"]",
             );
         }
+        let row_judged = own_judged.map_or_else(|| judged.clone(), |at| at.value);
         let ingredients = Ingredients {
             file,
             base: base.as_deref(),
             group: table.get("scenario").and_then(toml::Value::as_table),
             row: own,
-            systems: vec![ALONE.to_owned(), judged.clone()],
+            systems: vec![ALONE.to_owned(), row_judged.clone()],
         };
         let mut variants = Vec::new();
         for direction in &directions {
@@ -215,6 +217,7 @@ fn read_root(
         }
         rows.push(Row {
             name: row_name.value,
+            judged: row_judged,
             bars,
             cause,
             quick,
@@ -238,6 +241,10 @@ fn tell(document: &mut Document<'_>, span: &Range<usize>, row: &str, problems: V
             vary::Wrong::Here(reason) => document.problem(span, format!("row '{row}': {reason}")),
         }
     }
+}
+
+fn parse_system(text: &str) -> Result<String, String> {
+    systems::parse(text).map(|_| text.to_owned())
 }
 
 fn read_bars(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Bar>> {

@@ -49,6 +49,10 @@ pub struct BenchOptions {
     /// These alternatives, instead of all there are; `alone` is none
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub systems: Vec<String>,
+    /// The most runs at once [default: what the machine has room for]; runs at high rates, and those that measure times or
+    /// CPU, are alone in any case
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: Option<u16>,
     /// A few rows downwards with CUBIC, one seed, no alternatives unless named
     #[arg(long)]
     pub quick: bool,
@@ -135,7 +139,7 @@ fn carry_out(plan: &Plan<'_>, store: &Store) -> Result<(), LabError> {
         store.write_scenario(scenario)?;
     }
     eprintln!("{}", plan.estimate(store));
-    run::carry_out(&plan.jobs, store, &mut |_, _| {})
+    run::carry_out(&plan.jobs, plan.room, store, &mut |_, _| {})
 }
 
 /// Where the tables go.
@@ -157,16 +161,16 @@ fn judged(groups: &[Group], options: &BenchOptions, store: &Store) -> (Lines, Ve
     let mut all = Vec::new();
     let mut lines = Vec::new();
     for group in groups {
-        let others = plan::alternatives(group, options);
         let mut of_group = Vec::new();
         for row in &group.rows {
+            let others = plan::alternatives(row, options);
             for (number, scenario) in row.variants.iter().enumerate() {
-                let runs = plan::runs_of(group, scenario, options, store);
+                let runs = plan::runs_of(row, scenario, options, store);
                 let measured = Measured {
                     scenario,
                     runs: &runs,
                 };
-                let line = judge::judge(group, row, measured, &others);
+                let line = judge::judge(row, measured, &others);
                 of_group.push((line, plan::is_chosen(group, row, number, options)));
                 all.extend(runs.into_iter().map(records::without_series));
             }

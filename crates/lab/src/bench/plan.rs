@@ -5,19 +5,23 @@ use std::path::Path;
 
 use sumlink_engine::scheduler;
 
+use crate::config::Direction;
 use crate::results::{ALONE, MPTCP, Run, SIMULTANEOUS};
-use crate::run::{Job, Store, duration_in_words, planned};
+use crate::run::{Job, Room, Store, duration_in_words, planned};
 use crate::scenario::{Scenario, Workload};
 
 use super::BenchOptions;
+use super::bar::Bar;
 use super::matrix::{Group, Row};
 
 /// Seconds to set up and take down a laboratory, for the estimate.
-const AROUND: f64 = 0.7;
+const AROUND: f64 = 0.35;
 
 /// The runs of the chosen rows.
 pub(super) struct Plan<'a> {
     pub(super) jobs: Vec<Job<'a>>,
+    /// How many of them are done at once.
+    pub(super) room: Room,
 }
 
 /// The rows that were asked for, with their variants.
@@ -64,8 +68,8 @@ fn matches(glob: &str, name: &str) -> bool {
     last.map_or(rest.is_empty(), |end| rest.ends_with(end))
 }
 
-/// The systems beside the one under test, in the order of the tables.
-pub(super) fn alternatives(group: &Group, options: &BenchOptions) -> Vec<String> {
+/// The systems beside the one under test, in the order of the tables; what its bars are relative to is the first.
+pub(super) fn alternatives(row: &Row, options: &BenchOptions) -> Vec<String> {
     let named: Vec<String> = if !options.systems.is_empty() {
         options.systems.clone()
     } else if options.quick {
@@ -77,23 +81,38 @@ pub(super) fn alternatives(group: &Group, options: &BenchOptions) -> Vec<String>
             .map(|name| format!("sumlink:{name}"));
         peers.into_iter().chain(own).collect()
     };
-    let others = named.into_iter();
-    others
-        .filter(|name| name != ALONE && *name != group.judged)
-        .collect()
+    let references = references(row);
+    let others = named
+        .into_iter()
+        .filter(|name| name != ALONE && *name != row.judged && !references.contains(&&**name));
+    let first = references.iter().map(|name| (*name).to_owned());
+    first.chain(others).collect()
+}
+
+/// The systems that a row's bars are relative to, beside the links alone; they have every seed.
+fn references(row: &Row) -> Vec<&'static str> {
+    let mut names: Vec<_> = row
+        .bars
+        .iter()
+        .filter_map(|bar| bar.quantity.reference())
+        .collect();
+    names.dedup();
+    names
 }
 
 /// The alternatives that a variant is run with: schedulers only in the first one, unless they were named; and
 /// independent flows only where they carry the same.
 fn alternatives_of(
-    group: &Group,
+    row: &Row,
     scenario: &Scenario,
     first: bool,
     options: &BenchOptions,
 ) -> Vec<String> {
     let bulk = matches!(scenario.workload, Workload::Bulk);
-    let all = alternatives(group, options).into_iter();
-    all.filter(|name| first || !options.systems.is_empty() || !name.starts_with("sumlink:"))
+    let references = references(row);
+    let all = alternatives(row, options).into_iter();
+    all.filter(|name| !references.contains(&&**name))
+        .filter(|name| first || !options.systems.is_empty() || !name.starts_with("sumlink:"))
         .filter(|name| bulk || name != SIMULTANEOUS)
         .collect()
 }
@@ -109,7 +128,7 @@ fn seeds(options: &BenchOptions) -> (u64, u64) {
 
 /// What the store holds of a variant.
 pub(super) fn runs_of(
-    group: &Group,
+    row: &Row,
     scenario: &Scenario,
     options: &BenchOptions,
     store: &Store,
@@ -119,11 +138,12 @@ pub(super) fn runs_of(
     for seed in 1..=seeds.max(fewer) {
         let mut read = |system: &str| runs.extend(store.read(scenario, seed, system));
         if seed <= seeds {
-            read(&group.judged);
+            read(&row.judged);
         }
         read(ALONE);
-        if seed <= fewer {
-            for system in alternatives(group, options) {
+        let references = references(row);
+        for system in alternatives(row, options) {
+            if seed <= fewer || references.contains(&&*system) {
                 read(&system);
             }
         }
@@ -136,14 +156,17 @@ impl<'a> Plan<'a> {
     pub(super) fn new(groups: &'a [Group], options: &'a BenchOptions, program: &'a Path) -> Self {
         let (seeds, fewer) = seeds(options);
         let mut jobs = Vec::new();
-        for (group, row, scenario) in chosen(groups, options) {
+        for (_, row, scenario) in chosen(groups, options) {
             let first = row
                 .variants
                 .first()
                 .is_some_and(|first| first.name == scenario.name);
-            let others = alternatives_of(group, scenario, first, options);
+            let rate = rate(row, scenario);
+            let others = alternatives_of(row, scenario, first, options);
             for seed in 1..=seeds.max(fewer) {
-                let own = [ALONE.to_owned(), group.judged.clone()].into_iter();
+                let references = references(row).into_iter().map(str::to_owned);
+                let own = [ALONE.to_owned()].into_iter().chain(references);
+                let own = own.chain([row.judged.clone()]);
                 // Whoever is compared with the links alone needs them with the same seed; nobody else does.
                 let compared = row.bars.iter().any(|bar| bar.quantity.needs_links());
                 let own = own.filter(|system| match system == ALONE {
@@ -156,10 +179,12 @@ impl<'a> Plan<'a> {
                     seed,
                     system,
                     program,
+                    rate,
                 }));
             }
         }
-        Self { jobs }
+        let room = Room::of_this_machine(options.jobs.map(usize::from));
+        Self { jobs, room }
     }
 
     /// The scenarios, each once.
@@ -177,8 +202,14 @@ impl<'a> Plan<'a> {
             "{} runs of {} scenarios are to be done, which takes about {}",
             missing.len(),
             self.scenarios().len(),
-            duration_in_words(missing.iter().map(|job| seconds(job)).sum())
+            duration_in_words(missing.iter().map(|job| self.seconds(job)).sum())
         )
+    }
+
+    /// What a run takes, laboratories included; of runs that share the machine, its part.
+    fn seconds(&self, job: &Job<'_>) -> f64 {
+        let (traffic, laboratories) = planned(job);
+        (traffic + AROUND * laboratories as f64) / self.room.width(job) as f64
     }
 
     /// The chosen rows with their bars, and what they take.
@@ -192,7 +223,7 @@ impl<'a> Plan<'a> {
             }
             let of_row = |scenario: &Scenario| row.variants.iter().any(|v| v.name == scenario.name);
             let jobs = self.jobs.iter().filter(|job| of_row(job.scenario));
-            let time = duration_in_words(jobs.map(seconds).sum());
+            let time = duration_in_words(jobs.map(|job| self.seconds(job)).sum());
             let bars = row
                 .bars
                 .iter()
@@ -208,7 +239,7 @@ impl<'a> Plan<'a> {
             );
             last = name;
         }
-        let time = duration_in_words(self.jobs.iter().map(seconds).sum());
+        let time = duration_in_words(self.jobs.iter().map(|job| self.seconds(job)).sum());
         let _ = writeln!(
             text,
             "{} runs of {} scenarios, about {time} in all",
@@ -219,10 +250,16 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What a run takes, laboratories included.
-fn seconds(job: &Job<'_>) -> f64 {
-    let (traffic, laboratories) = planned(job);
-    traffic + AROUND * laboratories as f64
+/// The rate of a row's links that may be measured beside others: what is judged must not be a matter of milliseconds
+/// or of processors.
+fn rate(row: &Row, scenario: &Scenario) -> Option<u64> {
+    let disturbed = |bar: &Bar| bar.quantity.needs_quiet();
+    if scenario.unshaped || row.bars.iter().any(disturbed) {
+        return None;
+    }
+    let ways = [Direction::Up, Direction::Down];
+    let rates = ways.map(|way| scenario.rates_bps(way, 1));
+    Some(rates[0].max(rates[1]) as u64)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::Direction;
-use crate::results::{ALONE, Completion, Measurement, Run, figures, quantile, sorted};
+use crate::results::{ALONE, Completion, Measurement, Run, Series, figures, quantile, sorted};
 use crate::scenario::{Scenario, Workload};
 
 use super::bar::Quantity;
@@ -21,6 +21,8 @@ struct Seed<'a> {
     seed: u64,
     own: &'a Measurement,
     alone: Option<&'a Measurement>,
+    /// CPU seconds for each byte of the system that the quantity is relative to beside the links.
+    reference: Option<f64>,
 }
 
 impl<'a> Measured<'a> {
@@ -36,6 +38,12 @@ impl<'a> Measured<'a> {
             .of(ALONE)
             .filter_map(|run| Some((run.seed, figures(run).ok()?)))
             .collect();
+        // The cheapest of all seeds: a connection that stalls costs more for each byte, and must not be what others are
+        // measured by.
+        let reference = quantity.reference().and_then(|system| {
+            let runs = self.of(system).filter_map(|run| figures(run).ok());
+            runs.filter_map(cpu_per_byte).reduce(f64::min)
+        });
         self.of(system)
             .filter_map(|run| {
                 Some(Seed {
@@ -43,9 +51,11 @@ impl<'a> Measured<'a> {
                     seed: run.seed,
                     own: figures(run).ok()?,
                     alone: alone.get(&run.seed).copied(),
+                    reference,
                 })
             })
             .filter(|seed| seed.alone.is_some() || !quantity.needs_links())
+            .filter(|seed| seed.reference.is_some() || quantity.reference().is_none())
             .collect()
     }
 
@@ -82,6 +92,8 @@ impl Seed<'_> {
     fn value(&self, quantity: Quantity, size: Option<u64>) -> Option<f64> {
         let goodput = self.own.goodput_bps;
         match quantity {
+            Quantity::Goodput => Some(goodput),
+            Quantity::Cpu => Some(cpu_per_byte(self.own)? / self.reference?),
             Quantity::Sum => Some(goodput / self.links_alone().values().sum::<f64>()),
             Quantity::Best => Some(goodput / self.best_alone()?),
             Quantity::Left => Some(goodput / self.over_ways(Scenario::left_bps)),
@@ -103,8 +115,7 @@ impl Seed<'_> {
             }
             Quantity::Duplicates => {
                 // They are counted from the start, the warm-up included.
-                let series = &self.own.goodput;
-                let bytes = series.bps.iter().sum::<f64>() * series.interval_s / 8.0;
+                let bytes = bytes_of(&self.own.goodput) + self.questions();
                 Some(self.own.duplicates_bytes? as f64 / bytes)
             }
             Quantity::Reorder => {
@@ -118,6 +129,24 @@ impl Seed<'_> {
                 let whole = alone + self.alone?.rival_bps?;
                 Some(self.own.rival_bps? / (whole / 2.0))
             }
+        }
+    }
+
+    /// Bytes of questions, which arrived as surely as the answers that are counted; duplicates are of both.
+    fn questions(&self) -> f64 {
+        match &self.scenario.workload {
+            Workload::Requests {
+                request, answer, ..
+            } => {
+                // The flow that asks comes before the one that loads.
+                let answers = self
+                    .own
+                    .flows
+                    .first()
+                    .map_or(0.0, |flow| bytes_of(&flow.goodput));
+                answers * *request as f64 / *answer as f64
+            }
+            _ => 0.0,
         }
     }
 
@@ -176,6 +205,13 @@ impl Seed<'_> {
     }
 }
 
+/// CPU seconds of all programs, the traffic's included, for each byte that arrived.
+pub(super) fn cpu_per_byte(of: &Measurement) -> Option<f64> {
+    let system: f64 = of.processes.iter().map(|process| process.cpu_s).sum();
+    let seconds = (system + of.traffic_cpu_s?) / of.bytes as f64;
+    (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
+}
+
 /// The median completion time of objects of a size, of flows bound to that link where one is named.
 fn completion(of: &Measurement, size: u64, link: Option<&str>) -> Option<f64> {
     let wanted = |object: &&Completion| {
@@ -193,8 +229,13 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     quantile(&sorted(values), 0.5)
 }
 
+/// Everything that arrived, the warm-up included.
+fn bytes_of(series: &Series) -> f64 {
+    series.bps.iter().sum::<f64>() * series.interval_s / 8.0
+}
+
 /// Means over the seconds that a series holds whole.
-fn whole_seconds(series: &crate::results::Series) -> Vec<f64> {
+fn whole_seconds(series: &Series) -> Vec<f64> {
     let in_a_second = (1.0 / series.interval_s).round();
     if !(1.0..=1e6).contains(&in_a_second) {
         return Vec::new();
@@ -210,7 +251,7 @@ pub(super) mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::results::{Flow, Outcome, SCHEMA, Series};
+    use crate::results::{Flow, Outcome, Process, SCHEMA};
 
     /// Two links of 80 and 20 Mbit/s with 10 ms and 25 ms one way, queues of 50 ms, 2 % loss on the second.
     pub(in crate::bench) fn scenario(more: &str) -> Scenario {
@@ -329,6 +370,24 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn questions_are_bytes_that_arrived_too() {
+        let scenario = scenario("workload = { kind = \"requests\" }");
+        let answers = own([10.0; 3]);
+        let asked = Measurement {
+            flows: vec![flow("a", [10.0; 3])],
+            ..answers
+        };
+        let runs = [run("x", 1, asked)];
+        let measured = Measured {
+            scenario: &scenario,
+            runs: &runs,
+        };
+        // 30 Mbit of answers, and a tenth of that in questions.
+        let values = measured.values(Quantity::Duplicates, None, "x");
+        assert_eq!(values, [750_000.0 / (3_750_000.0 + 375_000.0)]);
+    }
+
+    #[test]
     fn objects_are_compared_by_size() {
         let up_to = Quantity::Completion { up_to: 100_000 };
         assert_eq!(value("", up_to, Some(1000)), 1.25);
@@ -350,6 +409,43 @@ pub(super) mod tests {
     fn a_rival_has_an_equal_share_of_its_link() {
         // Alone the link carried 80, and 20 of the rival: half of it are 50.
         assert_eq!(value("rival = \"a\"", Quantity::Rival, None), 0.9);
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_all_programs_for_each_byte() {
+        let of = |bytes: u64, system_s: &[f64], traffic_cpu_s: f64| Measurement {
+            bytes,
+            processes: system_s
+                .iter()
+                .map(|cpu_s| Process {
+                    cpu_s: *cpu_s,
+                    ..Process::default()
+                })
+                .collect(),
+            traffic_cpu_s: Some(traffic_cpu_s),
+            goodput_bps: 9e9,
+            ..Measurement::default()
+        };
+        let scenario = scenario("");
+        let runs = [
+            run("x", 1, of(1000, &[1.0, 2.0], 3.0)),
+            run("x", 2, of(1000, &[1.5], 1.5)),
+            run("mptcp+tls", 1, of(2000, &[], 6.0)),
+            // They stalled.
+            run("mptcp+tls", 2, of(10, &[], 1.0)),
+            run("mptcp+tls", 3, of(0, &[], 1.0)),
+        ];
+        let measured = Measured {
+            scenario: &scenario,
+            runs: &runs,
+        };
+        assert_eq!(measured.values(Quantity::Cpu, None, "x"), [2.0, 1.0]);
+        let without = Measured {
+            runs: &runs[..2],
+            ..measured
+        };
+        assert!(without.values(Quantity::Cpu, None, "x").is_empty());
+        assert_eq!(measured.values(Quantity::Goodput, None, "x"), [9e9, 9e9]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::quantities::cpu_per_byte;
 use crate::results::{Measurement, Outcome, Quantiles, Run, Series};
 
 /// The run without what it did over time.
@@ -87,6 +88,9 @@ fn measured(figures: &Measurement, put: &mut dyn FnMut(&str, Value)) {
         put("cpu_s", json!(rounded(cpu)));
         let memory = figures.processes.iter().map(|p| p.peak_memory_bytes).max();
         put("peak_memory_bytes", json!(memory));
+    }
+    if let Some(seconds) = cpu_per_byte(figures) {
+        put("cpu_s_per_gb_both_ends", json!(rounded(seconds * 1e9)));
     }
     put("emulator_cpu", json!(rounded(figures.emulator.cpu_share)));
     put(

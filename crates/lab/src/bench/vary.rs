@@ -31,7 +31,9 @@ pub(super) enum Wrong {
 }
 
 /// The keys of a row that are none of a scenario.
-const OWN: [&str; 7] = ["name", "base", "bars", "cause", "quick", "only", "set"];
+const OWN: [&str; 8] = [
+    "name", "base", "bars", "cause", "judged", "quick", "only", "set",
+];
 
 /// The scenario of that name, in that direction and with that congestion control.
 pub(super) fn scenario(

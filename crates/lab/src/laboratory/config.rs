@@ -23,6 +23,9 @@ pub struct LabConfig {
     /// Carries up to [`MAX_RATE_GSO`](crate::MAX_RATE_GSO), but spares programs work that real interfaces
     /// may not spare them.
     pub gso: bool,
+    /// No emulator: each link is a pair of veth interfaces, as fast as the machine, and cannot be changed. What the
+    /// links' shapes say is not looked at.
+    pub unshaped: bool,
     /// What changes by itself, from [`Lab::begin`](crate::Lab::begin) on; in any order.
     pub timeline: Vec<PlannedChange>,
     /// Links that share the air.
@@ -43,6 +46,7 @@ impl LabConfig {
             congestion: "cubic".to_owned(),
             seed: 1,
             gso: false,
+            unshaped: false,
             timeline: Vec::new(),
             groups: Vec::new(),
             interferers: Vec::new(),
@@ -68,6 +72,18 @@ impl LabConfig {
             check_rate(link, &change.setting, self.gso)?;
         }
         Ok(emulator::check(self)?)
+    }
+
+    /// What there is to emulate.
+    pub(super) fn emulated(&self) -> Self {
+        if self.unshaped {
+            Self {
+                sample_interval: self.sample_interval,
+                ..Self::new(Vec::new())
+            }
+        } else {
+            self.clone()
+        }
     }
 
     /// What the user should know before the start: that the links together ask for more than the emulator

@@ -29,6 +29,11 @@ pub(crate) struct Inner {
 impl Inner {
     pub(crate) fn set(&self, link: &str, changes: &[LinkChange]) -> Result<(), LabError> {
         let index = find_link(&self.config.links, link)?;
+        if self.config.unshaped {
+            return Err(LabError::Usage(
+                "the links of this laboratory are not emulated, and cannot be changed".to_owned(),
+            ));
+        }
         for change in changes {
             check_rate(link, &change.setting, self.config.gso)?;
         }
@@ -98,7 +103,8 @@ impl Inner {
 
     pub(crate) fn health(&self) -> Result<Health, LabError> {
         let (_, mut health) = self.emulator.report()?;
-        for namespace in &self.namespaces {
+        // What an interface drops that no emulator reads is the business of whoever sent too much.
+        for namespace in self.namespaces.iter().filter(|_| !self.config.unshaped) {
             let names: Vec<_> = self.config.links.iter().map(|l| l.name.clone()).collect();
             health.overruns += namespace.run(move || transmit_drops(&names))?;
         }
@@ -124,6 +130,22 @@ pub(super) fn plug_in(
         namespaces[side.index()].ip_batch(batch)?;
     }
     Ok(pair)
+}
+
+/// Joins the namespaces by a link that nothing stands in, with the addresses of an emulated one.
+pub(super) fn lay_cable(
+    namespaces: &[Namespace; 2],
+    index: usize,
+    name: &str,
+    kernel: Kernel,
+) -> Result<(), LabError> {
+    let [client, server] = namespaces;
+    client.join(server, name)?;
+    for side in [Side::Client, Side::Server] {
+        let batch = topology::link_batch(side, index, name, kernel);
+        namespaces[side.index()].ip_batch(batch)?;
+    }
+    Ok(())
 }
 
 pub(super) fn clone_pair([client, server]: &[Tun; 2]) -> Result<[Tun; 2], LabError> {

@@ -10,6 +10,8 @@ use std::fs;
 pub(super) struct Machine {
     /// Of everything, idle time included.
     all: u64,
+    /// Of nobody.
+    idle: u64,
     /// Of programs.
     programs: u64,
     /// Of this process and those that it started.
@@ -19,9 +21,10 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn now() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let (all, programs) = parse_total(&stat);
+        let (all, idle, programs) = parse_total(&stat);
         Self {
             all,
+            idle,
             programs,
             ours: own_ticks(),
         }
@@ -37,10 +40,18 @@ impl Machine {
         }
         programs.saturating_sub(ours) as f64 / all as f64
     }
+
+    /// The share of all processors that this process, those that it started, and interrupts used since.
+    pub(super) fn ours_since(self, now: Self) -> f64 {
+        let all = now.all.saturating_sub(self.all);
+        let idle = now.idle.saturating_sub(self.idle);
+        let busy = all.saturating_sub(idle) as f64 / all.max(1) as f64;
+        (busy - self.others_since(now)).max(0.0)
+    }
 }
 
 /// proc(5), the line `cpu` of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
-fn parse_total(stat: &str) -> (u64, u64) {
+fn parse_total(stat: &str) -> (u64, u64, u64) {
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<u64> = line
         .split_whitespace()
@@ -48,7 +59,8 @@ fn parse_total(stat: &str) -> (u64, u64) {
         .take(8)
         .filter_map(|field| field.parse().ok())
         .collect();
-    (ticks.iter().sum(), ticks.iter().take(3).sum())
+    let idle = ticks.iter().skip(3).take(2).sum();
+    (ticks.iter().sum(), idle, ticks.iter().take(3).sum())
 }
 
 /// This process and its descendants: whoever has this process among its ancestors.
@@ -98,7 +110,7 @@ mod tests {
     #[test]
     fn times_are_read() {
         let stat = "cpu  100 10 50 1000 5 0 20 3 0 0\ncpu0 1 2 3\n";
-        assert_eq!(parse_total(stat), (1188, 160));
+        assert_eq!(parse_total(stat), (1188, 1005, 160));
         let stat = "17 (a) b (c) S 4 17 17 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 100 0";
         assert_eq!(parse_process(stat), Some((4, 210)));
     }
@@ -107,16 +119,20 @@ mod tests {
     fn what_is_ours_is_not_the_others() {
         let before = Machine {
             all: 1000,
+            idle: 400,
             programs: 500,
             ours: 100,
         };
         let after = Machine {
             all: 1200,
+            idle: 450,
             programs: 600,
             ours: 180,
         };
         assert_eq!(before.others_since(after), 0.1);
         assert_eq!(after.others_since(after), 0.0);
-        assert!(own_ticks() <= parse_total(&fs::read_to_string("/proc/stat").unwrap()).1 + 100);
+        assert_eq!(before.ours_since(after), 0.65);
+        assert_eq!(after.ours_since(after), 0.0);
+        assert!(own_ticks() <= parse_total(&fs::read_to_string("/proc/stat").unwrap()).2 + 100);
     }
 }

@@ -6,6 +6,7 @@ mod once;
 mod progress;
 mod store;
 mod table;
+mod together;
 mod workload;
 
 use std::env;
@@ -20,11 +21,13 @@ use crate::scenario::Scenario;
 use crate::systems;
 
 use progress::Progress;
+use together::News;
 
 pub(crate) use measure::OTHERS_NOTE;
 pub(crate) use once::{Job, planned};
 pub(crate) use progress::duration_in_words;
 pub(crate) use store::{Store, write_json, write_text};
+pub(crate) use together::Room;
 
 /// What `sumlink lab run` can be told.
 #[derive(Clone, Debug, clap::Args)]
@@ -99,7 +102,7 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
     for scenario in scenarios {
         store.write_scenario(scenario)?;
     }
-    carry_out(&plan, &store, &mut |run, path| {
+    carry_out(&plan, Room::SINGLE, &store, &mut |run, path| {
         if options.json {
             println!("{}", run_json(run, path));
         }
@@ -110,6 +113,7 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
 /// Does what is not there yet, and tells about each run.
 pub(crate) fn carry_out(
     plan: &[Job<'_>],
+    room: Room,
     store: &Store,
     tell: &mut dyn FnMut(&Run, &Path),
 ) -> Result<(), LabError> {
@@ -125,22 +129,29 @@ pub(crate) fn carry_out(
             store.directory().display()
         );
     }
-    let planned: Vec<_> = missing.iter().map(|job| planned(job).0).collect();
-    let mut progress = Progress::new(plan.len(), &planned);
-    for (job, seconds) in missing.iter().zip(planned) {
-        let duration = job.scenario.duration.as_secs_f64();
-        progress.begin(&job.scenario.name, job.seed, &job.system, duration, seconds);
-        let result = once::run(job, &mut |phase, elapsed| progress.show(phase, elapsed))
-            .and_then(|run| store.write_run(job.scenario, &run).map(|path| (run, path)));
-        let (run, path) = result.inspect_err(|error| {
-            progress.end();
-            tell_what_is_kept(error, store, progress.done(), plan.len());
-        })?;
-        progress.finish(&run);
-        tell(&run, &path);
-    }
+    let costs = missing.iter().map(|job| (planned(job).0, room.width(job)));
+    let costs: Vec<_> = costs.collect();
+    let mut progress = Progress::new(plan.len(), &costs);
+    let mut news = |news: News| {
+        match news {
+            News::Begun(index) => {
+                let job = missing[index];
+                let label = format!("{}, seed {}, {}", job.scenario.name, job.seed, job.system);
+                let duration = job.scenario.duration.as_secs_f64();
+                progress.begin(index, label, duration, costs[index]);
+            }
+            News::Comes(index, phase, elapsed) => progress.show(index, phase, elapsed),
+            News::Done(index, run) => {
+                let path = store.write_run(missing[index].scenario, &run)?;
+                progress.finish(index, &run);
+                tell(&run, &path);
+            }
+        }
+        Ok(())
+    };
+    let result = together::run(&missing, room, &mut news);
     progress.end();
-    Ok(())
+    result.inspect_err(|error| tell_what_is_kept(error, store, progress.done(), plan.len()))
 }
 
 /// After the last run: the summaries, the table, and whether there are figures for everything.
@@ -198,6 +209,7 @@ fn plan<'a>(options: &'a RunOptions, scenarios: &'a [Scenario], program: &'a Pat
                 seed,
                 system: system.clone(),
                 program,
+                rate: None,
             }));
         }
     }

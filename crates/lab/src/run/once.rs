@@ -21,6 +21,8 @@ use super::workload;
 
 /// A run is repeated so often when the emulator was the bottleneck.
 const ATTEMPTS: usize = 3;
+/// Runs at once that together take more of the machine than this are repeated alone.
+const OURS_LIMIT: f64 = 0.7;
 /// The port of the workload's server, where the workload says none.
 const PORT: u16 = 5001;
 
@@ -31,20 +33,31 @@ pub(crate) struct Job<'a> {
     pub(crate) system: String,
     /// The sumlink program: it is measured, and makes the traffic.
     pub(crate) program: &'a Path,
+    /// Sum of the rates of its links in bit/s, of a run that may be done beside others.
+    pub(crate) rate: Option<u64>,
+}
+
+/// Who else runs meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Company {
+    /// Nobody: a refused run is repeated.
+    Alone,
+    /// Others of ours: who finds too little room comes again later.
+    Others,
 }
 
 /// Told how many seconds of the run have passed, and how many phases come before this one.
 pub(crate) type Tick<'a> = &'a mut dyn FnMut(usize, f64);
 
 /// Runs it. Whatever is the system's fault is an outcome; an error is one of the laboratory, or a signal.
-pub(crate) fn run(job: &Job<'_>, tick: Tick<'_>) -> Result<Run, LabError> {
+pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run, LabError> {
     let system = systems::parse(&job.system).map_err(LabError::Usage)?;
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
     let outcome = match system.missing(job.scenario) {
         Some(reason) => Outcome::Skipped { reason },
-        None => match measure_all(job, system.as_ref(), tick) {
+        None => match measure_all(job, system.as_ref(), company, tick) {
             Ok(outcome) => outcome,
             Err(error @ LabError::Failed { .. }) => {
                 // Ctrl-C in a terminal ends the programs too, and is not their failure.
@@ -69,18 +82,30 @@ pub(crate) fn run(job: &Job<'_>, tick: Tick<'_>) -> Result<Run, LabError> {
 }
 
 /// Every phase of the system, each as often as it takes.
-fn measure_all(job: &Job<'_>, system: &dyn System, tick: Tick<'_>) -> Result<Outcome, LabError> {
+fn measure_all(
+    job: &Job<'_>,
+    system: &dyn System,
+    company: Company,
+    tick: Tick<'_>,
+) -> Result<Outcome, LabError> {
+    let attempts = match company {
+        Company::Alone => ATTEMPTS,
+        Company::Others => 1,
+    };
     // One for each phase.
     let mut phases: Vec<(&Part<'_>, Measurement)> = Vec::new();
     let parts = parts(job.scenario, system);
     for (number, part) in parts.iter().enumerate() {
         let mut last = String::new();
         let mut found = None;
-        for _ in 0..ATTEMPTS {
-            let phase = measure_phase(job, system, part, &mut |elapsed| {
+        for _ in 0..attempts {
+            let (phase, ours) = measure_phase(job, system, part, &mut |elapsed| {
                 tick(number, elapsed);
             })?;
-            match phase.emulator.objection() {
+            // Beside others of ours the ends may have waited for a processor, which the emulator does not notice.
+            let crowded = (company == Company::Others && ours > OURS_LIMIT)
+                .then(|| format!("runs at once used {:.0} % of the machine", ours * 100.0));
+            match phase.emulator.objection().or(crowded) {
                 None => {
                     found = Some(phase);
                     break;
@@ -92,7 +117,7 @@ fn measure_all(job: &Job<'_>, system: &dyn System, tick: Tick<'_>) -> Result<Out
             let link = part.link.as_ref();
             let during = link.map_or_else(String::new, |link| format!("{link}: "));
             return Ok(Outcome::Refused {
-                reason: format!("{during}{last}, {ATTEMPTS} times; is the machine busy?"),
+                reason: format!("{during}{last}, {attempts} times; is the machine busy?"),
             });
         };
         match phases.last_mut() {
@@ -152,13 +177,14 @@ pub(crate) fn planned(job: &Job<'_>) -> (f64, usize) {
     }
 }
 
-/// One phase in a laboratory of its own: fresh namespaces, empty queues, no metrics of earlier connections.
+/// One phase in a laboratory of its own: fresh namespaces, empty queues, no metrics of earlier connections. Also which
+/// share of the machine this and other runs of ours used.
 fn measure_phase(
     job: &Job<'_>,
     system: &dyn System,
     part: &Part<'_>,
     tick: &mut dyn FnMut(f64),
-) -> Result<Measurement, LabError> {
+) -> Result<(Measurement, f64), LabError> {
     let scenario = part.scenario.as_ref();
     let lab = Lab::start(scenario.lab_config(job.seed))?;
     let directory = TempDir::with_prefix("sumlink-lab-run-")
@@ -171,7 +197,7 @@ fn measure_phase(
         port: workload::port(&scenario.workload).unwrap_or(PORT),
         link: part.link.as_deref(),
     };
-    let server = workload::start_server(scenario, &stage, system.is_mptcp())?;
+    let server = workload::start_server(scenario, &stage, system)?;
     let running = system.start(&stage)?;
     let phase = Phase {
         scenario,

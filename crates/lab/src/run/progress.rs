@@ -1,46 +1,54 @@
 //! How far a long series of runs is, and what is left: on standard error.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::results::{Outcome, Run, Spread};
 
 /// What a run takes beside its duration, before any has been seen.
-const SETTING_UP: f64 = 2.0;
+const SETTING_UP: f64 = 1.0;
 
 /// A line that is overwritten on a terminal; elsewhere only finished runs are told.
 pub(crate) struct Progress {
     live: bool,
     total: usize,
     done: usize,
-    /// Planned seconds of traffic that are still to come, the current run included.
+    /// Seconds of traffic that are still to come, of runs that share the machine each one's part.
     traffic_left: f64,
-    /// Runs still to come, the current one included.
-    runs_left: usize,
+    /// Runs still to come, likewise.
+    runs_left: f64,
     /// Seconds beside the traffic, and of how many runs.
     beside: (f64, usize),
-    /// What runs now.
+    /// What runs now, by number.
+    running: BTreeMap<usize, Now>,
+}
+
+/// A run that has begun.
+struct Now {
     label: String,
+    /// Seconds of traffic.
     planned: f64,
-    /// Of one phase.
+    /// How many there are at once.
+    width: f64,
+    /// Seconds of one phase.
     duration: f64,
+    /// Seconds of traffic so far.
+    passed: f64,
     started: Instant,
 }
 
 impl Progress {
-    /// For so many runs, of which those with the given planned seconds are still to be done.
-    pub(crate) fn new(total: usize, planned: &[f64]) -> Self {
+    /// For so many runs, of which those with the given planned seconds, each beside how many, are still to be done.
+    pub(crate) fn new(total: usize, costs: &[(f64, usize)]) -> Self {
         Self {
             live: io::stderr().is_terminal(),
             total,
-            done: total - planned.len(),
-            traffic_left: planned.iter().sum(),
-            runs_left: planned.len(),
+            done: total - costs.len(),
+            traffic_left: costs.iter().map(|(s, width)| s / *width as f64).sum(),
+            runs_left: costs.iter().map(|(_, width)| 1.0 / *width as f64).sum(),
             beside: (0.0, 0),
-            label: String::new(),
-            planned: 0.0,
-            duration: 0.0,
-            started: Instant::now(),
+            running: BTreeMap::new(),
         }
     }
 
@@ -52,65 +60,87 @@ impl Progress {
     /// A run begins.
     pub(crate) fn begin(
         &mut self,
-        scenario: &str,
-        seed: u64,
-        system: &str,
+        number: usize,
+        label: String,
         duration: f64,
-        planned: f64,
+        (planned, width): (f64, usize),
     ) {
-        self.label = format!("{scenario}, seed {seed}, {system}");
-        self.duration = duration;
-        self.planned = planned;
-        self.started = Instant::now();
-        self.show(0, 0.0);
+        let now = Now {
+            label,
+            planned,
+            width: width as f64,
+            duration,
+            passed: 0.0,
+            started: Instant::now(),
+        };
+        self.running.insert(number, now);
+        self.show(number, 0, 0.0);
     }
 
     /// It has come so far.
-    pub(crate) fn show(&self, phase: usize, elapsed: f64) {
+    pub(crate) fn show(&mut self, number: usize, phase: usize, elapsed: f64) {
+        let Some(now) = self.running.get_mut(&number) else {
+            return;
+        };
+        // Phases may be shorter than the scenario says.
+        now.passed = (phase as f64 * now.duration + elapsed).min(now.planned);
         if !self.live {
             return;
         }
-        // Phases may be shorter than the scenario says.
-        let done = (phase as f64 * self.duration + elapsed).min(self.planned);
-        let left = duration_in_words(self.left(done));
-        let mut err = io::stderr().lock();
-        let number = self.done + 1;
-        let _ = write!(
-            err,
-            "\r\x1b[K[{number}/{}] {}: {done:.0} of {:.0} s, about {left} left",
-            self.total, self.label, self.planned
-        );
-        let _ = err.flush();
+        let left = duration_in_words(self.left());
+        let runs = self.running.len();
+        let beside = match runs {
+            1 => String::new(),
+            _ => format!(" ({} beside it)", runs - 1),
+        };
+        // The one that began first, so that the line does not jump.
+        if let Some(now) = self.running.values().next() {
+            let mut err = io::stderr().lock();
+            let _ = write!(
+                err,
+                "\r\x1b[K[{}/{}] {}: {:.0} of {:.0} s{beside}, about {left} left",
+                self.done + 1,
+                self.total,
+                now.label,
+                now.passed,
+                now.planned
+            );
+            let _ = err.flush();
+        }
     }
 
-    /// Seconds that everything still takes, when so many of the current run have passed.
-    fn left(&self, done: f64) -> f64 {
+    /// Seconds that everything still takes.
+    fn left(&self) -> f64 {
         let beside = match self.beside {
             (_, 0) => SETTING_UP,
             (sum, runs) => sum / runs as f64,
         };
-        (self.traffic_left - done).max(0.0) + beside * self.runs_left as f64
+        let passed = self.running.values().map(|now| now.passed / now.width);
+        (self.traffic_left - passed.sum::<f64>()).max(0.0) + beside * self.runs_left
     }
 
     /// The run has ended like this.
-    pub(crate) fn finish(&mut self, run: &Run) {
-        let took = self.started.elapsed().as_secs_f64();
+    pub(crate) fn finish(&mut self, number: usize, run: &Run) {
+        let Some(now) = self.running.remove(&number) else {
+            return;
+        };
+        let took = now.started.elapsed().as_secs_f64();
         if matches!(run.outcome, Outcome::Measured(_)) {
-            self.beside.0 += (took - self.planned).max(0.0);
+            self.beside.0 += (took - now.planned).max(0.0);
             self.beside.1 += 1;
         }
         self.done += 1;
-        self.traffic_left -= self.planned;
-        self.runs_left = self.runs_left.saturating_sub(1);
+        self.traffic_left -= now.planned / now.width;
+        self.runs_left -= 1.0 / now.width;
         let clear = if self.live { "\r\x1b[K" } else { "" };
         let outcome = describe(&run.outcome);
-        let left = match self.runs_left {
+        let left = match self.total - self.done {
             0 => String::new(),
-            _ => format!(" ({} left)", duration_in_words(self.left(0.0))),
+            _ => format!(" ({} left)", duration_in_words(self.left())),
         };
         eprintln!(
             "{clear}[{}/{}] {}: {outcome}{left}",
-            self.done, self.total, self.label
+            self.done, self.total, now.label
         );
     }
 
@@ -173,12 +203,25 @@ mod tests {
 
     #[test]
     fn what_is_left_learns_from_what_was() {
-        let mut progress = Progress::new(5, &[10.0, 10.0, 20.0]);
+        let mut progress = Progress::new(5, &[(10.0, 1), (10.0, 1), (20.0, 1)]);
         assert_eq!(progress.done, 2);
-        assert_eq!(progress.left(0.0), 40.0 + 3.0 * SETTING_UP);
-        assert_eq!(progress.left(4.0), 36.0 + 3.0 * SETTING_UP);
+        assert_eq!(progress.left(), 40.0 + 3.0 * SETTING_UP);
+        progress.begin(0, String::new(), 10.0, (10.0, 1));
+        progress.show(0, 0, 4.0);
+        assert_eq!(progress.left(), 36.0 + 3.0 * SETTING_UP);
         progress.beside = (1.0, 2);
-        assert_eq!(progress.left(0.0), 41.5);
+        assert_eq!(progress.left(), 37.5);
+    }
+
+    #[test]
+    fn runs_at_once_take_their_part_of_the_time() {
+        let mut progress = Progress::new(4, &[(10.0, 4); 4]);
+        assert_eq!(progress.left(), 10.0 + SETTING_UP);
+        for number in 0..4 {
+            progress.begin(number, String::new(), 10.0, (10.0, 4));
+            progress.show(number, 0, 5.0);
+        }
+        assert_eq!(progress.left(), 5.0 + SETTING_UP);
     }
 
     #[test]

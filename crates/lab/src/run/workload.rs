@@ -8,9 +8,9 @@ use crate::error::LabError;
 use crate::process::Process;
 use crate::programs;
 use crate::scenario::{Scenario, Workload};
-use crate::systems::{Running, Stage};
+use crate::systems::{Running, Stage, System};
 use crate::topology::{SERVER_V4, Side};
-use crate::traffic::{Load, Route, Spec};
+use crate::traffic::{Channel, Load, Route, Spec};
 
 use super::once::start;
 
@@ -26,8 +26,9 @@ pub(super) fn port(workload: &Workload) -> Option<u16> {
 pub(super) fn start_server(
     scenario: &Scenario,
     stage: &Stage<'_>,
-    mptcp: bool,
+    system: &dyn System,
 ) -> Result<Process, LabError> {
+    let mptcp = system.is_mptcp();
     let command = match &scenario.workload {
         Workload::Command { server, .. } => {
             let line = fill_in(server, &SERVER_V4.to_string(), stage.port, None);
@@ -40,6 +41,12 @@ pub(super) fn start_server(
             command.arg(format!("0.0.0.0:{}", stage.port));
             if mptcp {
                 command.arg("--mptcp");
+            }
+            let channel = system.channel_of_server(stage)?;
+            if channel != Channel::Socket {
+                let text = serde_json::to_string(&channel)
+                    .map_err(|error| LabError::system("writing JSON", error))?;
+                command.args(["--channel", &text]);
             }
             command
         }

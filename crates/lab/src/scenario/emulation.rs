@@ -83,6 +83,7 @@ impl Scenario {
             congestion: self.congestion.clone(),
             seed,
             gso: self.gso,
+            unshaped: self.unshaped,
             sample_interval: self.interval(),
             groups: self.groups.iter().flat_map(Group::specs).collect(),
             interferers: self.interferers.iter().flat_map(Stranger::specs).collect(),

@@ -43,6 +43,7 @@ pub(super) fn read_all(
     document: &mut Document<'_>,
     root: &mut Section<'_, '_>,
     gso: bool,
+    unshaped: bool,
 ) -> Vec<Link> {
     let blocks = root.blocks(document, "link");
     if blocks.is_empty() || blocks.len() > MAX_LINKS {
@@ -58,7 +59,7 @@ pub(super) fn read_all(
     let mut links = Vec::new();
     for block in blocks {
         let span = block.span();
-        if let Some(link) = read(document, block, gso) {
+        if let Some(link) = read(document, block, gso, unshaped) {
             let name = &link.spec.name;
             if !names.insert(name.clone()) {
                 document.problem(&span, format!("there are two links called '{name}'"));
@@ -70,7 +71,12 @@ pub(super) fn read_all(
 }
 
 /// Reads a block `[[link]]`.
-fn read(document: &mut Document<'_>, mut section: Section<'_, '_>, gso: bool) -> Option<Link> {
+fn read(
+    document: &mut Document<'_>,
+    mut section: Section<'_, '_>,
+    gso: bool,
+    unshaped: bool,
+) -> Option<Link> {
     let name = section.parsed(document, "name", |text| {
         check_name(text).map(|()| text.to_owned())
     });
@@ -83,7 +89,13 @@ fn read(document: &mut Document<'_>, mut section: Section<'_, '_>, gso: bool) ->
     let settings = read_settings(document, &mut section);
     let profile = read_profile(document, &mut section);
     let has_rate = RATE_KEYS.into_iter().any(|key| section.has(key));
-    if has_rate == section.has("profile") {
+    if unshaped {
+        let settings = ["delay", "jitter", "loss", "queue", "profile"];
+        if has_rate || settings.iter().any(|key| section.has(key)) {
+            let reason = "[[link]]: with unshaped = true a link is as fast as the machine, and has a name only";
+            document.problem(&section.span(), reason);
+        }
+    } else if has_rate == section.has("profile") {
         let reason = "[[link]]: give either rate, or down and up, or trace, or profile";
         document.problem(&section.span(), reason);
     }
@@ -92,6 +104,8 @@ fn read(document: &mut Document<'_>, mut section: Section<'_, '_>, gso: bool) ->
         (Some(rates), _) => rates,
         // Until the profile says something, which it does at once.
         (None, Some(_)) => [Setting::Rate(0), Setting::Rate(0)],
+        // Nobody looks at it.
+        (None, None) if unshaped => [Setting::Rate(0), Setting::Rate(0)],
         (None, None) => return None,
     };
     let mut shapes = [Shape::of_rate(0), Shape::of_rate(0)];

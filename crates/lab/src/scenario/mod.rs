@@ -118,6 +118,8 @@ pub struct Scenario {
     pub clean: Option<String>,
     /// Whether programs hand over super-packets; see [`LabConfig::gso`](crate::LabConfig::gso).
     pub gso: bool,
+    /// Whether nothing is emulated: the links are as fast as the machine, and have names only.
+    pub unshaped: bool,
     /// What happens to the links.
     pub events: Vec<PlannedChange>,
     links: Vec<Link>,

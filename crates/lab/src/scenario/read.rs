@@ -80,6 +80,7 @@ fn read_root(
     let traffic = root.parsed(document, "direction", Traffic::parse);
     let seeds = root.integer(document, "seeds", 1..MOST_SEEDS + 1);
     let gso = root.boolean(document, "gso").unwrap_or(false);
+    let unshaped = root.boolean(document, "unshaped").unwrap_or(false);
     let congestion = root.parsed(document, "congestion", parse_congestion);
     let systems = read_systems(document, root);
     let workload = match root.value("workload") {
@@ -88,7 +89,7 @@ fn read_root(
             .and_then(|section| workload::read(document, section)),
     };
 
-    let links = link::read_all(document, root, gso);
+    let links = link::read_all(document, root, gso, unshaped);
     let known = Names::new(document, root);
     let rival = root
         .text(document, "rival")
@@ -107,6 +108,13 @@ fn read_root(
         interferers.filter_map(|block| shared::read_interferer(document, block, &known, traffic));
     let interferers: Vec<_> = interferers.collect();
 
+    let shapes = ["event", "group", "radio", "interferer", "gso"];
+    if unshaped && shapes.iter().any(|key| root.has(key)) {
+        let reason =
+            "unshaped: nothing is emulated, so that nothing of it can change, be shared or be cut";
+        document.problem(&root.span(), reason);
+    }
+
     let mut parts = vec![text.as_bytes().to_vec()];
     for link in &links {
         parts.extend(link.traces.iter().map(|text| text.clone().into_bytes()));
@@ -122,6 +130,7 @@ fn read_root(
         traffic,
         clean: clean.map(|at| at.value),
         gso,
+        unshaped,
         seeds: seeds.map_or(5, |at| at.value),
         congestion: congestion.map_or_else(|| "cubic".to_owned(), |at| at.value),
         systems,
@@ -262,6 +271,29 @@ mod tests {
         let scenario = read(Path::new("s.toml"), &of("wifi")).unwrap();
         assert_eq!(scenario.rival.as_deref(), Some("wifi"));
         assert!(problems(&of("lte"))[0].starts_with("s.toml:1: there is no link 'lte'"));
+    }
+
+    #[test]
+    fn an_unshaped_link_has_a_name_and_nothing_else() {
+        let of = |keys: &str| {
+            format!(
+                "name = \"a\"\nduration = \"5s\"\nunshaped = true\n[[link]]\nname = \"one\"\n{keys}"
+            )
+        };
+        let scenario = read(Path::new("s.toml"), &of("")).unwrap();
+        assert!(scenario.unshaped && scenario.lab_config(1).unshaped);
+        for keys in [
+            "rate = \"1mbit\"\n",
+            "delay = \"1ms\"\n",
+            "profile = \"lte\"\n",
+        ] {
+            let found = problems(&of(keys));
+            assert!(found[0].contains("as fast as the machine"), "{found:?}");
+        }
+        let found = problems(&of(
+            "[[event]]\nat = \"1s\"\nlink = \"one\"\nrate = \"0\"\n",
+        ));
+        assert!(found[0].contains("nothing is emulated"), "{found:?}");
     }
 
     #[test]

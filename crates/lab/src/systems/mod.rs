@@ -6,6 +6,8 @@
 
 mod aggligator;
 mod alone;
+mod keys;
+mod library;
 mod mptcp;
 mod noq;
 pub(crate) mod peers;
@@ -24,14 +26,14 @@ use crate::laboratory::Lab;
 use crate::process::Process;
 use crate::scenario::Scenario;
 use crate::topology::SERVER_V4;
-use crate::traffic::Route;
+use crate::traffic::{Channel, Route};
 
 /// The systems of a scenario that names none.
 pub(crate) const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
 
 /// Every form of a name, for messages.
-const FORMS: &str = "alone, simultaneous, mptcp, \
-    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]], aggligator, noq";
+const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
+    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]], library:SCHEDULER, aggligator, noq";
 
 /// A way to carry traffic over several links.
 pub(crate) trait System {
@@ -54,6 +56,11 @@ pub(crate) trait System {
     /// Whether the traffic's own sockets are MPTCP.
     fn is_mptcp(&self) -> bool {
         false
+    }
+
+    /// What the workload's server moves its bytes over.
+    fn channel_of_server(&self, _stage: &Stage<'_>) -> Result<Channel, LabError> {
+        Ok(Channel::Socket)
     }
 
     /// Starts what it needs and returns when that is ready for traffic.
@@ -121,10 +128,15 @@ pub(crate) fn parse(name: &str) -> Result<Box<dyn System>, String> {
     match name {
         "alone" => return Ok(Box::new(alone::Alone)),
         "simultaneous" => return Ok(Box::new(simultaneous::Simultaneous)),
-        "mptcp" => return Ok(Box::new(mptcp::Mptcp)),
+        "mptcp" => return Ok(Box::new(mptcp::Mptcp { tls: false })),
+        "mptcp+tls" => return Ok(Box::new(mptcp::Mptcp { tls: true })),
         "aggligator" => return Ok(Box::new(aggligator::Aggligator)),
         "noq" => return Ok(Box::new(noq::Noq)),
         _ => {}
+    }
+    if let Some(scheduler) = name.strip_prefix("library:") {
+        return library::Library::parse(scheduler)
+            .map(|system| Box::new(system) as Box<dyn System>);
     }
     let Some(variant) = name.strip_prefix("sumlink:") else {
         return Err(format!("there is no system '{name}' (systems: {FORMS})"));
@@ -148,9 +160,11 @@ mod tests {
         assert!(parse("sumlink:fbdt:conversational=redundant:streaming=ecf+bbr").is_ok());
         assert!(parse("sumlink:minrtt+bbr+4").is_ok());
         assert!(parse("sumlink:minrtt+auto+auto").is_ok());
+        assert!(parse("mptcp+tls").is_ok() && parse("library:fbdt").is_ok());
         let error = |name: &str| parse(name).err().unwrap_or_default();
         assert!(error("tcp").contains("there is no system 'tcp'"));
         assert!(error("sumlink:fbtd").contains("no scheduler 'fbtd'"));
+        assert!(error("library:fbtd").contains("no scheduler 'fbtd'"));
         assert!(error("sumlink:fbdt:bulk=ecf").contains("no class 'bulk'"));
         assert!(error("sumlink:fbdt:streaming").contains("no scheduler ''"));
         assert!(error("sumlink:fbdt+no good").contains("congestion control"));

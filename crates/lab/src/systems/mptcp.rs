@@ -1,4 +1,5 @@
-//! The kernel's MPTCP: every link's client address is an endpoint of a full mesh.
+//! The kernel's MPTCP: every link's client address is an endpoint of a full mesh. Plain, or with the TLS of sumlink's
+//! carriers in the traffic's own programs, which is what it takes to be as safe.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,11 +9,22 @@ use crate::error::LabError;
 use crate::programs;
 use crate::scenario::{Scenario, Workload};
 use crate::topology::Side;
-use crate::traffic::Route;
+use crate::traffic::{Channel, Route};
 
-use super::{Evidence, Running, Stage, System};
+use super::{Evidence, Running, Stage, System, keys};
 
-pub(super) struct Mptcp;
+pub(super) struct Mptcp {
+    pub(super) tls: bool,
+}
+
+impl Mptcp {
+    fn channel(&self, stage: &Stage<'_>, side: Side) -> Result<Channel, LabError> {
+        Ok(match self.tls {
+            true => Channel::Tls(keys::of(stage, side)?),
+            false => Channel::Socket,
+        })
+    }
+}
 
 impl System for Mptcp {
     fn missing(&self, scenario: &Scenario) -> Option<String> {
@@ -20,6 +32,9 @@ impl System for Mptcp {
             return Some("this kernel has no MPTCP".to_owned());
         }
         let is_command = matches!(scenario.workload, Workload::Command { .. });
+        if is_command && self.tls {
+            return Some("programs of the user's have no TLS of ours".to_owned());
+        }
         // Programs that know nothing of MPTCP get its sockets from there.
         is_command
             .then(|| programs::find("mptcpize").err())
@@ -31,9 +46,14 @@ impl System for Mptcp {
         true
     }
 
+    fn channel_of_server(&self, stage: &Stage<'_>) -> Result<Channel, LabError> {
+        self.channel(stage, Side::Server)
+    }
+
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
         let route = Route {
             mptcp: true,
+            channel: self.channel(stage, Side::Client)?,
             ..Route::direct(stage.target())
         };
         Ok(Running {

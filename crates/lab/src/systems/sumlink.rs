@@ -74,7 +74,8 @@ impl Sumlink {
     }
 }
 
-fn known(scheduler: &str) -> Result<&str, String> {
+/// A scheduler by its name.
+pub(super) fn known(scheduler: &str) -> Result<&str, String> {
     if scheduler::NAMES.contains(&scheduler) {
         return Ok(scheduler);
     }

@@ -1,14 +1,13 @@
 //! The client's side of the traffic: one thread for each flow.
 
-use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use super::connection::{self, End};
+use super::connection::{self, End, Wire};
 use super::record::{FlowRecord, ObjectRecord, Recorder};
 use super::requests;
 use super::server::early;
-use super::{Job, Load, Request, Route, Spec, Window, sleep_until_ns};
+use super::{Channel, Job, Keys, Load, Request, Route, Spec, Window, library, sleep_until_ns, tls};
 
 /// Carries out the workload; returns when the run is over.
 pub(crate) fn run(spec: &Spec) -> Vec<FlowRecord> {
@@ -97,7 +96,10 @@ impl Flow {
     fn run(mut self) -> FlowRecord {
         sleep_until_ns(self.spec.epoch_ns);
         let result = match self.load.clone() {
-            Load::Bulk => self.stream(Job::Bulk),
+            Load::Bulk => match self.route.channel.clone() {
+                Channel::Library { keys, scheduler } => self.through_library(&keys, scheduler),
+                _ => self.stream(Job::Bulk),
+            },
             Load::Cbr { rate, message } => self.stream(Job::Cbr { rate, message }),
             Load::Files {
                 sizes,
@@ -118,21 +120,43 @@ impl Flow {
     }
 
     /// A connection that has asked for something; `None` when the run is over.
-    fn ask(&mut self, job: &Job) -> Result<Option<TcpStream>, String> {
-        let Some(mut stream) = connection::connect(&self.route, self.window)? else {
+    fn ask(&mut self, job: &Job) -> Result<Option<Box<dyn Wire>>, String> {
+        let Some(stream) = connection::connect(&self.route, self.window)? else {
             return Ok(None);
         };
         self.recorder.record.connected = true;
-        let request = Request {
+        let mut stream: Box<dyn Wire> = match &self.route.channel {
+            Channel::Tls(keys) => Box::new(tls::connect(keys, stream)?),
+            _ => Box::new(stream),
+        };
+        let request = self.request(job);
+        connection::send_request(stream.as_mut(), &request).map_err(|error| error.to_string())?;
+        Ok(Some(stream))
+    }
+
+    fn request(&self, job: &Job) -> Request {
+        Request {
             flow: self.number,
             epoch_ns: self.spec.epoch_ns,
             duration_ms: self.spec.duration_ms,
             interval_ms: self.spec.interval_ms,
             down: self.down,
             job: job.clone(),
-        };
-        connection::send_request(&mut stream, &request).map_err(|error| error.to_string())?;
-        Ok(Some(stream))
+        }
+    }
+
+    /// One stream of the library's for the whole run.
+    fn through_library(&mut self, keys: &Keys, scheduler: String) -> Result<(), String> {
+        let request = self.request(&Job::Bulk);
+        let (target, window) = (self.route.target, self.window);
+        library::run(
+            target,
+            keys,
+            scheduler,
+            &request,
+            window,
+            &mut self.recorder,
+        )
     }
 
     /// One connection for the whole run.
@@ -149,19 +173,19 @@ impl Flow {
         let end = match (self.down, &job) {
             (true, Job::Cbr { message: size, .. }) => {
                 let recorder = &mut self.recorder;
-                connection::receive_messages(&mut stream, message(*size), window, recorder)
+                connection::receive_messages(stream.as_mut(), message(*size), window, recorder)
             }
-            (true, _) => connection::receive(&mut stream, None, window, &mut self.recorder),
+            (true, _) => connection::receive(stream.as_mut(), None, window, &mut self.recorder),
             (
                 false,
                 Job::Cbr {
                     rate,
                     message: size,
                 },
-            ) => connection::send_messages(&mut stream, *rate, message(*size), window)
+            ) => connection::send_messages(stream.as_mut(), *rate, message(*size), window)
                 .map_err(|error| error.to_string()),
             (false, _) => {
-                connection::send(&mut stream, None, window).map_err(|error| error.to_string())
+                connection::send(stream.as_mut(), None, window).map_err(|error| error.to_string())
             }
         }?;
         match end {
@@ -178,7 +202,7 @@ impl Flow {
         };
         let window = self.window;
         match requests::ask(
-            &mut stream,
+            stream.as_mut(),
             (request, answer),
             gap,
             window,
@@ -213,12 +237,12 @@ impl Flow {
         };
         let window = self.window;
         let end = if self.down {
-            connection::receive(&mut stream, Some(size), window, &mut self.recorder)?
+            connection::receive(stream.as_mut(), Some(size), window, &mut self.recorder)?
         } else {
-            let sent = connection::send(&mut stream, Some(size), window);
+            let sent = connection::send(stream.as_mut(), Some(size), window);
             match sent.map_err(|error| error.to_string())? {
                 // The server confirms that all of it has arrived.
-                End::Done => connection::read_full(&mut stream, &mut [0], window)
+                End::Done => connection::read_full(stream.as_mut(), &mut [0], window)
                     .map_err(|error| error.to_string())?,
                 end => end,
             }

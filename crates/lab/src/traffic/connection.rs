@@ -11,13 +11,25 @@ use super::record::Recorder;
 use super::{Request, Route, Window, now_ns, sleep_until_ns};
 
 /// Bytes moved by one call; large, so that calls are few at gigabits per second.
-const CHUNK: usize = 256 << 10;
+pub(super) const CHUNK: usize = 256 << 10;
 /// How long a call waits before it looks whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 /// The largest request.
 const REQUEST_LIMIT: usize = 4096;
 /// Bytes of the stamp at the start of a message.
 pub(crate) const STAMP: usize = 8;
+
+/// What a flow moves its bytes over: a socket, or something on one.
+pub(crate) trait Wire: Read + Write + Send {
+    /// The socket, for its time limits.
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl Wire for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
 
 /// A TCP socket, or an MPTCP one.
 pub(crate) fn socket(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
@@ -102,7 +114,7 @@ fn socks_connect(stream: &mut TcpStream, target: SocketAddr) -> io::Result<()> {
 }
 
 /// Sends the request: its length in two bytes, then JSON.
-pub(crate) fn send_request(stream: &mut TcpStream, request: &Request) -> io::Result<()> {
+pub(crate) fn send_request(stream: &mut dyn Wire, request: &Request) -> io::Result<()> {
     let text = serde_json::to_vec(request)?;
     let length = u16::try_from(text.len()).map_err(io::Error::other)?;
     let mut message = length.to_be_bytes().to_vec();
@@ -111,7 +123,7 @@ pub(crate) fn send_request(stream: &mut TcpStream, request: &Request) -> io::Res
 }
 
 /// Reads what [`send_request`] sends.
-pub(crate) fn read_request(stream: &mut TcpStream) -> io::Result<Request> {
+pub(crate) fn read_request(stream: &mut dyn Wire) -> io::Result<Request> {
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
     let length = usize::from(u16::from_be_bytes(length));
@@ -138,7 +150,7 @@ pub(crate) enum End {
 }
 
 /// Sends from the start of the pattern on: so many bytes, or until the run is over.
-pub(crate) fn send(stream: &mut TcpStream, size: Option<u64>, window: Window) -> io::Result<End> {
+pub(crate) fn send(stream: &mut dyn Wire, size: Option<u64>, window: Window) -> io::Result<End> {
     let pattern = Pattern::new();
     let mut buffer = vec![0; CHUNK];
     let mut offset = 0;
@@ -157,13 +169,14 @@ pub(crate) fn send(stream: &mut TcpStream, size: Option<u64>, window: Window) ->
 }
 
 /// Writes everything, or as much as the run leaves time for.
-pub(crate) fn write_all(stream: &mut TcpStream, bytes: &[u8], window: Window) -> io::Result<End> {
+pub(crate) fn write_all(stream: &mut dyn Wire, bytes: &[u8], window: Window) -> io::Result<End> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let Some(left) = window.left() else {
             return Ok(End::Time);
         };
-        stream.set_write_timeout(Some(left.clamp(Duration::from_millis(1), LOOK)))?;
+        let limit = Some(left.clamp(Duration::from_millis(1), LOOK));
+        stream.tcp().set_write_timeout(limit)?;
         match stream.write(rest) {
             Ok(0) => return Ok(End::Closed),
             Ok(written) => rest = &rest[written..],
@@ -177,7 +190,7 @@ pub(crate) fn write_all(stream: &mut TcpStream, bytes: &[u8], window: Window) ->
 
 /// Receives what [`send`] sends, and checks it: so many bytes, or until the run is over.
 pub(crate) fn receive(
-    stream: &mut TcpStream,
+    stream: &mut dyn Wire,
     size: Option<u64>,
     window: Window,
     recorder: &mut Recorder,
@@ -206,7 +219,7 @@ pub(crate) fn receive(
 
 /// At least one byte, or why there is none.
 fn read_some(
-    stream: &mut TcpStream,
+    stream: &mut dyn Wire,
     buffer: &mut [u8],
     window: Window,
 ) -> io::Result<Result<usize, End>> {
@@ -214,7 +227,8 @@ fn read_some(
         let Some(left) = window.left() else {
             return Ok(Err(End::Time));
         };
-        stream.set_read_timeout(Some(left.clamp(Duration::from_millis(1), LOOK)))?;
+        let limit = Some(left.clamp(Duration::from_millis(1), LOOK));
+        stream.tcp().set_read_timeout(limit)?;
         match stream.read(buffer) {
             Ok(0) => return Ok(Err(End::Closed)),
             Ok(len) => return Ok(Ok(len)),
@@ -227,7 +241,7 @@ fn read_some(
 
 /// Fills the buffer.
 pub(crate) fn read_full(
-    stream: &mut TcpStream,
+    stream: &mut dyn Wire,
     buffer: &mut [u8],
     window: Window,
 ) -> io::Result<End> {
@@ -244,7 +258,7 @@ pub(crate) fn read_full(
 /// Sends messages at a constant rate. Each carries the time at which it was due, not that at which the
 /// socket took it: waiting for the socket is part of a message's delay.
 pub(crate) fn send_messages(
-    stream: &mut TcpStream,
+    stream: &mut dyn Wire,
     rate: u64,
     size: usize,
     window: Window,
@@ -271,7 +285,7 @@ pub(crate) fn send_messages(
 
 /// Receives what [`send_messages`] sends.
 pub(crate) fn receive_messages(
-    stream: &mut TcpStream,
+    stream: &mut dyn Wire,
     size: usize,
     window: Window,
     recorder: &mut Recorder,
@@ -305,6 +319,10 @@ fn again(error: &io::Error) -> bool {
 fn gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted
+        ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            // TLS without a word of farewell.
+            | ErrorKind::UnexpectedEof
     )
 }

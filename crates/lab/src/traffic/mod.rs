@@ -4,19 +4,26 @@
 //! `sumlink lab traffic run` opens the connections, and prints one [`FlowRecord`] for each flow. Only
 //! receivers count, by the time at which bytes came out of the socket, and every byte is compared with
 //! what must be there. Both programs share the machine's monotonic clock.
+//!
+//! Where no tunnel is measured but what a program does by itself, they are that program: with TLS on their
+//! sockets ([`tls`]), or with sumlink's library in place of sockets ([`library`]).
 
 mod client;
 mod connection;
+mod library;
 mod pattern;
 mod record;
 mod requests;
 mod server;
+mod tls;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use sumlink_transport::{PublicKey, SecretKey};
 
 use crate::error::LabError;
 
@@ -33,6 +40,9 @@ pub enum TrafficCommand {
         /// Listen for MPTCP
         #[arg(long)]
         mptcp: bool,
+        /// What carries the bytes, as a JSON object; the socket itself without it
+        #[arg(long)]
+        channel: Option<String>,
     },
     /// Carry out a workload and print what arrived
     Run {
@@ -73,6 +83,37 @@ pub(crate) struct Route {
     pub(crate) socks: Option<SocketAddr>,
     /// With an MPTCP socket.
     pub(crate) mptcp: bool,
+    /// What carries the bytes.
+    #[serde(default)]
+    pub(crate) channel: Channel,
+}
+
+/// What stands between a flow and the network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Channel {
+    /// A socket.
+    #[default]
+    Socket,
+    /// TLS over a socket, as sumlink's carriers speak it.
+    Tls(Keys),
+    /// sumlink's library, over all links.
+    Library { keys: Keys, scheduler: String },
+}
+
+/// Who one end is, and whom it expects at the other one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Keys {
+    /// The file with its own secret key.
+    pub(crate) own: PathBuf,
+    /// The other end's public key.
+    pub(crate) peer: PublicKey,
+}
+
+impl Keys {
+    fn secret(&self) -> Result<SecretKey, String> {
+        SecretKey::load(&self.own).map_err(|error| error.to_string())
+    }
 }
 
 impl Route {
@@ -83,6 +124,7 @@ impl Route {
             target,
             socks: None,
             mptcp: false,
+            channel: Channel::Socket,
         }
     }
 }
@@ -178,7 +220,19 @@ pub(crate) fn sleep_until_ns(due: u64) {
 /// Carries out the verb.
 pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
     match command {
-        TrafficCommand::Serve { listen, mptcp } => server::serve(listen, mptcp),
+        TrafficCommand::Serve {
+            listen,
+            mptcp,
+            channel,
+        } => {
+            let channel = channel.map(|text| serde_json::from_str(&text)).transpose();
+            let channel: Option<Channel> =
+                channel.map_err(|error| LabError::Usage(format!("--channel: {error}")))?;
+            match channel.unwrap_or_default() {
+                Channel::Library { keys, scheduler } => library::serve(listen, &keys, scheduler),
+                channel => server::serve(listen, mptcp, &channel),
+            }
+        }
         TrafficCommand::Run { spec } => {
             let spec: Spec = serde_json::from_str(&spec)
                 .map_err(|error| LabError::Usage(format!("--spec: {error}")))?;

@@ -1,11 +1,10 @@
 //! Questions and answers on one connection: what a person waits for.
 
 use std::io;
-use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use super::connection::{End, read_full, write_all};
+use super::connection::{End, Wire, read_full, write_all};
 use super::pattern::Pattern;
 use super::record::Recorder;
 use super::{Window, now_ns};
@@ -13,7 +12,7 @@ use super::{Window, now_ns};
 /// Asks, waits for the whole answer, pauses, and asks again, until the run is over. The sizes are those of a
 /// question and of its answer.
 pub(super) fn ask(
-    stream: &mut TcpStream,
+    stream: &mut dyn Wire,
     (request, answer): (u64, u64),
     gap: Duration,
     window: Window,
@@ -52,7 +51,7 @@ pub(super) fn ask(
 
 /// Answers what [`ask`] asks.
 pub(super) fn answer(
-    stream: &mut TcpStream,
+    stream: &mut dyn Wire,
     (request, answer): (u64, u64),
     window: Window,
 ) -> io::Result<End> {
@@ -85,7 +84,7 @@ fn size(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
 

@@ -1,23 +1,27 @@
 //! The server's side of the traffic.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use crate::error::LabError;
 
-use super::connection::{self, End};
+use super::connection::{self, End, Wire};
 use super::record::Recorder;
 use super::requests;
-use super::{Job, Request, Window};
+use super::{Channel, Job, Request, Window, tls};
 
 /// How long a connection may take to say what it wants.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
 
 /// Does what connections ask for, until the process is ended.
-pub(crate) fn serve(address: SocketAddr, mptcp: bool) -> Result<(), LabError> {
+pub(crate) fn serve(address: SocketAddr, mptcp: bool, channel: &Channel) -> Result<(), LabError> {
+    let secured = match channel {
+        Channel::Tls(keys) => Some(tls::acceptor(keys).map_err(LabError::Usage)?),
+        _ => None,
+    };
     let failed = |error: io::Error| LabError::system(format!("listening on {address}"), error);
     let socket = connection::socket(address, mptcp).map_err(failed)?;
     socket.set_reuse_address(true).map_err(failed)?;
@@ -26,8 +30,13 @@ pub(crate) fn serve(address: SocketAddr, mptcp: bool) -> Result<(), LabError> {
     let listener = TcpListener::from(socket);
     for stream in listener.incoming() {
         let stream = stream.map_err(failed)?;
+        let secured = secured.clone();
         thread::spawn(move || {
-            if let Err(error) = answer(stream) {
+            let answered = stream.set_nodelay(true).and_then(|()| match secured {
+                Some(config) => answer(&mut tls::accept(config, stream)?),
+                None => answer(&mut { stream }),
+            });
+            if let Err(error) = answered {
                 eprintln!("a connection: {error}");
             }
         });
@@ -35,27 +44,26 @@ pub(crate) fn serve(address: SocketAddr, mptcp: bool) -> Result<(), LabError> {
     Ok(())
 }
 
-fn answer(mut stream: TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(REQUEST_TIME))?;
-    let request = connection::read_request(&mut stream)?;
+fn answer(stream: &mut dyn Wire) -> io::Result<()> {
+    stream.tcp().set_read_timeout(Some(REQUEST_TIME))?;
+    let request = connection::read_request(stream)?;
     let window = Window {
         epoch_ns: request.epoch_ns,
         duration_ms: request.duration_ms,
     };
     if request.down {
-        return send(&mut stream, &request, window);
+        return send(stream, &request, window);
     }
     let mut recorder = Recorder::new(request.flow, window, request.interval_ms);
     recorder.record.connected = true;
     let result = match request.job {
-        Job::Bulk => connection::receive(&mut stream, None, window, &mut recorder),
-        Job::Object { size } => connection::receive(&mut stream, Some(size), window, &mut recorder),
+        Job::Bulk => connection::receive(stream, None, window, &mut recorder),
+        Job::Object { size } => connection::receive(stream, Some(size), window, &mut recorder),
         // Whoever answers sends, so this is never an upload.
         Job::Answers { .. } => Err("a question is not an upload".to_owned()),
         Job::Cbr { message, .. } => {
             let size = usize::try_from(message).unwrap_or(connection::STAMP);
-            connection::receive_messages(&mut stream, size, window, &mut recorder)
+            connection::receive_messages(stream, size, window, &mut recorder)
         }
     };
     match result {
@@ -81,7 +89,7 @@ pub(crate) fn early(window: Window) -> String {
     format!("the connection ended after {:.1} s", window.elapsed_s())
 }
 
-fn send(stream: &mut TcpStream, request: &Request, window: Window) -> io::Result<()> {
+fn send(stream: &mut dyn Wire, request: &Request, window: Window) -> io::Result<()> {
     match request.job {
         Job::Bulk => connection::send(stream, None, window),
         Job::Object { size } => connection::send(stream, Some(size), window),
@@ -95,7 +103,7 @@ fn send(stream: &mut TcpStream, request: &Request, window: Window) -> io::Result
 }
 
 /// One line of JSON; lines of several threads do not mix.
-fn report(recorder: &Recorder) -> io::Result<()> {
+pub(super) fn report(recorder: &Recorder) -> io::Result<()> {
     static OUTPUT: Mutex<()> = Mutex::new(());
     let line = serde_json::to_string(&recorder.record)?;
     let _alone = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,9 +23,10 @@ impl Phase<'_> {
         let mut records: Vec<FlowRecord> = Vec::new();
         for client in clients {
             let text = wait_for_end(client)?;
-            let read: Vec<FlowRecord> = serde_json::from_str(text.trim())
-                .map_err(|error| client.failed(format!("printed what cannot be read: {error}")))?;
-            records.extend(read);
+            records.extend(
+                parse_records(&text)
+                    .ok_or_else(|| client.failed("printed what cannot be read".to_owned()))?,
+            );
         }
         // Uploads are counted by the server; it ends them by its own clock, a moment later.
         let uploads = |record: &FlowRecord| record.flow % 2 == 1 && record.connected;
@@ -66,6 +67,11 @@ fn wait_for_end(client: &mut Process) -> Result<String, LabError> {
     }
 }
 
+/// A client's records, which it prints at its end; lines before are what the library in it logs.
+fn parse_records(text: &str) -> Option<Vec<FlowRecord>> {
+    serde_json::from_str(text.trim().lines().last()?).ok()
+}
+
 /// The server's records; other lines are complaints.
 fn parse_lines(text: &str) -> Vec<FlowRecord> {
     text.lines()
@@ -92,6 +98,13 @@ fn merge_upload(record: &mut FlowRecord, counted: &[FlowRecord]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_logged_before_the_records_is_not_theirs() {
+        assert_eq!(parse_records("2026 INFO connected\n[]\n"), Some(Vec::new()));
+        assert_eq!(parse_records("2026 INFO connected\n"), None);
+        assert_eq!(parse_records(""), None);
+    }
 
     #[test]
     fn an_upload_is_what_the_server_counted() {

@@ -135,6 +135,8 @@ impl Phase<'_> {
                 }
             })
             .collect();
+        let [before, after] = watched.traffic_cpu_s;
+        measurement.traffic_cpu_s = Some((after - before).max(0.0));
         Ok(measurement)
     }
 
@@ -215,6 +217,7 @@ pub(in crate::run) fn join(mut a: Measurement, b: Measurement) -> Measurement {
     }
     set_shares(&mut a.links);
     a.processes.extend(b.processes);
+    a.traffic_cpu_s = a.traffic_cpu_s.zip(b.traffic_cpu_s).map(|(a, b)| a + b);
     let health = &mut a.emulator;
     health.packets += b.emulator.packets;
     health.overruns += b.emulator.overruns;

@@ -26,7 +26,7 @@ pub(crate) use figures::OTHERS_NOTE;
 pub(super) use figures::{in_series, join};
 
 /// The clients get so long to start before the run begins.
-const HEAD_START: Duration = Duration::from_millis(300);
+const HEAD_START: Duration = Duration::from_millis(100);
 /// The longest sleep, so that signals are noticed.
 const NAP: Duration = Duration::from_millis(20);
 /// How often processes are looked at.
@@ -49,16 +49,23 @@ struct Watched {
     counters: [Vec<LinkStatus>; 2],
     /// What each direction of each link delivered over time.
     series: Vec<WireSeries>,
-    /// What the processes had used at those two times.
+    /// What the system's processes had used at those two times.
     usage: [Vec<Usage>; 2],
+    /// CPU seconds that the workload's programs had used at those two times.
+    traffic_cpu_s: [f64; 2],
     health: Health,
     /// Share of all processors that programs of others used.
     others: f64,
+    /// Share of all processors that this process and those that it started used.
+    ours: f64,
 }
 
 impl Phase<'_> {
-    /// Runs the traffic and returns the figures.
-    pub(super) fn measure(mut self, tick: &mut dyn FnMut(f64)) -> Result<Measurement, LabError> {
+    /// Runs the traffic and returns the figures, and the share of all processors that this and other runs of ours used.
+    pub(super) fn measure(
+        mut self,
+        tick: &mut dyn FnMut(f64),
+    ) -> Result<(Measurement, f64), LabError> {
         let scenario = self.scenario;
         let interval = scenario.interval();
         let epoch_ns = now_ns() + HEAD_START.as_nanos() as u64;
@@ -87,7 +94,7 @@ impl Phase<'_> {
         if !evidence.note.is_empty() {
             figures::push_note(&mut measurement.note, &evidence.note);
         }
-        Ok(measurement)
+        Ok((measurement, watched.ours))
     }
 
     /// Watches until the run is over, or the user's programs have ended.
@@ -117,7 +124,8 @@ impl Phase<'_> {
             if at_warmup.is_none() && elapsed >= warmup_s {
                 lab.reset_health()?;
                 machine = Machine::now();
-                at_warmup = Some((lab.status()?, self.usage(), lab.health()?.overruns));
+                let used = (self.usage(), self.traffic_cpu_s(clients));
+                at_warmup = Some((lab.status()?, used, lab.health()?.overruns));
             }
             if elapsed >= next {
                 next = elapsed + LOOK.as_secs_f64();
@@ -129,21 +137,32 @@ impl Phase<'_> {
             }
             thread::sleep(NAP.min(left));
         }
+        // First, so that it is of the same time as the bytes.
+        let used = (self.usage(), self.traffic_cpu_s(clients));
+        let now = Machine::now();
         let mut health = lab.health()?;
-        let (links, usage, overruns) = at_warmup.unwrap_or_default();
+        let (links, before, overruns) = at_warmup.unwrap_or_default();
         health.overruns = health.overruns.saturating_sub(overruns);
         Ok(Watched {
             end_s: window.elapsed_s(),
             counters: [links, lab.status()?],
             series: lab.series()?,
-            usage: [usage, self.usage()],
+            usage: [before.0, used.0],
+            traffic_cpu_s: [before.1, used.1],
             health,
-            others: machine.others_since(Machine::now()),
+            others: machine.others_since(now),
+            ours: machine.ours_since(now),
         })
     }
 
     fn usage(&self) -> Vec<Usage> {
         self.running.processes.iter().map(Process::usage).collect()
+    }
+
+    /// Also of clients that have ended, as long as nobody has asked how.
+    fn traffic_cpu_s(&self, clients: &[Process]) -> f64 {
+        let all = clients.iter().chain([&self.server]);
+        all.map(|process| process.usage().cpu_s).sum()
     }
 
     fn check_alive(&mut self, clients: &mut [Process], is_command: bool) -> Result<(), LabError> {

@@ -1,0 +1,35 @@
+//! Keys of the two ends, for systems whose traffic programs prove who they are.
+
+use std::path::PathBuf;
+
+use sumlink_transport::keys::KeyError;
+use sumlink_transport::{PublicKey, SecretKey};
+
+use crate::error::LabError;
+use crate::topology::Side;
+use crate::traffic::Keys;
+
+use super::Stage;
+
+/// The keys of one side; those of both are made when they are asked for the first time.
+pub(super) fn of(stage: &Stage<'_>, side: Side) -> Result<Keys, LabError> {
+    let (client, server) = (key(stage, Side::Client)?, key(stage, Side::Server)?);
+    let (own, peer) = match side {
+        Side::Client => (client.0, server.1),
+        Side::Server => (server.0, client.1),
+    };
+    Ok(Keys { own, peer })
+}
+
+fn key(stage: &Stage<'_>, side: Side) -> Result<(PathBuf, PublicKey), LabError> {
+    let failed = |error: KeyError| LabError::system("making a key", error);
+    let file = stage.directory.join(format!("traffic-{}.key", side.name()));
+    let key = if file.exists() {
+        SecretKey::load(&file).map_err(failed)?
+    } else {
+        let key = SecretKey::generate().map_err(failed)?;
+        key.save(&file).map_err(failed)?;
+        key
+    };
+    Ok((file, key.public()))
+}

@@ -1,0 +1,51 @@
+//! sumlink's library in the traffic's own programs, on both ends: no proxy, no further process.
+
+use crate::error::LabError;
+use crate::scenario::{Scenario, Workload};
+use crate::topology::Side;
+use crate::traffic::{Channel, Route};
+
+use super::sumlink::known;
+use super::{Running, Stage, System, keys};
+
+pub(super) struct Library {
+    scheduler: String,
+}
+
+impl Library {
+    pub(super) fn parse(scheduler: &str) -> Result<Self, String> {
+        let scheduler = known(scheduler)?.to_owned();
+        Ok(Self { scheduler })
+    }
+
+    fn channel(&self, stage: &Stage<'_>, side: Side) -> Result<Channel, LabError> {
+        Ok(Channel::Library {
+            keys: keys::of(stage, side)?,
+            scheduler: self.scheduler.clone(),
+        })
+    }
+}
+
+impl System for Library {
+    fn missing(&self, scenario: &Scenario) -> Option<String> {
+        let is_bulk = matches!(scenario.workload, Workload::Bulk);
+        (!is_bulk).then(|| "the traffic programs use the library for bulk only".to_owned())
+    }
+
+    fn channel_of_server(&self, stage: &Stage<'_>) -> Result<Channel, LabError> {
+        self.channel(stage, Side::Server)
+    }
+
+    fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
+        let route = Route {
+            channel: self.channel(stage, Side::Client)?,
+            ..Route::direct(stage.target())
+        };
+        Ok(Running {
+            entry: route.target,
+            routes: vec![route],
+            processes: Vec::new(),
+            is_tcp: true,
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! The traffic through sumlink's library on both ends, without a proxy: what a program gets that uses it.
+//!
+//! One thread on each side, for the session, its carriers and the program alike.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sumlink_transport::config::{
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, ServerConfig, SessionConfig,
+};
+use sumlink_transport::egress::EgressPolicy;
+use sumlink_transport::{Client, Server, Stream, Target};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::error::LabError;
+
+use super::connection::CHUNK;
+use super::pattern::Pattern;
+use super::record::Recorder;
+use super::{Keys, Request, Window, server};
+
+/// Serves streams that carry bulk, until the process is ended.
+pub(super) fn serve(address: SocketAddr, keys: &Keys, scheduler: String) -> Result<(), LabError> {
+    let failed = |error: String| LabError::system(format!("listening on {address}"), error);
+    let config = ServerConfig {
+        listen: address,
+        key: keys.secret().map_err(LabError::Usage)?,
+        authorized: vec![AuthorizedClient {
+            key: keys.peer,
+            name: String::new(),
+        }],
+        egress: EgressPolicy::default(),
+        limits: ClientLimits::default(),
+        congestion: None,
+        session: session(scheduler),
+    };
+    let serving = async move {
+        let server = Server::bind_with(config, |_, _, stream| {
+            tokio::spawn(async move {
+                if let Err(error) = answer(stream).await {
+                    eprintln!("a stream: {error}");
+                }
+            });
+        });
+        let server = server.await.map_err(|error| error.to_string())?;
+        server.run(std::future::pending()).await;
+        Ok(())
+    };
+    on_one_thread(serving)
+        .and_then(|served| served)
+        .map_err(failed)
+}
+
+/// The client's side: one stream, over every link that leads to the server.
+pub(super) fn run(
+    server: SocketAddr,
+    keys: &Keys,
+    scheduler: String,
+    request: &Request,
+    window: Window,
+    recorder: &mut Recorder,
+) -> Result<(), String> {
+    let config = ClientConfig {
+        server: server.to_string(),
+        server_key: keys.peer,
+        key: keys.secret()?,
+        links: Vec::new(),
+        congestion: None,
+        carriers: Carriers::ONE,
+        session: session(scheduler),
+    };
+    on_one_thread(async {
+        let client = Client::connect(config).await.map_err(|e| e.to_string())?;
+        // The server looks at what the stream carries and at nothing else.
+        let target = Target::new("traffic", 1).map_err(|error| error.to_string())?;
+        let stream = client.open_stream(target).await;
+        let mut stream = stream.map_err(|error| error.to_string())?;
+        recorder.record.connected = true;
+        let moved = async {
+            send_request(&mut stream, request).await?;
+            match request.down {
+                true => receive(&mut stream, window, recorder).await,
+                false => send(&mut stream, window).await,
+            }
+        };
+        let moved = moved.await.map_err(|error| error.to_string());
+        client.close().await;
+        moved
+    })?
+}
+
+fn session(scheduler: String) -> SessionConfig {
+    SessionConfig {
+        scheduler,
+        ..SessionConfig::default()
+    }
+}
+
+fn on_one_thread<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    Ok(runtime.map_err(|error| error.to_string())?.block_on(work))
+}
+
+async fn answer(mut stream: Stream) -> io::Result<()> {
+    let mut text = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut text).await?;
+    let request: Request = serde_json::from_slice(&text)?;
+    let window = Window {
+        epoch_ns: request.epoch_ns,
+        duration_ms: request.duration_ms,
+    };
+    if request.down {
+        return send(&mut stream, window).await;
+    }
+    let mut recorder = Recorder::new(request.flow, window, request.interval_ms);
+    recorder.record.connected = true;
+    if let Err(error) = receive(&mut stream, window, &mut recorder).await {
+        recorder.record.error = Some(error.to_string());
+    }
+    server::report(&recorder)
+}
+
+async fn send_request(stream: &mut Stream, request: &Request) -> io::Result<()> {
+    let text = serde_json::to_vec(request)?;
+    let length = u16::try_from(text.len()).map_err(io::Error::other)?;
+    stream.write_u16(length).await?;
+    stream.write_all(&text).await
+}
+
+/// Sends from the start of the pattern on, until the run is over.
+async fn send(stream: &mut Stream, window: Window) -> io::Result<()> {
+    let pattern = Pattern::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut offset = 0;
+    while let Some(left) = window.left() {
+        pattern.fill(offset, &mut buffer);
+        match timeout(left, stream.write_all(&buffer)).await {
+            Ok(Ok(())) => offset += CHUNK as u64,
+            // The other end stops by the same clock.
+            Ok(Err(_)) if is_nearly_over(window) => break,
+            Ok(Err(error)) => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Receives what [`send`] sends, and checks it.
+async fn receive(stream: &mut Stream, window: Window, recorder: &mut Recorder) -> io::Result<()> {
+    let pattern = Pattern::new();
+    let mut offset = 0u64;
+    while let Some(left) = window.left() {
+        let bytes = match timeout(left, stream.fill_buf()).await {
+            Err(_) => break,
+            Ok(Ok([]) | Err(_)) if is_nearly_over(window) => break,
+            Ok(Ok([])) => return Err(io::Error::other(server::early(window))),
+            Ok(bytes) => bytes?,
+        };
+        let len = bytes.len();
+        recorder.count(len);
+        if let Some(at) = pattern.difference(offset, bytes) {
+            return Err(io::Error::other(format!("byte {at} is not what was sent")));
+        }
+        stream.consume(len);
+        offset += len as u64;
+    }
+    Ok(())
+}
+
+/// Whether the other end may have ended by the same clock.
+fn is_nearly_over(window: Window) -> bool {
+    const CLOSING: Duration = Duration::from_millis(500);
+    window.left().is_none_or(|left| left < CLOSING)
+}
