@@ -30,14 +30,21 @@ impl Deref for Alone {
 
 /// `None` when the user has said that these tests cannot run here.
 fn lab(links: &[&str]) -> Option<Alone> {
+    start(config(links))
+}
+
+fn config(links: &[&str]) -> LabConfig {
+    LabConfig::new(links.iter().map(|link| link.parse().unwrap()).collect())
+}
+
+fn start(config: LabConfig) -> Option<Alone> {
     static TURN: Mutex<()> = Mutex::new(());
     if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
         return None;
     }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let links = links.iter().map(|link| link.parse().unwrap()).collect();
-    match Lab::start(LabConfig::new(links)) {
+    match Lab::start(config) {
         Ok(lab) => Some(Alone { lab, _turn: turn }),
         Err(error) => panic!("{error}; set SUMLINK_SKIP_NETNS=1 to leave these tests out"),
     }
@@ -426,6 +433,24 @@ fn links_change_over_the_control_socket() {
     assert!(ask("hello").starts_with("error say 'set"));
     let measured = smallest_rtt(&lab, "wifi", &SERVER_V4.to_string());
     assert!((40.0..42.0).contains(&measured), "{measured} ms");
+}
+
+#[test]
+fn unshaped_links_are_cables() {
+    // A name that ip takes for an abbreviation where it expects none.
+    let cables = LabConfig {
+        unshaped: true,
+        ..config(&["a:rate=0", "wigig:rate=0"])
+    };
+    let Some(lab) = start(cables) else {
+        return;
+    };
+    for link in ["a", "wigig"] {
+        assert!(smallest_rtt(&lab, link, "10.99.0.1") < 5.0);
+    }
+    let error = lab.set("a", &[LinkChange::parse_for("a", "rate=1mbit").unwrap()]);
+    assert!(error.unwrap_err().to_string().contains("not emulated"));
+    assert_eq!(lab.health().unwrap().objection(), None);
 }
 
 #[test]
