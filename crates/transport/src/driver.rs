@@ -87,6 +87,8 @@ pub(crate) struct Driver {
     listeners: Listeners,
     timer: Pin<Box<Sleep>>,
     rates: RateWindow,
+    /// A program has been given bytes and waits for its turn on this thread.
+    has_given: bool,
     /// Frames on their way from the engine to a carrier.
     frames: Vec<u8>,
     /// When carriers are next looked at for silence.
@@ -137,6 +139,7 @@ impl Driver {
             listeners,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             rates: RateWindow::default(),
+            has_given: false,
             frames: Vec::with_capacity(128 * 1024),
             silence_check: now + SILENCE,
             traffic_told: now,
@@ -213,6 +216,11 @@ impl Future for Driver {
             }
             if !moved && this.arm(cx) {
                 return Poll::Pending;
+            }
+            // Whoever is woken from here runs on this thread, after this task: a program that reads would get one
+            // chunk for all the rounds.
+            if std::mem::take(&mut this.has_given) {
+                break;
             }
         }
         cx.waker().wake_by_ref();

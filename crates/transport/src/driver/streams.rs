@@ -215,6 +215,7 @@ impl Driver {
         };
         if outcome.len > 0 || outcome.finished {
             local.pipe.give_down(chunk, outcome.finished);
+            self.has_given = true;
         }
     }
 }
