@@ -26,9 +26,13 @@ struct Lane {
     redundancy: RepeatBudget,
     /// Bytes sent for each stream that was there to be served.
     service: f64,
-    /// The stream that was served last.
-    last_served: StreamId,
+    /// Whose turn it is, and how many bytes it has had of it.
+    turn: (StreamId, u64),
 }
+
+/// A stream's turn lasts for so many bytes, or until it has no more. What is left of a path's budget may be a few bytes:
+/// were that a turn, too, they could be all that one of several streams ever gets.
+const TURN: u64 = 8 * 1024;
 
 /// What a lane that waits for a better path can save up, in bytes for each of its streams.
 const DEBT: f64 = 256.0 * 1024.0;
@@ -115,7 +119,7 @@ impl Lane {
             classes: ClassSet::NONE,
             redundancy: RepeatBudget::new(redundancy, now),
             service: 0.0,
-            last_served: 0,
+            turn: (0, TURN),
         }
     }
 
@@ -123,11 +127,17 @@ impl Lane {
     fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
         view.classes = self.classes;
         view.repeat_budget = self.repeat_budget(view.now);
-        view.last_served = self.last_served;
+        let (last, had) = self.turn;
+        view.last_served = if had < TURN {
+            last.wrapping_sub(1)
+        } else {
+            last
+        };
         let pick = self.scheduler.pick(path, budget, view);
         if let Pick::Send { stream, range } | Pick::Repeat { stream, range } = &pick {
             let len = range.end - range.start;
-            self.last_served = *stream;
+            let had = if *stream == last { had % TURN } else { 0 };
+            self.turn = (*stream, had + len);
             self.service += len as f64 / view.ready_count().max(1) as f64;
             let is_repeat = matches!(pick, Pick::Repeat { .. });
             self.redundancy.note(len, if is_repeat { len } else { 0 });

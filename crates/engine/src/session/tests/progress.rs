@@ -155,7 +155,14 @@ proptest! {
                 let moved = moved.iter().skip(direction).step_by(2);
                 let fair = moved.clone().sum::<usize>() / count;
                 let least = moved.min().copied().unwrap_or_default();
-                prop_assert!(least > 0 && least >= fair / 4, "direction {direction}: {least} of {fair} bytes, {pair:?}");
+                // One of the streams is conversational by word: `fbdt`, where it serves all of them, gives that 64 parts.
+                // Of two schedulers one may wait for a better path while the other one takes what there is: a quarter.
+                let parts = match names {
+                    ("fbdt", "fbdt") => 64,
+                    (one, other) if one != other => 4,
+                    _ => 1,
+                };
+                prop_assert!(least > 0 && least >= fair / 4 / parts, "direction {direction}: {least} of {fair} bytes, {pair:?}");
             }
         }
         pair.run_for(Duration::from_secs(2));
@@ -212,4 +219,26 @@ fn assert_ends(pair: &mut Pair, size: usize) {
 fn has_ended(pair: &Pair, id: StreamId) -> bool {
     let program = pair.programs.get(&(Side::Server, id));
     program.is_some_and(|program| program.finished)
+}
+
+/// Found by the property above: three streams took turns of 16 KiB, and what was left of each budget, a few bytes, was always
+/// the fourth one's turn.
+#[test]
+fn no_stream_lives_on_what_is_left_of_budgets() {
+    let config = |role| session_with(("wrr", "minrtt"), role, 8 << 20, 4 << 20);
+    let mut pair = Pair::with(config(Role::Client), config(Role::Server));
+    pair.connect(&[(1.0, 0)]);
+    let streams: Vec<StreamId> = (0..4).map(|_| pair.open()).collect();
+    pair.open();
+    pair.run_for(Duration::from_millis(500));
+    for _ in 0..100 {
+        fill(&mut pair, &streams);
+        pair.run_for(Duration::from_millis(50));
+    }
+    let read = read(&mut pair, &streams);
+    let least = read.iter().min().copied().unwrap_or_default();
+    assert!(
+        least >= read.iter().sum::<usize>() / read.len() / 4,
+        "{read:?}"
+    );
 }
