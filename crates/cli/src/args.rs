@@ -153,6 +153,10 @@ pub(crate) struct ClientArgs {
     /// one.
     #[arg(long, value_name = "NUMBER|auto", value_parser = crate::config::parse_carriers)]
     pub(crate) carriers: Option<Carriers>,
+    /// Tell every program that it is connected only when the server says so, also to a target that was connected
+    /// within the last minute.
+    #[arg(long)]
+    pub(crate) no_early: bool,
     /// Serve SOCKS5 here; 127.0.0.1:1080 when no --socks, --http nor --forward is given.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) socks: Option<SocketAddr>,

@@ -38,7 +38,11 @@ pub(crate) async fn run(args: ClientArgs) -> Result<(), CliError> {
         tracing::info!(%server, %public_key, "connected");
         tokio::spawn(events.follow(client.events()));
         events.tell(&json!({ "event": "connected", "server": server, "public_key": public_key }));
-        entries.serve(&Bond(client.clone()), events);
+        let bond = Bond {
+            client: client.clone(),
+            early: plan.early,
+        };
+        entries.serve(&bond, events);
         slot.send_replace(Some(client.clone()));
         // A session that is lost is made anew inside; this is the end of all attempts.
         Err(io::Error::other(client.closed().await).into())

@@ -365,7 +365,7 @@ mod tests {
         let text = render(&report, 80);
         assert!(widest(&text) <= 80, "{text}");
         assert!(
-            text.contains(".example.org:443") && text.contains('…'),
+            text.contains("example.org:443") && text.contains('…'),
             "{text}"
         );
         assert!(render(&report, usize::MAX).contains(&target));

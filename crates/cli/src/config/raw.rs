@@ -10,7 +10,7 @@ use toml::Spanned;
 pub(super) type Field<T> = Option<Spanned<T>>;
 
 /// Keys that only a client's file has.
-pub(super) const CLIENT_KEYS: [&str; 9] = [
+pub(super) const CLIENT_KEYS: [&str; 10] = [
     "server",
     "server_key",
     "socks",
@@ -20,6 +20,7 @@ pub(super) const CLIENT_KEYS: [&str; 9] = [
     "link",
     "carriers",
     "class",
+    "early",
 ];
 
 /// Keys that only a server's file has.
@@ -42,6 +43,7 @@ pub(super) struct Client {
     pub(super) control: Field<PathBuf>,
     pub(super) congestion: Field<String>,
     pub(super) carriers: Field<toml::Value>,
+    pub(super) early: Field<bool>,
     pub(super) links: Field<String>,
     #[serde(default)]
     pub(super) link: Vec<Link>,

@@ -130,6 +130,7 @@ impl Reader<'_> {
             links,
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             carriers: self.carriers(raw.carriers),
+            early: raw.early.map(Spanned::into_inner),
             socks: self.parse(raw.socks, |s| parse_address(s)),
             http: self.parse(raw.http, |s| parse_address(s)),
             forward: self.parse_all(raw.forward, |s| s.parse()),

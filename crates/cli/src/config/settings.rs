@@ -32,6 +32,7 @@ pub(crate) struct ClientSettings {
     pub(crate) links: Option<Vec<LinkConfig>>,
     pub(crate) congestion: Option<String>,
     pub(crate) carriers: Option<Carriers>,
+    pub(crate) early: Option<bool>,
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) forward: Vec<Forward>,
@@ -108,6 +109,8 @@ pub(crate) struct ClientPlan {
     pub(crate) http: Option<SocketAddr>,
     pub(crate) forward: Vec<Forward>,
     pub(crate) classes: Vec<ClassRule>,
+    /// Programs are told that they are connected before the server says so, where that is as good as known.
+    pub(crate) early: bool,
     pub(crate) control: Option<PathBuf>,
 }
 
@@ -184,6 +187,7 @@ impl ClientPlan {
                 .or((!entries).then_some(DEFAULT_SOCKS)),
             http,
             forward,
+            early: !args.no_early && file.early.unwrap_or(true),
             classes: file.classes,
             control: control.or(file.control),
         })

@@ -187,11 +187,15 @@ impl<'a, 'j> Queue<'a, 'j> {
     /// A run has ended; whether that was the last of it.
     fn ended(&mut self, index: usize, run: &Run) -> bool {
         let shared = self.running.remove(&index).flatten().is_some();
-        let again = shared && matches!(run.outcome, Outcome::Refused { .. });
-        if again {
-            self.again.push_back(index);
+        match &run.outcome {
+            Outcome::Refused { reason } if shared => {
+                let (scenario, system) = (&run.scenario, &run.system);
+                tracing::info!(%scenario, %system, seed = run.seed, %reason, "to be done again alone");
+                self.again.push_back(index);
+                false
+            }
+            _ => true,
         }
-        !again
     }
 
     fn forget(&mut self, index: usize) {
