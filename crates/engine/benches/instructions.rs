@@ -6,12 +6,16 @@
 
 #![expect(missing_docs, reason = "the macros make public items")]
 
+mod fixture;
+
 use std::hint::black_box;
 use std::time::Duration;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use sumlink_engine::frame::Frame;
-use sumlink_engine::{Class, Config, Event, Instant, PathId, PathSample, Role, Session, StreamId};
+use sumlink_engine::{Class, Event, Instant, PathId, Role, Session, StreamId};
+
+use fixture::session;
 
 /// Stream bytes that each benchmark moves.
 const BYTES: usize = 1 << 20;
@@ -30,26 +34,9 @@ struct Pair {
 }
 
 fn pair(scheduler: &str, paths: u32) -> Pair {
-    let session = |role| {
-        let mut config = Config::new(role);
-        config.scheduler = scheduler.to_owned();
-        let mut session = Session::new(config, Instant::ZERO).expect("the configuration is valid");
-        for id in (0..paths).map(PathId) {
-            session.path_up(id, Instant::ZERO);
-            let sample = PathSample {
-                srtt: Duration::from_millis(10 + u64::from(id.0)),
-                cwnd: 4 << 20,
-                delivery_rate: 300_000_000,
-                mss: 1448,
-                ..PathSample::default()
-            };
-            session.path_stats(id, sample);
-        }
-        session
-    };
     let mut pair = Pair {
-        client: session(Role::Client),
-        server: session(Role::Server),
+        client: session(Role::Client, scheduler, paths),
+        server: session(Role::Server, scheduler, paths),
         stream: 0,
         now: Instant::from_millis(1),
         carried: Vec::new(),

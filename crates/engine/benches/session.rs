@@ -2,10 +2,14 @@
 //!
 //! The carriers deliver at once, so that all time is the engine's. Throughput counts stream bytes.
 
+mod fixture;
+
 use std::time::{Duration, Instant as Clock};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use sumlink_engine::{Class, Config, Event, Instant, PathId, PathSample, Role, Session, StreamId};
+use sumlink_engine::{Class, Event, Instant, PathId, Role, Session, StreamId};
+
+use fixture::session;
 
 /// Stream bytes in one transfer.
 const BYTES: u64 = 64 << 20;
@@ -29,26 +33,10 @@ struct Pair {
 
 impl Pair {
     fn new(scheduler: &str, paths: u32) -> Self {
-        let session = |role| {
-            let mut config = Config::new(role);
-            config.scheduler = scheduler.to_owned();
-            let mut session =
-                Session::new(config, Instant::ZERO).expect("the configuration is valid");
-            for id in (0..paths).map(PathId) {
-                session.path_up(id, Instant::ZERO);
-                let srtt = Duration::from_millis(10 + u64::from(id.0));
-                let sample = PathSample {
-                    srtt,
-                    cwnd: 4 << 20,
-                    delivery_rate: 300_000_000,
-                    mss: 1448,
-                    ..PathSample::default()
-                };
-                session.path_stats(id, sample);
-            }
-            session
-        };
-        let (client, server) = (session(Role::Client), session(Role::Server));
+        let (client, server) = (
+            session(Role::Client, scheduler, paths),
+            session(Role::Server, scheduler, paths),
+        );
         let (now, zero) = (Instant::from_millis(1), Duration::ZERO);
         let frames = Vec::with_capacity(2 * BUDGET);
         let mut pair = Self {

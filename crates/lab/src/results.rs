@@ -203,3 +203,18 @@ pub struct Process {
     /// Largest resident memory in bytes.
     pub peak_memory_bytes: u64,
 }
+
+/// A run of which a test cares for no more than this.
+#[cfg(test)]
+pub(crate) fn run_of(system: &str, seed: u64, outcome: Outcome) -> Run {
+    Run {
+        schema: SCHEMA,
+        scenario: "s".to_owned(),
+        scenario_sha256: String::new(),
+        seed,
+        system: system.to_owned(),
+        started_unix_s: seed,
+        environment: Environment::default(),
+        outcome,
+    }
+}

@@ -156,37 +156,21 @@ fn picture(
             bottom + 24.0 + LEGEND_LINE * (index / 4) as f64,
         )
     };
+    // A word behind a sample of what it means.
+    let say = |svg: &mut Svg, (left, y): (f64, f64), word: &str| {
+        let at = (left + 10.0, y + 4.0);
+        svg.text(at, 11.0, Ink::Text, Anchor::Start, "", word);
+    };
     let (left, y) = place(0);
     svg.rect((left - 4.0, y - 4.0), (8.0, 8.0), Ink::Colour(own.colour));
-    svg.text(
-        (left + 10.0, y + 4.0),
-        11.0,
-        Ink::Text,
-        Anchor::Start,
-        "",
-        judged,
-    );
+    say(&mut svg, (left, y), judged);
     let (left, y) = place(1);
     svg.line((left, y - 6.0), (left, y + 6.0), Ink::Text, 2.0, "");
-    svg.text(
-        (left + 10.0, y + 4.0),
-        11.0,
-        Ink::Text,
-        Anchor::Start,
-        "",
-        "the bar",
-    );
+    say(&mut svg, (left, y), "the bar");
     for (index, name) in others.iter().enumerate() {
         let (left, y) = place(index + 2);
         svg.marker((left, y), 3.2, palette.style(name), false);
-        svg.text(
-            (left + 10.0, y + 4.0),
-            11.0,
-            Ink::Text,
-            Anchor::Start,
-            "",
-            name,
-        );
+        say(&mut svg, (left, y), name);
     }
     Some(svg.finish())
 }

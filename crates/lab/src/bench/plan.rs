@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use sumlink_engine::scheduler;
+use sumlink_transport::links::name_matches;
 
 use crate::config::Direction;
 use crate::results::{ALONE, MPTCP, Run, SIMULTANEOUS};
@@ -43,29 +44,11 @@ pub(super) fn chosen<'a>(
 /// Whether a variant of a row was asked for.
 pub(super) fn is_chosen(group: &Group, row: &Row, variant: usize, options: &BenchOptions) -> bool {
     let name = format!("{}/{}", group.name, row.name);
-    let named = options.rows.is_empty() || options.rows.iter().any(|glob| matches(glob, &name));
+    let named =
+        options.rows.is_empty() || options.rows.iter().any(|glob| name_matches(glob, &name));
     // Who names rows tries just these.
     let quick = !options.quick || (variant == 0 && (row.quick || !options.rows.is_empty()));
     named && quick
-}
-
-/// Whether a name is one that a pattern stands for; `*` is any number of characters.
-fn matches(glob: &str, name: &str) -> bool {
-    let mut parts = glob.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else {
-        return false;
-    };
-    let mut last = None;
-    for part in parts {
-        if let Some(middle) = last.replace(part) {
-            match rest.split_once(middle) {
-                Some((_, after)) => rest = after,
-                None => return false,
-            }
-        }
-    }
-    last.map_or(rest.is_empty(), |end| rest.ends_with(end))
 }
 
 /// The systems beside the one under test, in the order of the tables; what its bars are relative to is the first.
@@ -260,32 +243,4 @@ fn rate(row: &Row, scenario: &Scenario) -> Option<u64> {
     let ways = [Direction::Up, Direction::Down];
     let rates = ways.map(|way| scenario.rates_bps(way, 1));
     Some(rates[0].max(rates[1]) as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_stand_for_names() {
-        for (glob, name) in [
-            ("a/b", "a/b"),
-            ("a/*", "a/b"),
-            ("*", "a/b"),
-            ("*/b", "a/b"),
-            ("a*b*c", "a-b-b-c"),
-            ("a/b*", "a/b"),
-        ] {
-            assert!(matches(glob, name), "{glob} {name}");
-        }
-        for (glob, name) in [
-            ("a/b", "a/bc"),
-            ("a/*c", "a/b"),
-            ("b*", "a/b"),
-            ("*b*c", "a/c"),
-            ("", "a"),
-        ] {
-            assert!(!matches(glob, name), "{glob} {name}");
-        }
-    }
 }

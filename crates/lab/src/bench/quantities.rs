@@ -251,7 +251,7 @@ pub(super) mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::results::{Flow, Outcome, Process, SCHEMA};
+    use crate::results::{Flow, Outcome, Process, run_of};
 
     /// Two links of 80 and 20 Mbit/s with 10 ms and 25 ms one way, queues of 50 ms, 2 % loss on the second.
     pub(in crate::bench) fn scenario(more: &str) -> Scenario {
@@ -284,16 +284,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::bench) fn run(system: &str, seed: u64, figures: Measurement) -> Run {
-        Run {
-            schema: SCHEMA,
-            scenario: "s".to_owned(),
-            scenario_sha256: String::new(),
-            seed,
-            system: system.to_owned(),
-            started_unix_s: seed,
-            environment: Default::default(),
-            outcome: Outcome::Measured(Box::new(figures)),
-        }
+        run_of(system, seed, Outcome::Measured(Box::new(figures)))
     }
 
     fn object(link: Option<&str>, size_bytes: u64, duration_s: f64) -> Completion {

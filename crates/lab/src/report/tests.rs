@@ -239,19 +239,15 @@ fn run() -> impl Strategy<Value = Run> {
     ];
     (name(), 0..3u64, any::<u64>(), outcome).prop_map(|(system, seed, started_unix_s, outcome)| {
         Run {
-            schema: results::SCHEMA,
             scenario: HOSTILE.to_owned(),
-            scenario_sha256: String::new(),
-            seed,
             environment: results::Environment {
                 kernel: system.clone(),
                 congestion: HOSTILE.to_owned(),
                 peers: [(HOSTILE.to_owned(), system.clone())].into(),
                 ..Default::default()
             },
-            system,
             started_unix_s,
-            outcome,
+            ..results::run_of(&system, seed, outcome)
         }
     })
 }

@@ -208,6 +208,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::results::run_of;
     use crate::scenario::Scenario;
 
     fn scenario() -> Scenario {
@@ -231,16 +232,7 @@ mod tests {
     }
 
     fn run(outcome: Outcome) -> Run {
-        Run {
-            schema: 1,
-            scenario: String::new(),
-            scenario_sha256: String::new(),
-            seed: 1,
-            system: String::new(),
-            started_unix_s: 0,
-            environment: Default::default(),
-            outcome,
-        }
+        run_of("x", 1, outcome)
     }
 
     #[test]

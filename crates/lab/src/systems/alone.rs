@@ -15,12 +15,7 @@ impl System for Alone {
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
         let mut route = Route::direct(stage.target());
         route.link = stage.link.map(str::to_owned);
-        Ok(Running {
-            entry: route.target,
-            routes: vec![route],
-            processes: Vec::new(),
-            is_tcp: true,
-        })
+        Ok(Running::over(route))
     }
 
     fn evidence(&self, _: &Stage<'_>, _: &mut Running) -> Result<Evidence, LabError> {

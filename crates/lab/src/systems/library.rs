@@ -41,11 +41,6 @@ impl System for Library {
             channel: self.channel(stage, Side::Client)?,
             ..Route::direct(stage.target())
         };
-        Ok(Running {
-            entry: route.target,
-            routes: vec![route],
-            processes: Vec::new(),
-            is_tcp: true,
-        })
+        Ok(Running::over(route))
     }
 }

@@ -112,6 +112,18 @@ pub(crate) struct Running {
     pub(crate) is_tcp: bool,
 }
 
+impl Running {
+    /// Over one way, with no program but those of the traffic.
+    fn over(route: Route) -> Self {
+        Self {
+            entry: route.target,
+            routes: vec![route],
+            processes: Vec::new(),
+            is_tcp: true,
+        }
+    }
+}
+
 /// What a system says about itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evidence {

@@ -56,12 +56,7 @@ impl System for Mptcp {
             channel: self.channel(stage, Side::Client)?,
             ..Route::direct(stage.target())
         };
-        Ok(Running {
-            entry: route.target,
-            routes: vec![route],
-            processes: Vec::new(),
-            is_tcp: true,
-        })
+        Ok(Running::over(route))
     }
 
     fn evidence(&self, stage: &Stage<'_>, _: &mut Running) -> Result<Evidence, LabError> {

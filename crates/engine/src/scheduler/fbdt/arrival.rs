@@ -94,7 +94,10 @@ impl Trip {
         }
     }
 
-    /// See [`arrival`].
+    /// Seconds until `piece` bytes handed over now are at the peer.
+    ///
+    /// By the rate that was measured, if there is one, also where the path has carried too little to show all it can: a
+    /// small object is not for trying that out.
     fn arrival(&self, piece: u64) -> f64 {
         self.delay + piece as f64 / self.shown_rate
     }
@@ -131,9 +134,6 @@ fn delay(path: &Path, view: &View<'_>) -> Duration {
 }
 
 /// Seconds until `piece` bytes handed to `path` now are at the peer.
-///
-/// By the rate that was measured, if there is one, also where the path has carried too little to show all it can: a
-/// small object is not for trying that out.
 pub(super) fn arrival(path: &Path, piece: u64, view: &View<'_>) -> f64 {
-    delay(path, view).as_secs_f64() + piece as f64 / path.shown_rate()
+    Trip::new(path, view).arrival(piece)
 }

@@ -1,7 +1,7 @@
 //! Ratios, benefits and bounds are those of the papers.
 
 use super::*;
-use crate::results::Flow;
+use crate::results::{Flow, run_of};
 
 fn run(system: &str, seed: u64, flows: &[(Option<&str>, f64)]) -> Run {
     let flows: Vec<Flow> = flows
@@ -13,21 +13,13 @@ fn run(system: &str, seed: u64, flows: &[(Option<&str>, f64)]) -> Run {
             ..Flow::default()
         })
         .collect();
-    Run {
-        schema: 1,
-        scenario: "s".to_owned(),
-        scenario_sha256: String::new(),
-        seed,
-        system: system.to_owned(),
-        started_unix_s: seed,
-        environment: Default::default(),
-        outcome: Outcome::Measured(Box::new(Measurement {
-            duration_s: 10.0,
-            goodput_bps: flows.iter().map(|flow| flow.goodput_bps).sum(),
-            flows,
-            ..Measurement::default()
-        })),
-    }
+    let figures = Measurement {
+        duration_s: 10.0,
+        goodput_bps: flows.iter().map(|flow| flow.goodput_bps).sum(),
+        flows,
+        ..Measurement::default()
+    };
+    run_of(system, seed, Outcome::Measured(Box::new(figures)))
 }
 
 fn header(clean_mptcp_bps: Option<f64>) -> ScenarioHeader {
