@@ -93,7 +93,8 @@ pub struct Hints {
 pub struct Redundancy {
     /// The part of all stream bytes sent, 0 to 1.
     pub share: f64,
-    /// Bytes besides, so that short sessions can repeat too.
+    /// Bytes besides, so that short sessions can repeat too. Seven eighths of them are for bytes that somebody waits for:
+    /// what is raced, and what is late of speech or at the end of an object.
     pub floor: u64,
     /// Bytes per second by which a used floor fills up again.
     pub refill: u64,

@@ -42,6 +42,8 @@ pub struct PathSample {
     pub segments: u64,
     /// Segments retransmitted since the carrier began.
     pub retransmitted: u64,
+    /// Segments that the peer's TCP has, also behind a hole, since the carrier began; 0 where nobody knows.
+    pub delivered: u64,
 }
 
 /// How far TCP is with repairing losses on a carrier (RFC 5681, RFC 6582).
@@ -75,6 +77,8 @@ pub struct Path {
     /// The link that it goes over, where somebody said so: paths with the same number share one.
     pub(crate) link: Option<u64>,
     pub(crate) sample: PathSample,
+    /// What reports take on their way back, by the fastest path; nothing while nobody has said so.
+    pub(crate) report_trip: Option<Duration>,
     /// Frame bytes handed to the carrier.
     pub(crate) sent: u64,
     /// Frame bytes that the peer reported as received.
@@ -97,6 +101,8 @@ pub struct Path {
     pub(crate) last_report: Instant,
     /// When the peer last confirmed something, or the path came to have something to confirm.
     pub(crate) last_progress: Instant,
+    /// When the peer's TCP last got a segment more, as far as anybody knows.
+    pub(crate) last_delivered: Option<Instant>,
     /// When anything last arrived on it.
     pub(crate) last_received: Instant,
     /// When something that asks for a report last left on it.
@@ -211,6 +217,7 @@ impl Path {
             backup: false,
             link: None,
             sample: PathSample::default(),
+            report_trip: None,
             sent: 0,
             confirmed: 0,
             flights: VecDeque::new(),
@@ -222,6 +229,7 @@ impl Path {
             receive_version: 0,
             last_report: now,
             last_progress: now,
+            last_delivered: None,
             last_received: now,
             last_asked: None,
             pong_due: None,
@@ -326,8 +334,11 @@ impl Path {
     }
 
     /// How long after its expected arrival something can be confirmed without being late.
+    ///
+    /// The report of it comes over the path of least delay, which may be another one.
     pub fn patience(&self) -> Duration {
-        self.srtt() / 2 + 2 * self.sample.rttvar + REPORT_SLACK
+        let report = self.report_trip.unwrap_or(self.srtt() / 2);
+        report + 2 * self.sample.rttvar + REPORT_SLACK
     }
 
     /// For how long the oldest thing on the path has been late.
@@ -359,6 +370,11 @@ impl Path {
     pub(crate) fn control_late_at(&self) -> Option<Instant> {
         let oldest = self.control.iter().find(|sent| sent.is_to_be_repeated())?;
         Some(oldest.sent_at + self.delay() + self.patience())
+    }
+
+    /// When it joined the session.
+    pub fn joined(&self) -> Instant {
+        self.joined
     }
 
     /// Whether the peer has confirmed anything on it.
@@ -409,7 +425,10 @@ impl Path {
         self.flights.iter()
     }
 
-    pub(crate) fn update(&mut self, sample: PathSample) {
+    pub(crate) fn update(&mut self, sample: PathSample, now: Instant) {
+        if sample.delivered > self.sample.delivered {
+            self.last_delivered = Some(now);
+        }
         let segments = sample.segments.saturating_sub(self.sample.segments);
         if segments > 0 {
             let lost = sample

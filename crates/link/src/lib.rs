@@ -94,4 +94,5 @@ pub use network::{Air, Hotspot, Interferer, InterfererId, LinkId, Network, Radio
 pub use packet::Packet;
 pub use profile::{Profile, Timeline};
 pub use queue::QueueLimit;
+pub use random::Random;
 pub use trace::{Trace, TraceError};

@@ -2,13 +2,14 @@
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub struct Random {
     /// Counter that the output function scrambles.
     state: u64,
 }
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
@@ -18,14 +19,14 @@ impl Random {
     /// All generators walk the same cycle of 2^64 states from starting points that the output function
     /// has scattered over it: a thousand streams of 10^9 numbers each overlap with a probability of about
     /// 10^6 * 10^9 / 2^64, one in 20 000.
-    pub(crate) fn split(&self, purpose: u64) -> Self {
+    pub fn split(&self, purpose: u64) -> Self {
         let purpose = Self::new(purpose).next_u64();
         let state = Self::new(self.state ^ purpose).next_u64();
         Self { state }
     }
 
     /// The next 64 uniformly distributed bits.
-    pub(crate) fn next_u64(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +35,7 @@ impl Random {
     }
 
     /// Uniform in `0.0..1.0`, with 53 bits of resolution.
-    pub(crate) fn next_f64(&mut self) -> f64 {
+    pub fn next_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 

@@ -264,6 +264,7 @@ impl Carrier {
             pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
             segments: u64::from(info.segs_out),
             retransmitted: u64::from(info.total_retrans),
+            delivered: u64::from(info.delivered),
         }
     }
 

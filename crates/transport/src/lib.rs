@@ -48,6 +48,11 @@ pub mod keys;
 pub mod links;
 mod log_limit;
 mod pipe;
+#[expect(
+    unsafe_code,
+    reason = "setsockopt(TCP_RTO_MIN_US) and setsockopt(TCP_DELACK_MAX_US) have no safe wrapper"
+)]
+mod prompt_repair;
 pub mod relay;
 #[expect(
     unsafe_code,

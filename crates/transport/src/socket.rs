@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::congestion;
 use crate::links::{self, Link, LinkError};
+use crate::prompt_repair;
 
 /// The `TCP_NOTSENT_LOWAT` that a new carrier starts with, in bytes: one TLS record.
 ///
@@ -176,6 +177,8 @@ pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListen
     // section 3.4.2: TIME-WAIT). On Linux this does not let two programs listen on one port.
     socket.set_reuse_address(true).map_err(system)?;
     first_congestion(&socket, congestion)?;
+    // Inherited: the first round trip of an accepted connection is measured before it can be tuned.
+    let _ = prompt_repair::set(&socket);
     socket
         .bind(&address.into())
         .and_then(|()| socket.listen(BACKLOG))
@@ -293,6 +296,9 @@ fn bind_to_source(socket: &Socket, link: &Link, source: IpAddr) -> Result<Bindin
 
 fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
     first_congestion(socket, congestion)?;
+    if let Err(error) = prompt_repair::set(socket) {
+        tracing::debug!(%error, "lost retransmissions wait for TCP's usual timeouts");
+    }
     socket
         .set_tcp_nodelay(true)
         .and_then(|()| socket.set_tcp_notsent_lowat(INITIAL_NOTSENT_LOWAT))

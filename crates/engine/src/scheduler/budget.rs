@@ -2,11 +2,26 @@
 
 use crate::{Instant, Redundancy};
 
+/// What nobody waits for has so small a part of the floor: over slow links the whole of it would be a good part of all
+/// that they carry.
+const OTHERS: f64 = 1.0 / 8.0;
+
 /// Bytes that schedulers may repeat: a part of what is sent, and a floor that fills up again with time.
 #[derive(Debug)]
 pub(super) struct RepeatBudget {
-    rules: Redundancy,
-    /// Bytes that may be repeated now.
+    /// For what somebody waits for, before the other.
+    urgent: Account,
+    /// For all.
+    other: Account,
+    /// The part of what is sent, which comes to the latter.
+    share: f64,
+}
+
+/// A floor that fills up again, and what came beside.
+#[derive(Debug)]
+struct Account {
+    floor: f64,
+    refill: f64,
     left: f64,
     /// When the floor was last filled up.
     at: Instant,
@@ -14,27 +29,55 @@ pub(super) struct RepeatBudget {
 
 impl RepeatBudget {
     pub(super) fn new(rules: Redundancy, now: Instant) -> Self {
-        Self {
-            rules,
-            left: rules.floor as f64,
+        let account = |part: f64| Account {
+            floor: rules.floor as f64 * part,
+            refill: rules.refill as f64 * part,
+            left: rules.floor as f64 * part,
             at: now,
+        };
+        Self {
+            urgent: account(1.0 - OTHERS),
+            other: account(OTHERS),
+            share: rules.share,
         }
     }
 
-    /// Bytes that may be repeated now.
-    pub(super) fn left(&mut self, now: Instant) -> u64 {
-        let floor = self.rules.floor as f64;
-        let filled = now.saturating_sub(self.at).as_secs_f64() * self.rules.refill as f64;
+    /// Bytes that may be repeated now where nobody waits for them.
+    pub(super) fn other(&mut self, now: Instant) -> u64 {
+        self.other.left(now)
+    }
+
+    /// Bytes that may be repeated now where somebody waits for them.
+    pub(super) fn urgent(&mut self, now: Instant) -> u64 {
+        self.urgent.left(now) + self.other.left(now)
+    }
+
+    /// So many stream bytes have been sent.
+    pub(super) fn note_sent(&mut self, bytes: u64) {
+        self.other.left += bytes as f64 * self.share;
+    }
+
+    /// So many of them were repetitions.
+    pub(super) fn note_repeated(&mut self, bytes: u64, urgent: bool) {
+        let bytes = bytes as f64;
+        let from_floor = if urgent {
+            bytes.min(self.urgent.left)
+        } else {
+            0.0
+        };
+        self.urgent.left -= from_floor;
+        self.other.left -= bytes - from_floor;
+    }
+}
+
+impl Account {
+    fn left(&mut self, now: Instant) -> u64 {
+        let filled = now.saturating_sub(self.at).as_secs_f64() * self.refill;
         self.at = self.at.max(now);
-        if self.left < floor {
-            self.left = (self.left + filled).min(floor);
+        if self.left < self.floor {
+            self.left = (self.left + filled).min(self.floor);
         }
         self.left.max(0.0) as u64
-    }
-
-    /// So many stream bytes have been sent, of which `repeated` by choice.
-    pub(super) fn note(&mut self, sent: u64, repeated: u64) {
-        self.left += sent as f64 * self.rules.share - repeated as f64;
     }
 }
 
@@ -42,20 +85,32 @@ impl RepeatBudget {
 mod tests {
     use super::*;
 
+    const RULES: Redundancy = Redundancy {
+        share: 0.01,
+        floor: 8000,
+        refill: 800,
+    };
+
     #[test]
     fn a_part_of_what_is_sent_may_be_repeated_and_the_floor_comes_back() {
-        let rules = Redundancy {
-            share: 0.01,
-            floor: 10_000,
-            refill: 1000,
-        };
-        let mut budget = RepeatBudget::new(rules, Instant::from_secs(5));
-        assert_eq!(budget.left(Instant::from_secs(100)), 10_000);
-        budget.note(1_000_000, 0);
-        assert_eq!(budget.left(Instant::from_secs(200)), 20_000);
-        budget.note(20_000, 20_000);
-        assert_eq!(budget.left(Instant::from_secs(200)), 200);
-        assert_eq!(budget.left(Instant::from_secs(201)), 1200);
-        assert_eq!(budget.left(Instant::from_secs(900)), 10_000);
+        let mut budget = RepeatBudget::new(RULES, Instant::from_secs(5));
+        assert_eq!(budget.urgent(Instant::from_secs(100)), 8000);
+        assert_eq!(budget.other(Instant::from_secs(100)), 1000);
+        budget.note_sent(1_000_000);
+        assert_eq!(budget.other(Instant::from_secs(200)), 11_000);
+        budget.note_repeated(10_900, false);
+        assert_eq!(budget.other(Instant::from_secs(200)), 100);
+        assert_eq!(budget.other(Instant::from_secs(201)), 200);
+        assert_eq!(budget.other(Instant::from_secs(900)), 1000);
+    }
+
+    #[test]
+    fn what_is_waited_for_leaves_the_rest_to_the_other() {
+        let now = Instant::from_secs(5);
+        let mut budget = RepeatBudget::new(RULES, now);
+        budget.note_repeated(7000, true);
+        assert_eq!((budget.urgent(now), budget.other(now)), (1000, 1000));
+        budget.note_repeated(400, true);
+        assert_eq!((budget.urgent(now), budget.other(now)), (600, 600));
     }
 }

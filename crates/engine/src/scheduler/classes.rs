@@ -126,7 +126,7 @@ impl Lane {
     /// What `path` sends next of this lane's streams, and the account of it.
     fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
         view.classes = self.classes;
-        view.repeat_budget = self.repeat_budget(view.now);
+        (view.repeat_budget, view.race_budget) = self.repeat_budgets(view.now);
         let (last, had) = self.turn;
         view.last_served = if had < TURN {
             last.wrapping_sub(1)
@@ -134,21 +134,28 @@ impl Lane {
             last
         };
         let pick = self.scheduler.pick(path, budget, view);
-        if let Pick::Send { stream, range } | Pick::Repeat { stream, range } = &pick {
+        if let Pick::Send { stream, range }
+        | Pick::Repeat { stream, range }
+        | Pick::Race { stream, range } = &pick
+        {
             let len = range.end - range.start;
             let had = if *stream == last { had % TURN } else { 0 };
             self.turn = (*stream, had + len);
             self.service += len as f64 / view.ready_count().max(1) as f64;
-            let is_repeat = matches!(pick, Pick::Repeat { .. });
-            self.redundancy.note(len, if is_repeat { len } else { 0 });
+            self.redundancy.note_sent(len);
+            if !matches!(pick, Pick::Send { .. }) {
+                let urgent = matches!(pick, Pick::Race { .. });
+                self.redundancy.note_repeated(len, urgent);
+            }
         }
         pick
     }
 
-    fn repeat_budget(&mut self, now: Instant) -> u64 {
+    /// What it may repeat, and race.
+    fn repeat_budgets(&mut self, now: Instant) -> (u64, u64) {
         match self.scheduler.repeat_limit() {
-            RepeatLimit::Share => self.redundancy.left(now),
-            RepeatLimit::OncePerPath => u64::MAX,
+            RepeatLimit::Share => (self.redundancy.other(now), self.redundancy.urgent(now)),
+            RepeatLimit::OncePerPath => (u64::MAX, u64::MAX),
         }
     }
 }
@@ -225,8 +232,8 @@ mod tests {
         }
         assert_eq!(repeated, 1_000_000);
         let now = fixture.now;
-        let budgets = lanes.lanes.iter_mut().map(|lane| lane.repeat_budget(now));
-        let floor = Redundancy::default().floor;
-        assert_eq!(budgets.collect::<Vec<u64>>(), [u64::MAX, floor]);
+        let lanes = lanes.lanes.iter_mut();
+        let budgets: Vec<_> = lanes.map(|lane| lane.repeat_budgets(now).1).collect();
+        assert_eq!(budgets, [u64::MAX, Redundancy::default().floor]);
     }
 }

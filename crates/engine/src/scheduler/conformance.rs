@@ -126,12 +126,15 @@ impl Model {
             self.fixture.repeat_budget = u64::MAX;
         }
         let pick = self.fixture.pick(self.scheduler.as_mut(), id, 16 * 1024);
-        let (Pick::Send { stream, range } | Pick::Repeat { stream, range }) = pick.clone() else {
+        let (Pick::Send { stream, range }
+        | Pick::Repeat { stream, range }
+        | Pick::Race { stream, range }) = pick.clone()
+        else {
             return false;
         };
         let len = range.end - range.start;
         match pick {
-            Pick::Repeat { .. } => self.repeated += len,
+            Pick::Repeat { .. } | Pick::Race { .. } => self.repeated += len,
             _ => self.sent += len,
         }
         self.picks.push((id.0, pick));

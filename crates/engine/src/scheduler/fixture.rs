@@ -40,13 +40,16 @@ impl Fixture {
             let mut path = Path::new(id, now - Duration::from_secs(10));
             let rate = mbit * 1e6 / 8.0;
             let srtt = Duration::from_millis(rtt);
-            path.update(PathSample {
-                srtt,
-                mss: 1448,
-                cwnd: (2.0 * rate * srtt.as_secs_f64()) as u64 + 14_600,
-                delivery_rate: rate as u64,
-                ..PathSample::default()
-            });
+            path.update(
+                PathSample {
+                    srtt,
+                    mss: 1448,
+                    cwnd: (2.0 * rate * srtt.as_secs_f64()) as u64 + 14_600,
+                    delivery_rate: rate as u64,
+                    ..PathSample::default()
+                },
+                now,
+            );
             path.sent = 1 << 30;
             path.confirmed = path.sent;
             (id, path)
@@ -80,6 +83,14 @@ impl Fixture {
         stream.send.write(&vec![0; len], &mut Spare::default());
     }
 
+    /// Every path has stalled just now, and delivers again.
+    pub(crate) fn doubt_all(&mut self) {
+        let now = self.now;
+        self.paths
+            .values_mut()
+            .for_each(|path| path.note_stall(now));
+    }
+
     /// What a scheduler would see.
     pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         self.with_view(|view| look(view))
@@ -108,6 +119,7 @@ impl Fixture {
             credit: self.credit,
             share: Share::default(),
             repeat_budget: self.repeat_budget,
+            race_budget: self.repeat_budget,
             handed: 0,
             memory: self.memory,
             fbdt: &self.fbdt,
@@ -129,7 +141,7 @@ impl Fixture {
     /// The same with the schedulers of all classes.
     pub(crate) fn pick_of(&mut self, lanes: &mut Schedulers, path: PathId, budget: u64) -> Pick {
         let pick = self.with_view(|view| lanes.pick(path, budget, view));
-        if let Pick::Repeat { range, .. } = &pick {
+        if let Pick::Repeat { range, .. } | Pick::Race { range, .. } = &pick {
             // Each lane keeps its own account.
             self.repeat_budget = range.end - range.start;
         }
@@ -153,7 +165,7 @@ impl Fixture {
                 self.last_served = id;
                 self.fly(path, id, range, Duration::ZERO);
             }
-            Pick::Repeat { stream: id, range } => {
+            Pick::Repeat { stream: id, range } | Pick::Race { stream: id, range } => {
                 assert!(
                     range.end - range.start <= self.repeat_budget,
                     "beyond the budget"
@@ -180,7 +192,7 @@ impl Fixture {
         if let Some(path) = self.paths.get_mut(&PathId(path)) {
             let mut sample = *path.sample();
             change(&mut sample);
-            path.update(sample);
+            path.update(sample, self.now);
         }
     }
 
@@ -216,7 +228,7 @@ impl Fixture {
     ) -> Option<Range<u64>> {
         match self.pick(scheduler, PathId(path), budget) {
             Pick::Send { range, .. } => Some(range),
-            Pick::Repeat { .. } | Pick::Idle => None,
+            Pick::Repeat { .. } | Pick::Race { .. } | Pick::Idle => None,
         }
     }
 

@@ -93,7 +93,8 @@ pub trait Scheduler: Debug + Send {
 /// What bounds the bytes that a scheduler has sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepeatLimit {
-    /// The part that [`Redundancy`](crate::Redundancy) allows: [`View::repeat_budget`] says what is left of that.
+    /// The part that [`Redundancy`](crate::Redundancy) allows: [`View::repeat_budget`] and
+    /// [`View::race_budget`] say what is left of that.
     Share,
     /// Sending everything on every path is what it is for: no path carries a byte twice.
     OncePerPath,
@@ -111,6 +112,14 @@ pub enum Pick {
     },
     /// Send once more these bytes, which another path carries and the peer has not acknowledged.
     Repeat {
+        /// Of this stream.
+        stream: StreamId,
+        /// Not empty.
+        range: Range<u64>,
+    },
+    /// The same for bytes for which somebody waits: because the class or a hint of their stream asks for it, or because
+    /// nothing is left to send behind them.
+    Race {
         /// Of this stream.
         stream: StreamId,
         /// Not empty.

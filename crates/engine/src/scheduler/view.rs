@@ -27,8 +27,10 @@ pub struct View<'a> {
     pub(crate) credit: u64,
     /// How streams share what they send into.
     pub(crate) share: Share,
-    /// Bytes that may be sent twice at this moment.
+    /// Bytes that may be sent twice at this moment where nobody waits for them.
     pub(crate) repeat_budget: u64,
+    /// Bytes that may be sent twice at this moment where somebody waits for them.
+    pub(crate) race_budget: u64,
     /// Bytes that the asking path has been handed at this moment and that its sample does not know of yet.
     pub(crate) handed: u64,
     /// What one session may buffer.
@@ -96,9 +98,18 @@ impl<'a> View<'a> {
         self.credit_end(stream).saturating_sub(stream.send.base)
     }
 
-    /// Bytes that may be sent twice at this moment, over all streams.
+    /// Bytes that may be sent twice at this moment, over all streams, where nobody waits for them ([`Pick::Repeat`]).
+    ///
+    /// [`Pick::Repeat`]: super::Pick::Repeat
     pub fn repeat_budget(&self) -> u64 {
         self.repeat_budget
+    }
+
+    /// Bytes that may be sent twice at this moment where somebody waits for them ([`Pick::Race`]).
+    ///
+    /// [`Pick::Race`]: super::Pick::Race
+    pub fn race_budget(&self) -> u64 {
+        self.race_budget
     }
 
     /// Bytes that the asking path has been handed at this very moment, and that its sample does not know of yet.

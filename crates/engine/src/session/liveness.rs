@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Event, Session};
-use crate::path::{Path, PathState};
+use crate::path::{LossState, Path, PathState};
 use crate::{Instant, PathId};
 
 /// A path on which nothing asks for a report gets a PING this often.
@@ -13,6 +13,13 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// The same while no stream is open: often enough to keep the state of NATs and to notice a dead path before it is
 /// needed, seldom enough for batteries and metered links.
 const IDLE_PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A path that has stalled gets one this often, while its carrier has sent all it was given: TCP notices the loss of what it
+/// sends again by what it sends behind it, and waits ever longer for it where that is nothing.
+const STALLED_PING_INTERVAL: Duration = Duration::from_millis(25);
+
+/// As many of them may be on their way.
+pub(super) const MAX_STALLED_PINGS: usize = 256;
 
 /// A path stalls when nothing is confirmed, or its oldest piece is overdue, for two round trips, four variations, and this.
 const STALL_SLACK: Duration = Duration::from_millis(150);
@@ -77,6 +84,12 @@ impl Session {
                 }));
             }
         }
+        let stalled = self.paths.values();
+        for path in stalled.filter(|path| path.state == PathState::Stalled) {
+            if path.sample.unsent == 0 && path.control.len() < MAX_STALLED_PINGS {
+                consider(Some(path.next_ping(false)));
+            }
+        }
         // What is overdue waits for a carrier that takes it; that is looked for again soon, not at once for ever.
         earliest.map(|at| {
             if at > self.handled {
@@ -94,6 +107,7 @@ impl Session {
             return;
         }
         self.handled = self.handled.max(now);
+        self.latest = self.latest.max(now);
         if let Some(since) = self.pathless_since
             && now >= since + self.config.session_timeout
         {
@@ -191,10 +205,10 @@ impl Session {
 impl Path {
     /// When a PING is due if nothing else asks for a report before; `idle` while no stream is open.
     pub(super) fn next_ping(&self, idle: bool) -> Instant {
-        let interval = if idle {
-            IDLE_PING_INTERVAL
-        } else {
-            PING_INTERVAL
+        let interval = match self.state {
+            PathState::Stalled => STALLED_PING_INTERVAL,
+            PathState::Active if idle => IDLE_PING_INTERVAL,
+            PathState::Active => PING_INTERVAL,
         };
         // At once on a path that has joined: until it has delivered something it gets nothing that anybody waits for.
         self.last_asked
@@ -213,16 +227,25 @@ impl Path {
 
     /// When the path counts as stalled: if nothing is confirmed before, or if its oldest piece is not.
     ///
-    /// The second is for a path that delivers hardly any of what it takes: some progress, and none that helps.
+    /// The second is for a path that delivers hardly any of what it takes: some progress, and none that helps. While TCP
+    /// repairs losses and gets somewhere, what comes behind the hole is at the peer already: giving all of it to other
+    /// paths would cost more than waiting as long again.
     pub(super) fn stalls_at(&self) -> Option<Instant> {
         let oldest = self.oldest_unconfirmed()?;
         let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
         let patience = patience.min(STALL_MOST);
-        let silent = oldest.max(self.last_progress) + patience;
-        let late = self
-            .flights
-            .front()
-            .map(|flight| flight.expected_at + patience);
+        let repairs = self.sample.loss != LossState::Open;
+        let heard = match (repairs, self.last_delivered) {
+            (true, Some(delivered)) => self.last_progress.max(delivered),
+            _ => self.last_progress,
+        };
+        let silent = oldest.max(heard) + patience;
+        let more = match heard > self.last_progress {
+            true => patience,
+            false => Duration::ZERO,
+        };
+        let late = self.flights.front();
+        let late = late.map(|flight| flight.expected_at + patience + more);
         Some(late.map_or(silent, |late| silent.min(late)))
     }
 }

@@ -63,6 +63,8 @@ pub struct Session {
     pathless_since: Option<Instant>,
     /// When timeouts were last handled.
     handled: Instant,
+    /// The latest time that anybody told.
+    latest: Instant,
     /// The session has ended, in whichever way.
     closed: bool,
     /// What CLOSE says, when this side ended the session. It goes over every path, so that it arrives before the end of
@@ -180,6 +182,7 @@ impl Session {
             next_token: 0,
             pathless_since: Some(now),
             handled: now,
+            latest: now,
             closed: false,
             farewell: None,
         })
@@ -236,7 +239,13 @@ impl Session {
     /// New measurements of a path's carrier.
     pub fn path_stats(&mut self, id: PathId, sample: PathSample) {
         if let Some(path) = self.paths.get_mut(&id) {
-            path.update(sample);
+            path.update(sample, self.latest);
+        }
+        let delivering = self.paths.values();
+        let delivering = delivering.filter(|path| path.state == PathState::Active);
+        let trip = delivering.map(|path| path.srtt() / 2).min();
+        for path in self.paths.values_mut() {
+            path.report_trip = trip;
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::liveness::MAX_STALLED_PINGS;
 use super::{ReceiveCredit, Session};
 use crate::frame::{Frame, MAX_DATA, encode_data_head};
 use crate::path::{Control, Flight, Path, PathState, Sent};
@@ -29,11 +30,15 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> usize {
         let start = out.len();
+        self.latest = self.latest.max(now);
         let Some(path) = self.paths.get(&id) else {
             return 0;
         };
         if path.state == PathState::Stalled && !self.closed {
-            return 0;
+            let before = path.sent;
+            self.write_ping(id, before, start, now, out);
+            self.finish_transmit(id, (out.len() - start) as u64, now);
+            return out.len() - start;
         }
         let best = self.best_path(now);
         let before = path.sent;
@@ -64,7 +69,7 @@ impl Session {
                 Pick::Send { stream, range } => {
                     self.write_data(id, stream, range, false, before, start, now, out)
                 }
-                Pick::Repeat { stream, range } => {
+                Pick::Repeat { stream, range } | Pick::Race { stream, range } => {
                     self.write_data(id, stream, range, true, before, start, now, out)
                 }
                 Pick::Idle => break,
@@ -174,7 +179,12 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        if now < path.next_ping(idle) || path.oldest_unconfirmed().is_some() {
+        let waits = match path.state {
+            PathState::Active => path.oldest_unconfirmed().is_some(),
+            // What TCP has not sent yet does for it.
+            PathState::Stalled => path.sample.unsent > 0 || path.control.len() >= MAX_STALLED_PINGS,
+        };
+        if now < path.next_ping(idle) || waits {
             return;
         }
         self.next_token += 1;
@@ -274,6 +284,7 @@ impl Session {
                 .saturating_sub(self.send_credit.used),
             share: Share::new(self.send_credit.peer_memory, self.send_credit.peer_streams),
             repeat_budget: 0,
+            race_budget: 0,
             handed,
             memory: self.config.memory,
             fbdt: &self.config.fbdt,

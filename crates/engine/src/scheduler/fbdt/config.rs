@@ -12,7 +12,8 @@ pub struct FbdtConfig {
     /// Sizes of transmission windows, one rule for each class in the order of [`Class`].
     pub windows: [WindowRule; 4],
     /// For each class, as above: while so many bytes of a stream or fewer are not acknowledged, they are raced, which
-    /// means sent over two paths at once, within [`crate::Redundancy`]. 0 for never.
+    /// means sent over two paths at once, within [`crate::Redundancy`], where the first one has lost or stalled lately or is
+    /// new. 0 for never.
     pub race: [u64; 4],
     /// Whether the paths' send windows are scaled.
     pub coupling: Coupling,

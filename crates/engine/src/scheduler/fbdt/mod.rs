@@ -32,7 +32,7 @@ use arrival::{Forecast, piece};
 pub use config::{FbdtConfig, WindowRule};
 pub use coupling::Coupling;
 use forward::ForwardRole;
-use repeat::Repeats;
+use repeat::{Repeats, is_doubtful};
 use turns::{Turns, is_in_danger, slowdown};
 use window::Window;
 
@@ -64,19 +64,17 @@ impl Scheduler for Fbdt {
         if !view.fbdt.coupling.lets_send(asking, forward, view) {
             return Pick::Idle;
         }
-        let again = |(stream, range)| Pick::Repeat { stream, range };
-        let repeats = &mut self.repeats;
-        let first = repeats
-            .race(asking, view)
-            .or_else(|| repeats.late(asking, true, view));
-        if let Some(found) = first {
-            return again(found);
+        if let Some((stream, range)) = self.repeats.race(asking, view) {
+            return Pick::Race { stream, range };
+        }
+        if let Some(late) = self.repeats.late(asking, true, view) {
+            return late;
         }
         let mut forecast = None;
         for stream in self.turns.order(asking, view) {
             let forecast = forecast.get_or_insert_with(|| Forecast::new(asking, view));
             if let Some(range) = self.pick_in(stream, asking, forecast, budget, view) {
-                let race = view.fbdt.is_raced(stream)
+                let race = is_doubtful(asking, view) && view.fbdt.is_raced(stream)
                     || stream.hints().duplicate
                     || is_in_danger(stream, asking, view);
                 self.turns.served(stream, range.end - range.start);
@@ -91,7 +89,7 @@ impl Scheduler for Fbdt {
         let last = repeats
             .late(asking, false, view)
             .or_else(|| repeats.probe(asking, view));
-        last.map_or(Pick::Idle, again)
+        last.unwrap_or(Pick::Idle)
     }
 
     fn paths_changed(&mut self) {

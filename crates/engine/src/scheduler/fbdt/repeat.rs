@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::arrival::piece;
 use crate::path::{Flight, Path, REPORT_SLACK};
-use crate::scheduler::View;
+use crate::scheduler::{Pick, View};
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
 
@@ -15,6 +15,16 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A path that had no bytes for so long, while there were some, repeats a piece, so that its rate is measured again.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
+
+/// A path is known after so many round trips.
+const KNOWN_AFTER: u32 = 10;
+
+/// [`Path::unreliability`] beyond which a path is doubted: 2 segments of 1000 are lost, or it stalled within the last
+/// two minutes.
+const DOUBT: f64 = 0.02;
+
+/// Bytes that must be allowed, for any to be repeated.
+const SEGMENT: u64 = 1448;
 
 /// Pieces that may wait to be raced.
 const MAX_RACES: usize = 64;
@@ -61,7 +71,7 @@ impl Repeats {
 
     /// Bytes that `path` should carry as the second one.
     pub(super) fn race(&mut self, path: &Path, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
-        if self.races.is_empty() || view.repeat_budget() == 0 {
+        if self.races.is_empty() || view.race_budget() < SEGMENT {
             return None;
         }
         let index = self.races.iter().position(|(first, ..)| {
@@ -71,7 +81,8 @@ impl Repeats {
         let missing = view.stream(stream)?.unacknowledged(range);
         let range = missing.into_iter().next()?;
         self.carried.insert(path.id(), view.now);
-        Some((stream, within_budget(range, view)))
+        let end = range.end.min(range.start + view.race_budget());
+        Some((stream, range.start..end))
     }
 
     /// Bytes under way on another path that would arrive sooner over this one; with `urgent` only those of which
@@ -79,14 +90,9 @@ impl Repeats {
     ///
     /// The search passes over everything under way, and an idle path asks at every change: it is not repeated sooner
     /// than bytes can become late.
-    pub(super) fn late(
-        &mut self,
-        path: &Path,
-        urgent: bool,
-        view: &View<'_>,
-    ) -> Option<(StreamId, Range<u64>)> {
+    pub(super) fn late(&mut self, path: &Path, urgent: bool, view: &View<'_>) -> Option<Pick> {
         let recently = |at: &Instant| view.now < *at + LOOK_INTERVAL;
-        if view.repeat_budget() == 0 || self.looked.get(&path.id()).is_some_and(recently) {
+        if view.race_budget() < SEGMENT || self.looked.get(&path.id()).is_some_and(recently) {
             return None;
         }
         if urgent && !others(path, view).any(|other| is_waited_for(other, view)) {
@@ -98,16 +104,21 @@ impl Repeats {
         }
         let (stream, range) = found?;
         self.carried.insert(path.id(), view.now);
-        Some((stream, within_budget(range, view)))
+        let state = view.stream(stream)?;
+        let range = range.start..range.end.min(range.start + budget_of(state, view));
+        Some(match is_urgent(state) {
+            true => Pick::Race { stream, range },
+            false => Pick::Repeat { stream, range },
+        })
     }
 
     /// A piece for a path that has had none for long because its rate seems too low.
     ///
     /// That rate was measured when the path was last used. If the link is better now, nothing else would ever show.
-    pub(super) fn probe(&mut self, path: &Path, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
+    pub(super) fn probe(&mut self, path: &Path, view: &View<'_>) -> Option<Pick> {
         let since = *self.carried.entry(path.id()).or_insert(view.now);
         let idle = view.now.saturating_sub(since) >= PROBE_AFTER && path.flights().next().is_none();
-        if !idle || view.ready_count() == 0 || view.repeat_budget() == 0 {
+        if !idle || view.ready_count() == 0 || view.repeat_budget() < SEGMENT {
             return None;
         }
         let newest = others(path, view).filter_map(|other| other.flights().next_back());
@@ -120,7 +131,10 @@ impl Repeats {
         let missing = view.stream(flight.stream)?.unacknowledged(range);
         let range = missing.into_iter().next()?;
         self.carried.insert(path.id(), view.now);
-        Some((flight.stream, within_budget(range, view)))
+        Some(Pick::Repeat {
+            stream: flight.stream,
+            range: range.start..range.end.min(range.start + view.repeat_budget()),
+        })
     }
 }
 
@@ -135,8 +149,22 @@ fn second_for<'a>(first: PathId, view: &View<'a>) -> Option<&'a Path> {
     others.min_by_key(|other| (other.delay(), other.id()))
 }
 
-fn within_budget(range: Range<u64>, view: &View<'_>) -> Range<u64> {
-    range.start..range.end.min(range.start + view.repeat_budget())
+/// Whether what goes over `path` may well be late: it has lost or stalled lately, or is too young for anybody to know.
+///
+/// On a path that delivers what it takes the second copy of small talk would be all that the race brings.
+pub(super) fn is_doubtful(path: &Path, view: &View<'_>) -> bool {
+    let age = view.now.saturating_sub(path.joined());
+    !path.is_proven() || age < KNOWN_AFTER * path.srtt() || path.unreliability(view.now) > DOUBT
+}
+
+/// Bytes of `stream` that may be repeated now; nothing while that is no segment, since crumbs cost more than they carry.
+fn budget_of(stream: &Stream, view: &View<'_>) -> u64 {
+    let budget = if is_urgent(stream) {
+        view.race_budget()
+    } else {
+        view.repeat_budget()
+    };
+    if budget < SEGMENT { 0 } else { budget }
 }
 
 fn others<'a>(path: &Path, view: &View<'a>) -> impl Iterator<Item = &'a Path> + use<'a> {
@@ -151,9 +179,9 @@ fn is_waited_for(path: &Path, view: &View<'_>) -> bool {
         && oldest.is_some_and(|flight| view.stream(flight.stream).is_some_and(is_urgent))
 }
 
-/// In the middle of bulk the receiver keeps what comes behind a gap; at its end, and in other classes, it waits.
+/// While there is more to come the receiver keeps what comes behind a gap; at the end, and of speech, it waits.
 fn is_urgent(stream: &Stream) -> bool {
-    stream.class() != Class::Background || stream.unsent().is_empty()
+    stream.class() == Class::Conversational || stream.unsent().is_empty()
 }
 
 /// The lowest bytes under way on another path that would arrive sooner over this one.
@@ -182,7 +210,7 @@ fn late_bytes(path: &Path, urgent: bool, view: &View<'_>) -> Option<(StreamId, R
             let Some(stream) = view.stream(flight.stream) else {
                 continue;
             };
-            if urgent && !is_urgent(stream) {
+            if urgent && !is_urgent(stream) || budget_of(stream, view) == 0 {
                 continue;
             }
             let missing = stream.unacknowledged(flight.range.clone());

@@ -183,7 +183,7 @@ fn only_late_bytes_are_repeated_each_once_and_within_the_budget() {
     fixture.repeat_budget = 4_000;
     assert_eq!(
         fixture.pick(&mut fbdt, path, BUDGET),
-        Pick::Repeat {
+        Pick::Race {
             stream: 0,
             range: 0..4_000
         }
@@ -215,7 +215,7 @@ fn bytes_that_did_not_come_in_time_are_repeated_unless_acknowledged() {
         .send
         .acknowledge(0..10_000, spare);
     let repeat = fixture.pick(&mut fbdt, PathId(0), BUDGET);
-    assert!(matches!(repeat, Pick::Repeat { stream: 0, range } if range.start >= 10_000));
+    assert!(matches!(repeat, Pick::Race { stream: 0, range } if range.start >= 10_000));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn the_forward_role_stays_until_another_path_is_clearly_better() {
             srtt: Duration::from_millis(ms),
             ..*path.sample()
         };
-        path.update(sample);
+        path.update(sample, crate::Instant::ZERO);
     };
     srtt(&mut fixture, 17);
     assert_eq!(
@@ -281,7 +281,7 @@ fn fill(fixture: &mut Fixture, fbdt: &mut Fbdt, path: u32) -> u64 {
             in_flight: got,
             ..*path.sample()
         };
-        path.update(sample);
+        path.update(sample, crate::Instant::ZERO);
     }
     got
 }
@@ -367,7 +367,7 @@ fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
     let second = fixture.pick(&mut fbdt, PathId(1), BUDGET);
     assert_eq!(
         second,
-        Pick::Repeat {
+        Pick::Race {
             stream: 2,
             range: 0..10_000
         }
@@ -381,16 +381,24 @@ fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
 }
 
 #[test]
-fn speech_goes_over_the_two_best_paths_and_bulk_over_one() {
+fn speech_goes_over_the_two_best_paths_where_one_is_in_doubt_and_bulk_over_one() {
     let links = [(80.0, 10), (80.0, 30), (80.0, 20)];
-    for (class, raced) in [(Class::Conversational, true), (Class::Background, false)] {
+    let (speech, bulk) = (Class::Conversational, Class::Background);
+    for (class, stalled, raced) in [
+        (speech, true, true),
+        (speech, false, false),
+        (bulk, true, false),
+    ] {
         let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
         fixture.repeat_budget = 10_000;
+        if stalled {
+            fixture.doubt_all();
+        }
         fixture.write_as(0, class, 200);
         assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
         assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), Pick::Idle);
         let pick = fixture.pick(&mut fbdt, PathId(2), BUDGET);
-        assert_eq!(matches!(pick, Pick::Repeat { stream: 0, .. }), raced);
+        assert_eq!(matches!(pick, Pick::Race { stream: 0, .. }), raced);
     }
 }
 
@@ -401,13 +409,14 @@ fn what_is_raced_goes_over_another_link_and_not_over_another_carrier_of_it() {
     let on_links = |numbers: [Option<u64>; 3]| {
         let mut fixture = Fixture::new(&links);
         fixture.repeat_budget = 10_000;
+        fixture.doubt_all();
         for (path, link) in fixture.paths.values_mut().zip(numbers) {
             path.link = link;
         }
         fixture.write_as(0, Class::Conversational, 200);
         (fixture, Fbdt::default())
     };
-    let race = Pick::Repeat {
+    let race = Pick::Race {
         stream: 0,
         range: 0..200,
     };

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::{Pair, Side};
+use crate::path::PathState;
 use crate::{PathId, StreamId};
 
 const GOOD: [(f64, u64); 2] = [(50.0, 10), (30.0, 20)];
@@ -138,4 +139,23 @@ fn a_path_is_used_again_when_its_brown_out_ends() {
     let rate = (sent(&pair) - before) as f64;
     assert!(rate > 0.8 * full, "{rate} of {full} bytes per second");
     end(&mut pair, id, 100_000_000);
+}
+
+#[test]
+fn a_stalled_path_gets_small_frames_behind_which_tcp_notices_its_losses() {
+    let mut pair = warm(true);
+    let bad = PathId(GOOD.len() as u32);
+    let is_stalled = |pair: &Pair| pair.server.paths[&bad].state() == PathState::Stalled;
+    begin(&mut pair, 10_000_000);
+    pair.carriers.get_mut(&bad).unwrap().blackhole = true;
+    assert!(pair.run_until(is_stalled, 2 * STALL));
+    // While TCP has something that it has not sent yet, that does for it.
+    let had = pair.server.paths[&bad].sent;
+    pair.carriers.get_mut(&bad).unwrap().blackhole = false;
+    let mut more = 0;
+    while is_stalled(&pair) {
+        more = pair.server.paths[&bad].sent - had;
+        pair.run_for(Duration::from_millis(1));
+    }
+    assert!((1..200).contains(&more), "{more} bytes");
 }

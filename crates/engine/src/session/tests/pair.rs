@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::{Class, Config, Event, Instant, PathId, PathSample, Role, Session, StreamId};
 
+/// Bytes in a segment.
+const MSS: usize = 1448;
+
 /// Which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
@@ -456,11 +459,15 @@ impl Pair {
             return false;
         }
         if let Some(carrier) = self.carriers.get_mut(&id) {
-            let time = Duration::from_secs_f64(out.len() as f64 / carrier.rate);
+            // It arrives in segments, as from TCP; more than one at once where they follow each other fast.
+            let segment = MSS.max((carrier.rate * 0.002) as usize);
             let lane = &mut carrier.lanes[side as usize];
-            lane.busy_until = lane.busy_until.max(now) + time;
-            lane.pieces
-                .push_back((lane.busy_until + carrier.delay, out));
+            for piece in out.chunks(segment) {
+                let time = Duration::from_secs_f64(piece.len() as f64 / carrier.rate);
+                lane.busy_until = lane.busy_until.max(now) + time;
+                lane.pieces
+                    .push_back((lane.busy_until + carrier.delay, piece.to_vec()));
+            }
         }
         true
     }

@@ -122,6 +122,11 @@ fn equal_delays_and_unknown_rates_cost_one_look() {
     check(&links, 155_476, false, found_out(&links));
 }
 
+#[test]
+fn equal_slow_paths_end_together() {
+    check(&[(1.0, 1), (1.0, 1)], 677_528, true, EPSILON);
+}
+
 /// Even on a logarithmic scale.
 fn logarithmic(from: f64, to: f64) -> impl Strategy<Value = f64> {
     (from.ln()..to.ln()).prop_map(f64::exp)

@@ -1,0 +1,91 @@
+//! Carriers repair losses sooner than TCP does by default.
+//!
+//! Linux waits at least 200 ms for an acknowledgement before it sends a lost retransmission or a lost last segment again
+//! (RFC 6298, section 2.4, asks for a second), since a receiver may delay acknowledgements by as long; and every further
+//! wait is twice as long. Everything behind the hole waits with it, on all paths. Both ends of a carrier are sumlink's, so
+//! both change: the receiver delays acknowledgements by 40 ms at most, the sender waits 50 ms at least. What comes later
+//! all the same is noticed (F-RTO, RFC 5682) and costs one segment sent twice.
+//!
+//! Linux 6.15 and later can do it; with an earlier one carriers are like other TCP connections.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// The least retransmission timeout beyond the round-trip time.
+const RTO_MIN: Duration = Duration::from_millis(50);
+
+/// The longest delay of an acknowledgement; Linux' own least one.
+const DELACK_MAX: Duration = Duration::from_millis(40);
+
+/// `TCP_RTO_MIN_US` of `linux/tcp.h`, which libc does not name.
+const TCP_RTO_MIN_US: libc::c_int = 45;
+
+/// `TCP_DELACK_MAX_US` of `linux/tcp.h`, which libc does not name.
+const TCP_DELACK_MAX_US: libc::c_int = 46;
+
+/// Sets both on a TCP socket; fails with `ENOPROTOOPT` before Linux 6.15.
+pub(crate) fn set(socket: &impl AsFd) -> io::Result<()> {
+    set_micros(socket, TCP_DELACK_MAX_US, DELACK_MAX)?;
+    set_micros(socket, TCP_RTO_MIN_US, RTO_MIN)
+}
+
+fn set_micros(socket: &impl AsFd, option: libc::c_int, time: Duration) -> io::Result<()> {
+    let micros = time.as_micros() as libc::c_int;
+    // SAFETY: the kernel reads the four bytes of `micros`, which outlives the call, and the borrow keeps the descriptor
+    // open.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const micros).cast(),
+            size_of_val(&micros) as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+    use crate::tcp_info::TcpInfo;
+
+    /// The retransmission timeout of a connection on loopback, told so before it was made or not.
+    fn timeout(prompt: bool) -> io::Result<Duration> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        if prompt {
+            set(&socket)?;
+        }
+        socket.connect(&listener.local_addr()?.into())?;
+        let mut stream = TcpStream::from(socket);
+        let mut served = listener.accept()?.0;
+        stream.write_all(b"x")?;
+        served.read_exact(&mut [0])?;
+        served.write_all(b"y")?;
+        stream.read_exact(&mut [0])?;
+        Ok(TcpInfo::sample(&stream)?.rto)
+    }
+
+    #[test]
+    fn a_connection_with_it_waits_less_for_what_is_lost() {
+        assert!(timeout(false).unwrap() >= Duration::from_millis(200));
+        match timeout(true) {
+            Ok(timeout) => assert!(timeout < Duration::from_millis(100), "{timeout:?}"),
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                println!("this kernel is older than 6.15");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
