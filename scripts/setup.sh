@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs the Debian packages that `make demo` or `make test` need and that are not there yet.
+# Installs the Debian packages that `make demo`, `make lint` or `make test` need and that are not there yet.
 #
 #   scripts/setup.sh demo     what the demonstration needs
+#   scripts/setup.sh lint     what building all crates needs
 #   scripts/setup.sh test     what the whole test suite needs
 #
 # As root, or with sudo that asks for no password, it installs without asking and says which package is
@@ -11,9 +12,9 @@ set -eu
 
 purpose=${1:-}
 case "$purpose" in
-    demo | test) ;;
+    demo | lint | test) ;;
     *)
-        echo "usage: $0 demo|test" >&2
+        echo "usage: $0 demo|lint|test" >&2
         exit 2
         ;;
 esac
@@ -43,6 +44,8 @@ have_mptcpize() {
     command -v mptcpize && ls /usr/lib/*/mptcpize/libmptcpwrap.so* /usr/lib/mptcpize/libmptcpwrap.so* 2>/dev/null | grep -q .
 }
 have_cxx() { command -v c++ && echo 'int main(){return 0;}' | c++ -x c++ - -o /dev/null; }
+have_bpf_compiler() { command -v clang && echo 'int x;' | clang -target bpf -x c -c - -o /dev/null; }
+have_header() { echo "#include <$1>" | cc -x c -fsyntax-only -; }
 have_proxy_netcat() { nc -h 2>&1 | grep -q -e -X; }
 have_venv() { python3 -c 'import ensurepip, venv'; }
 have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
@@ -50,10 +53,19 @@ have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
 need gcc "C compiler that the Rust crates' build scripts call" have_compiler
 need libc6-dev "C headers that go with the compiler" test -e /usr/include/stdio.h
 need ca-certificates "lets cargo trust the registry it downloads crates from" have_ca
-need iproute2 "configures the laboratory's network namespaces (ip, nstat)" have ip
-need nginx-light "serves the file that the demonstration fetches" have nginx
-need curl "fetches the file" have curl
-need mptcpize "runs curl and nginx over kernel MPTCP, for comparison" have_mptcpize
+if [ "$purpose" != lint ]; then
+    need iproute2 "configures the laboratory's network namespaces (ip, nstat)" have ip
+    need nginx-light "serves the file that the demonstration fetches" have nginx
+    need curl "fetches the file" have curl
+    need mptcpize "runs curl and nginx over kernel MPTCP, for comparison" have_mptcpize
+fi
+if [ "$purpose" != demo ]; then
+    need clang "compiles the congestion controls for the kernel" have_bpf_compiler
+    need make "builds libbpf, which loads them" have make
+    need pkg-config "finds what libbpf needs" have pkg-config
+    need libelf-dev "is what libbpf reads compiled programs with" have_header libelf.h
+    need zlib1g-dev "goes with it" have_header zlib.h
+fi
 if [ "$purpose" = test ]; then
     need iperf3 "measures the emulated links" have iperf3
     need iputils-ping "measures the delay of the emulated links" have ping

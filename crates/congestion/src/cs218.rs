@@ -1,0 +1,174 @@
+//! CS218: LIA, faster where nothing has been lost for a while and the delay is low.
+//!
+//! Source: the CS 218 report, "Improving multipath TCP congestion control", section 3.2.3. After five acknowledgements in a
+//! row a delay window is added to LIA's alpha: alpha times the best round-trip time over the last one.
+//!
+//! Readings: the report's "CWND = alpha + DWND" is the increase, not the window, and takes the place of alpha in LIA's;
+//! like LIA's it stays below Reno's unless told otherwise. The best round-trip time is renewed before it is used, as "at
+//! best twice" needs it. Acknowledgements in recovery are none in a row.
+
+use std::time::Duration;
+
+use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
+use crate::lia;
+use crate::parameter::{BuildError, Parameters, parameters};
+use crate::registry::{Algorithm, Info};
+use crate::reno;
+use crate::siblings::{Bond, Siblings};
+use crate::window::{Phase, Window};
+
+parameters! {
+    /// What can be set on CS218.
+    pub struct Cs218Parameters {
+        /// Acknowledgements in a row after which a path counts as free (CS 218 report, section 3.2.3).
+        pub acks: u32 = 5, 0..=1_000_000;
+        /// Never be more aggressive than Reno, as LIA; the report does not say.
+        pub capped: bool = true, false..=true;
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Cs218 {
+    window: Window,
+    parameters: Cs218Parameters,
+    /// Acknowledgements since the last loss: ackCount.
+    acks: u32,
+    /// The last round-trip time measured.
+    last_rtt: Option<Duration>,
+}
+
+impl Algorithm for Cs218 {
+    const INFO: Info = Info {
+        name: "cs218",
+        about: "LIA, up to twice as fast on paths without losses and with low delay",
+        source: "CS 218 project report, \"Improving multipath TCP congestion control\", 2017, section 3.2.3",
+        coupled: true,
+    };
+    type Parameters = Cs218Parameters;
+
+    fn new(window: Window, parameters: Cs218Parameters) -> Result<Self, BuildError> {
+        parameters.check()?;
+        Ok(Self {
+            window,
+            parameters,
+            acks: 0,
+            last_rtt: None,
+        })
+    }
+}
+
+impl CongestionControl for Cs218 {
+    has_window!();
+
+    fn on_ack(&mut self, ack: &Ack, siblings: &Siblings<'_>) {
+        if self.window.phase() != Phase::Recovery {
+            self.acks = self.acks.saturating_add(1);
+        }
+        self.last_rtt = ack.rtt.or(self.last_rtt);
+        let acked = self.window.acknowledge(ack);
+        let step = self.increase(acked, siblings);
+        self.window.grow(step);
+    }
+
+    fn on_loss(&mut self, _loss: &Loss, _siblings: &Siblings<'_>) {
+        self.acks = 0;
+        self.window.enter_recovery(self.cwnd() / 2.0);
+    }
+
+    fn on_rto(&mut self, timeout: &Timeout, _siblings: &Siblings<'_>) {
+        self.acks = 0;
+        self.window.enter_loss(self.cwnd() / 2.0, timeout);
+    }
+}
+
+impl Cs218 {
+    fn increase(&self, acked: f64, siblings: &Siblings<'_>) -> f64 {
+        let most = reno::increase(acked, self.cwnd());
+        let Some(bond) = Bond::new(self.window.flow(), siblings) else {
+            return most;
+        };
+        // CS 218 report, section 3.2.3: (alpha + DWND) / w_total
+        let step = lia::alpha(&bond) * (1.0 + self.delay_share()) * acked / bond.total_window();
+        if self.parameters.capped {
+            step.min(most)
+        } else {
+            step
+        }
+    }
+
+    /// DWND in parts of alpha: best over last round-trip time, 0 before the sixth acknowledgement.
+    fn delay_share(&self) -> f64 {
+        match self.last_rtt {
+            Some(last) if self.acks > self.parameters.acks && !last.is_zero() => {
+                self.window.min_rtt().as_secs_f64() / last.as_secs_f64()
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixture::{assert_close, ms, steady};
+    use crate::player::Player;
+
+    /// Windows and paths of `lia`'s test: LIA's increase is 0.032. The first acknowledgement has been counted.
+    fn bond(assignments: &[&str]) -> Player {
+        let mut bond = steady("cs218", assignments, &[(10.0, 100), (20.0, 50)]);
+        bond.repaired_loss(0);
+        bond.place(0, 10.0);
+        bond
+    }
+
+    fn step(bond: &mut Player) -> f64 {
+        let step = bond.ack(0, 1);
+        bond.place(0, 10.0);
+        step
+    }
+
+    #[test]
+    fn the_sixth_acknowledgement_in_a_row_adds_the_delay_window() {
+        let mut bond = bond(&[]);
+        for ack in 1..=5 {
+            assert_close(step(&mut bond), 0.032);
+            assert_eq!(bond.cwnd(0), 10.0, "{ack}");
+        }
+        assert_close(step(&mut bond), 0.064);
+        bond.repaired_loss(0);
+        bond.place(0, 10.0);
+        assert_close(step(&mut bond), 0.032);
+    }
+
+    #[test]
+    fn the_delay_window_shrinks_as_the_delay_grows() {
+        let mut bond = bond(&["acks=0"]);
+        bond.set_rtt(0, ms(200));
+        // alpha = 30 * 8000 / (50 + 400)^2, and half of it for a delay twice the best one
+        let alpha = 30.0 * 8000.0 / (450.0 * 450.0);
+        assert_close(step(&mut bond), alpha * 1.5 / 30.0);
+    }
+
+    #[test]
+    fn the_cap_is_renos_step() {
+        // alpha is nearly 1 with a negligible sibling: twice that is above Reno's step
+        let flows = [(10.0, 100), (1.0, 1000)];
+        let mut capped = steady("cs218", &["acks=0"], &flows);
+        assert_close(capped.ack(0, 1), 0.1);
+        let mut uncapped = steady("cs218", &["acks=0", "capped=false"], &flows);
+        // alpha = 11 * 1000 / 101^2
+        assert_close(uncapped.ack(0, 1), 2.0 * 1000.0 / (101.0 * 101.0));
+    }
+
+    #[test]
+    fn acknowledgements_in_recovery_do_not_count() {
+        let mut bond = bond(&[]);
+        bond.lose(0);
+        for _ in 0..20 {
+            bond.ack(0, 1);
+        }
+        bond.recover(0);
+        bond.place(0, 10.0);
+        assert_close(step(&mut bond), 0.032);
+    }
+}

@@ -1,0 +1,235 @@
+//! HyStart++ (RFC 9406): leaves the first slow start when the delay grows, before packets are lost.
+//!
+//! Slow start doubles the window until it has filled the queue, and then loses up to a window. HyStart++ compares the
+//! least round-trip time of each round with that of the round before. When it has grown, slow start goes on at a quarter
+//! of the pace for some rounds (conservative slow start), in case it was jitter; if the delay stays, it ends.
+//!
+//! It is a part of the [`Window`](crate::Window): every algorithm with `hystart` set has it.
+
+use std::time::Duration;
+
+use crate::control::Ack;
+use crate::parameter::parameters;
+use crate::rounds::Round;
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+parameters! {
+    /// The constants of RFC 9406, section 4.3.
+    pub struct HystartParameters, "hystart_" {
+        /// Least growth of the delay that counts (MIN_RTT_THRESH).
+        pub min_rtt_threshold: Duration = ms(4), ms(0)..=ms(1_000);
+        /// Growth of the delay that always counts (MAX_RTT_THRESH).
+        pub max_rtt_threshold: Duration = ms(16), ms(0)..=ms(10_000);
+        /// Between the two, the delay must grow by its part (MIN_RTT_DIVISOR).
+        pub min_rtt_divisor: u32 = 8, 1..=1_000;
+        /// Samples that a round needs before it is judged (N_RTT_SAMPLE).
+        pub samples: u32 = 8, 1..=1_000;
+        /// How much slower conservative slow start grows (CSS_GROWTH_DIVISOR).
+        pub css_growth_divisor: u32 = 4, 1..=1_000;
+        /// Rounds of conservative slow start before it ends (CSS_ROUNDS).
+        pub css_rounds: u32 = 5, 1..=1_000;
+        /// Most packets that one acknowledgement counts for (L; infinite where packets are paced).
+        pub growth_limit: u32 = 8, 1..=1_000_000;
+    }
+}
+
+/// The state of one slow start.
+#[derive(Clone, Debug)]
+pub struct Hystart {
+    parameters: HystartParameters,
+    round: Round,
+    /// currentRoundMinRTT, and of how many samples.
+    current: Option<Duration>,
+    samples: u32,
+    /// lastRoundMinRTT.
+    last: Option<Duration>,
+    /// Conservative slow start, if it is that.
+    conservative: Option<Conservative>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Conservative {
+    /// cssBaselineMinRtt: below it the growth of the delay was none.
+    baseline: Duration,
+    /// Rounds that have ended in it.
+    rounds: u32,
+}
+
+impl Hystart {
+    /// At the beginning of a flow.
+    pub fn new(parameters: HystartParameters) -> Self {
+        Self {
+            parameters,
+            round: Round::first(),
+            current: None,
+            samples: 0,
+            last: None,
+            conservative: None,
+        }
+    }
+
+    /// By how many packets the window grows with this acknowledgement, if slow start is not [over](Hystart::is_over).
+    pub fn growth(&mut self, ack: &Ack) -> f64 {
+        // RFC 9406, section 4.2
+        if self.round.is_over(ack) {
+            self.last = self.current.take();
+            self.samples = 0;
+            if let Some(conservative) = &mut self.conservative {
+                conservative.rounds += 1;
+            }
+        }
+        let limited = f64::from(ack.acked.min(self.parameters.growth_limit));
+        let growth = match self.conservative {
+            None => limited,
+            Some(_) => limited / f64::from(self.parameters.css_growth_divisor),
+        };
+        if let Some(rtt) = ack.rtt {
+            self.current = Some(self.current.map_or(rtt, |least| least.min(rtt)));
+            self.samples += 1;
+        }
+        self.judge();
+        growth
+    }
+
+    /// Whether slow start has ended: congestion avoidance goes on from the window that there is.
+    pub fn is_over(&self) -> bool {
+        let rounds = self
+            .conservative
+            .map_or(0, |conservative| conservative.rounds);
+        rounds >= self.parameters.css_rounds
+    }
+
+    /// Whether it is conservative slow start.
+    pub fn is_conservative(&self) -> bool {
+        self.conservative.is_some()
+    }
+
+    /// Compares this round with the last one, or with the baseline.
+    fn judge(&mut self) {
+        let Some(current) = self.current else { return };
+        if self.samples < self.parameters.samples {
+            return;
+        }
+        // RFC 9406, section 4.2
+        match (self.conservative, self.last) {
+            (None, Some(last)) if current >= last.saturating_add(self.threshold(last)) => {
+                self.conservative = Some(Conservative {
+                    baseline: current,
+                    rounds: 0,
+                });
+            }
+            (Some(conservative), _) if current < conservative.baseline => self.conservative = None,
+            _ => {}
+        }
+    }
+
+    /// By how much the delay must grow in a round: RttThresh.
+    fn threshold(&self, last: Duration) -> Duration {
+        let parameters = &self.parameters;
+        let part = last / parameters.min_rtt_divisor;
+        part.min(parameters.max_rtt_threshold)
+            .max(parameters.min_rtt_threshold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slow start in which every round has `window` acknowledgements of one packet each.
+    struct Rounds {
+        hystart: Hystart,
+        sent: u64,
+    }
+
+    impl Rounds {
+        fn new() -> Self {
+            let hystart = Hystart::new(HystartParameters::default());
+            Self { hystart, sent: 0 }
+        }
+
+        /// One round with this delay; returns by how much the window grew.
+        fn round(&mut self, rtt: Duration, window: u64) -> f64 {
+            let begin = self.sent;
+            self.sent += window;
+            let acks = (1..=window).map(|n| Ack {
+                now: Duration::ZERO,
+                acked: 1,
+                rtt: Some(rtt),
+                srtt: rtt,
+                acknowledged: begin + n,
+                sent: self.sent,
+                cwnd_limited: true,
+            });
+            acks.map(|ack| self.hystart.growth(&ack)).sum()
+        }
+    }
+
+    #[test]
+    fn a_steady_delay_ends_nothing() {
+        let mut rounds = Rounds::new();
+        for _ in 0..20 {
+            assert_eq!(rounds.round(ms(40), 10), 10.0);
+            assert!(!rounds.hystart.is_conservative());
+        }
+    }
+
+    #[test]
+    fn a_delay_that_grows_and_stays_ends_slow_start_after_five_rounds() {
+        let mut rounds = Rounds::new();
+        rounds.round(ms(40), 10);
+        // 40 / 8 = 5 ms more; the eighth sample decides, two are counted at a quarter.
+        assert_eq!(rounds.round(ms(45), 10), 8.5);
+        for round in 1..5 {
+            assert_eq!(rounds.round(ms(45), 10), 2.5, "{round}");
+            assert!(!rounds.hystart.is_over(), "{round}");
+        }
+        rounds.round(ms(45), 1);
+        assert!(rounds.hystart.is_over());
+    }
+
+    #[test]
+    fn jitter_ends_nothing() {
+        let mut rounds = Rounds::new();
+        rounds.round(ms(40), 10);
+        rounds.round(ms(60), 10);
+        assert!(rounds.hystart.is_conservative());
+        rounds.round(ms(59), 10);
+        assert!(!rounds.hystart.is_conservative(), "below the baseline");
+        assert_eq!(rounds.round(ms(59), 10), 10.0);
+    }
+
+    #[test]
+    fn seven_samples_decide_nothing() {
+        let mut rounds = Rounds::new();
+        rounds.round(ms(40), 7);
+        rounds.round(ms(400), 7);
+        assert!(!rounds.hystart.is_conservative());
+    }
+
+    #[test]
+    fn the_threshold_is_an_eighth_between_4_and_16_ms() {
+        let hystart = Hystart::new(HystartParameters::default());
+        for (last, threshold) in [(8, 4), (80, 10), (800, 16)] {
+            assert_eq!(hystart.threshold(ms(last)), ms(threshold), "{last}");
+        }
+    }
+
+    #[test]
+    fn one_acknowledgement_counts_for_eight_packets_at_most() {
+        let mut hystart = Hystart::new(HystartParameters::default());
+        let ack = Ack {
+            now: Duration::ZERO,
+            acked: 40,
+            rtt: None,
+            srtt: ms(10),
+            acknowledged: 40,
+            sent: 80,
+            cwnd_limited: true,
+        };
+        assert_eq!(hystart.growth(&ack), 8.0);
+    }
+}

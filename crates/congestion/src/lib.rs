@@ -1,0 +1,113 @@
+//! Congestion controls of TCP and multipath TCP: a readable reference of each algorithm, as a pure state machine.
+//!
+//! This crate knows no socket, no clock, no thread and no source of randomness. Something that keeps a TCP connection (a
+//! simulator, a script, a test) says what was acknowledged and lost, and when; the algorithm answers with a window. The
+//! same events give the same windows on every machine: only operations that IEEE 754 defines to the last bit are used.
+//!
+//! ```
+//! use std::time::Duration;
+//! use sumlink_congestion::{Ack, Loss, Settings, Siblings, build};
+//!
+//! let mut flow = build("reno", &Settings::default()).unwrap();
+//! let rtt = Duration::from_millis(20);
+//! // The first window of ten packets is acknowledged: slow start doubles it.
+//! let ack = Ack {
+//!     now: rtt,
+//!     acked: 10,
+//!     rtt: Some(rtt),
+//!     srtt: rtt,
+//!     acknowledged: 10,
+//!     sent: 10,
+//!     cwnd_limited: true,
+//! };
+//! flow.on_ack(&ack, &Siblings::NONE);
+//! assert_eq!(flow.cwnd(), 20.0);
+//! flow.on_loss(&Loss { now: 2 * rtt }, &Siblings::NONE);
+//! assert_eq!((flow.cwnd(), flow.ssthresh()), (10.0, 10.0));
+//! flow.on_recovery_exit(3 * rtt);
+//! ```
+//!
+//! # Units
+//!
+//! Windows and thresholds are in packets of one MSS and are real numbers, as in the papers; the whole part of `cwnd` may
+//! be in flight. Kernels count whole packets, so that their windows differ by rounding. Times are
+//! [`Duration`](core::time::Duration)s; a moment ([`Instant`]) is one since an epoch of the caller's choice.
+//!
+//! # The law
+//!
+//! Time never runs backwards. For each flow:
+//!
+//! - [`on_ack`](CongestionControl::on_ack) for every acknowledgement of new data, cumulative or selective, in recovery too.
+//! - [`on_loss`](CongestionControl::on_loss) when a loss is detected outside of recovery: once, however many packets of
+//!   that window are lost. The window is reduced at once; a model that lets the flight shrink gradually (PRR) aims at
+//!   it. During recovery the window does not grow.
+//! - [`on_rto`](CongestionControl::on_rto) each time that the retransmission timer fires, in recovery too.
+//! - [`on_recovery_exit`](CongestionControl::on_recovery_exit) when everything is acknowledged that had been sent when the
+//!   loss was detected or the timer fired; before the `on_ack` of the same acknowledgement.
+//! - [`on_spurious_loss`](CongestionControl::on_spurious_loss) in place of the former, if nothing had been lost. A model that
+//!   cannot tell never calls it.
+//! - [`on_idle_end`](CongestionControl::on_idle_end) before the first packet after a time without anything in flight.
+//!
+//! Then read [`cwnd`](CongestionControl::cwnd). Other calls change nothing. [`player`] keeps this law in a hundred lines, for
+//! flows without a network.
+//!
+//! # Siblings
+//!
+//! A coupled algorithm looks at the other flows of its bond. Whoever drives them keeps one [`Flow`] for each, renewed
+//! after each event:
+//!
+//! ```
+//! # use sumlink_congestion::*;
+//! # use std::time::Duration;
+//! # let ack = Ack { now: Duration::ZERO, acked: 1, rtt: None, srtt: Duration::ZERO, acknowledged: 1, sent: 1,
+//! #     cwnd_limited: true };
+//! let mut controls = vec![build("cubic", &Settings::default()).unwrap(), build("cubic", &Settings::default()).unwrap()];
+//! let mut flows: Vec<Flow> = controls.iter().map(|control| control.flow()).collect();
+//! // an event of the second flow
+//! controls[1].on_ack(&ack, &Siblings::of(&flows, 1));
+//! flows[1] = controls[1].flow();
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod balia;
+#[cfg(test)]
+mod bottleneck;
+#[cfg(test)]
+mod conformance;
+mod control;
+pub mod coupled;
+pub mod cs218;
+pub mod cubic;
+pub mod edinburgh;
+pub mod ewtcp;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod golden;
+pub mod hystart;
+pub mod illinois;
+pub mod lia;
+pub mod olia;
+mod parameter;
+pub mod player;
+mod registry;
+pub mod reno;
+mod root;
+mod rounds;
+pub mod rtt_compensator;
+pub mod script;
+mod siblings;
+pub mod uncoupled;
+pub mod whitehaul;
+mod window;
+pub mod wvegas;
+
+pub use control::{Ack, CongestionControl, Idle, Loss, Timeout};
+pub use parameter::{BuildError, NoParameters, Parameter, Parameters, Value};
+pub use registry::{ALGORITHMS, Algorithm, Entry, Info, NAMES, Settings, build, entry};
+pub use siblings::{BetweenLosses, Flow, Siblings};
+pub use window::{LEAST_CWND, Phase, Window, WindowParameters};
+
+/// A moment: the time since an epoch that the caller chooses once.
+pub type Instant = core::time::Duration;

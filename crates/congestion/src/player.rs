@@ -1,0 +1,197 @@
+//! Flows of one bond, told by hand what happens to them: for scripts and tests.
+//!
+//! There is no network here: round-trip times and losses are what the caller says. Each flow has a full window in flight at any
+//! time, and always something to send.
+
+use std::time::Duration;
+
+use crate::Instant;
+use crate::control::{Ack, CongestionControl, Idle, Loss, Timeout};
+use crate::parameter::BuildError;
+use crate::registry::{Settings, build};
+use crate::siblings::{Flow, Siblings};
+
+/// The retransmission timeout that idle times are measured by.
+const RTO: Duration = Duration::from_millis(300);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Player {
+    /// One for each flow.
+    pub controls: Vec<Box<dyn CongestionControl>>,
+    /// The time; rounds and idle times advance it.
+    pub now: Instant,
+    paths: Vec<Path>,
+    pub(crate) flows: Vec<Flow>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Path {
+    /// Of every packet from now on; the smoothed one follows at once.
+    rtt: Duration,
+    /// Packets acknowledged, and sent.
+    acknowledged: u64,
+    sent: u64,
+    /// A timeout is repaired when so many are acknowledged.
+    repaired_at: Option<u64>,
+}
+
+impl Player {
+    /// Flows at their beginning, one for each round-trip time.
+    ///
+    /// # Errors
+    ///
+    /// What [`build`] says.
+    pub fn new(name: &str, settings: &Settings, rtts: &[Duration]) -> Result<Self, BuildError> {
+        let controls: Vec<_> = rtts
+            .iter()
+            .map(|_| build(name, settings))
+            .collect::<Result<_, _>>()?;
+        let path = |&rtt| Path {
+            rtt,
+            ..Path::default()
+        };
+        Ok(Self {
+            now: Duration::ZERO,
+            paths: rtts.iter().map(path).collect(),
+            flows: controls.iter().map(|control| control.flow()).collect(),
+            controls,
+        })
+    }
+
+    /// The window of a flow in packets.
+    pub fn cwnd(&self, flow: usize) -> f64 {
+        self.controls[flow].cwnd()
+    }
+
+    /// The threshold of a flow in packets.
+    pub fn ssthresh(&self, flow: usize) -> f64 {
+        self.controls[flow].ssthresh()
+    }
+
+    /// From now on packets of this flow take so long.
+    pub fn set_rtt(&mut self, flow: usize, rtt: Duration) {
+        self.paths[flow].rtt = rtt;
+    }
+
+    /// One acknowledgement of so many packets; returns by how much the window grew.
+    pub fn ack(&mut self, flow: usize, packets: u32) -> f64 {
+        self.ack_if(flow, packets, true)
+    }
+
+    /// The same, and whether the window is what limits the flow.
+    pub fn ack_if(&mut self, flow: usize, packets: u32, cwnd_limited: bool) -> f64 {
+        let before = self.cwnd(flow);
+        let path = &mut self.paths[flow];
+        path.sent = path.sent.max(path.acknowledged + before as u64);
+        path.acknowledged += u64::from(packets);
+        path.sent = path.sent.max(path.acknowledged);
+        if path.repaired_at.is_some_and(|at| path.acknowledged >= at) {
+            self.recover(flow);
+        }
+        let path = &self.paths[flow];
+        let ack = Ack {
+            now: self.now,
+            acked: packets,
+            rtt: Some(path.rtt),
+            srtt: path.rtt,
+            acknowledged: path.acknowledged,
+            sent: path.sent,
+            cwnd_limited,
+        };
+        self.tell(flow, |control, siblings| control.on_ack(&ack, siblings));
+        self.cwnd(flow) - before
+    }
+
+    /// One round trip of a flow: as many packets as its window holds at the beginning, each with an acknowledgement of its
+    /// own, spread evenly. Returns by how much the window grew.
+    pub fn round(&mut self, flow: usize) -> f64 {
+        let before = self.cwnd(flow);
+        let packets = before as u32;
+        for _ in 0..packets {
+            self.now += self.paths[flow].rtt / packets;
+            self.ack(flow, 1);
+        }
+        self.cwnd(flow) - before
+    }
+
+    /// So many rounds of a flow.
+    pub fn rounds(&mut self, flow: usize, count: usize) {
+        for _ in 0..count {
+            self.round(flow);
+        }
+    }
+
+    /// So many rounds of each flow, all beginning at the same time; the first flow's decide when they end.
+    pub fn rounds_of_all(&mut self, count: usize) {
+        for _ in 0..count {
+            let start = self.now;
+            for flow in (0..self.controls.len()).rev() {
+                self.now = start;
+                self.round(flow);
+            }
+        }
+    }
+
+    /// A loss is detected; recovery lasts until [`Player::recover`].
+    pub fn lose(&mut self, flow: usize) {
+        let loss = Loss { now: self.now };
+        self.tell(flow, |control, siblings| control.on_loss(&loss, siblings));
+    }
+
+    /// Recovery ends.
+    pub fn recover(&mut self, flow: usize) {
+        self.paths[flow].repaired_at = None;
+        let now = self.now;
+        self.tell(flow, |control, _| control.on_recovery_exit(now));
+    }
+
+    /// A loss that is repaired at once; returns the window then.
+    pub fn repaired_loss(&mut self, flow: usize) -> f64 {
+        self.lose(flow);
+        self.recover(flow);
+        self.cwnd(flow)
+    }
+
+    /// The first packet of a window is lost and the rest arrives; a round trip later the lost one has, too, and recovery
+    /// is over. There was nothing else to send, so the window does not grow.
+    pub fn lose_first(&mut self, flow: usize) {
+        let rest = self.cwnd(flow) as u32 - 1;
+        self.lose(flow);
+        self.ack_if(flow, rest, false);
+        self.now += self.paths[flow].rtt;
+        self.recover(flow);
+        self.ack_if(flow, 1, false);
+    }
+
+    /// The retransmission timer fires. The loss is repaired when all is acknowledged that was in flight, or by
+    /// [`Player::recover`].
+    pub fn time_out(&mut self, flow: usize, repeated: bool) {
+        let path = &mut self.paths[flow];
+        let in_flight = self.controls[flow].cwnd() as u64;
+        let all = path.sent.max(path.acknowledged + in_flight);
+        path.repaired_at = path.repaired_at.or(Some(all));
+        let now = self.now;
+        let timeout = Timeout { now, repeated };
+        self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
+    }
+
+    /// Nothing happens for so long; then all flows send again.
+    pub fn idle(&mut self, lasted: Duration) {
+        self.now += lasted;
+        let now = self.now;
+        let rto = RTO;
+        for flow in 0..self.controls.len() {
+            self.tell(flow, |control, _| {
+                control.on_idle_end(&Idle { now, lasted, rto })
+            });
+        }
+    }
+
+    /// An event of one flow; its siblings see what comes of it.
+    fn tell(&mut self, flow: usize, event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
+        let siblings = Siblings::of(&self.flows, flow);
+        event(self.controls[flow].as_mut(), &siblings);
+        self.flows[flow] = self.controls[flow].flow();
+    }
+}

@@ -1,0 +1,186 @@
+//! Reno: one packet more in each round trip, and half the window on a loss.
+//!
+//! Source: RFC 5681, with byte counting (RFC 3465) so that delayed acknowledgements change nothing. When recovery ends is
+//! RFC 6582's (NewReno) matter, which the TCP model decides.
+
+use crate::control::{Ack, CongestionControl, has_window};
+use crate::parameter::{BuildError, NoParameters};
+use crate::registry::{Algorithm, Info};
+use crate::siblings::Siblings;
+use crate::window::Window;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Reno {
+    window: Window,
+}
+
+impl Algorithm for Reno {
+    const INFO: Info = Info {
+        name: "reno",
+        about: "one packet more per round trip, half on loss: what the others are compared with",
+        source: "RFC 5681, RFC 6582",
+        coupled: false,
+    };
+    type Parameters = NoParameters;
+
+    fn new(window: Window, _parameters: NoParameters) -> Result<Self, BuildError> {
+        Ok(Self { window })
+    }
+}
+
+impl CongestionControl for Reno {
+    has_window!();
+
+    fn on_ack(&mut self, ack: &Ack, _siblings: &Siblings<'_>) {
+        let acked = self.window.acknowledge(ack);
+        self.window.grow(increase(acked, self.window.cwnd()));
+    }
+}
+
+/// By how many packets Reno's window of `cwnd` grows when `acked` packets are acknowledged: the 1/w that other algorithms
+/// stay below.
+pub(crate) fn increase(acked: f64, cwnd: f64) -> f64 {
+    // RFC 5681, section 3.1, equation 3; RFC 3465, section 2.1
+    acked / cwnd
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::fixture::{assert_close, fresh, ms, steady};
+    use crate::player::Player;
+    use crate::{Idle, Phase};
+
+    fn young(assignments: &[&str]) -> Player {
+        fresh("reno", assignments, &[ms(100)])
+    }
+
+    #[test]
+    fn slow_start_doubles_the_window_up_to_ssthresh_and_what_is_left_is_congestion_avoidance() {
+        let mut reno = young(&[]);
+        assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (10.0, f64::INFINITY));
+        assert_eq!(reno.round(0), 10.0);
+        reno.controls[0].window_mut().set_ssthresh(23.0);
+        assert_eq!(reno.ack(0, 2), 2.0);
+        // One packet up to 23, and three at 1/23 each.
+        assert_close(reno.ack(0, 4), 1.0 + 3.0 / 23.0);
+    }
+
+    #[test]
+    fn congestion_avoidance_adds_one_packet_per_window_delayed_acknowledgements_or_not() {
+        let mut reno = steady("reno", &[], &[(10.0, 100)]);
+        assert_close(reno.ack(0, 1), 0.1);
+        reno.place(0, 10.0);
+        assert_close(reno.ack(0, 2), 0.2);
+        reno.place(0, 100.0);
+        let grown = reno.round(0);
+        assert!((0.99..=1.0).contains(&grown), "{grown}");
+    }
+
+    #[test]
+    fn a_loss_halves_the_window_once_and_it_stays_until_recovery_ends() {
+        let mut reno = steady("reno", &[], &[(21.0, 100)]);
+        reno.lose(0);
+        assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (10.5, 10.5));
+        assert_eq!(reno.ack(0, 10), 0.0);
+        assert_eq!(reno.flows[0].phase, Phase::Recovery);
+        reno.recover(0);
+        assert_close(reno.ack(0, 1), 1.0 / 10.5);
+    }
+
+    #[test]
+    fn ssthresh_is_two_packets_at_least() {
+        let mut reno = steady("reno", &[], &[(3.0, 100)]);
+        assert_eq!(reno.repaired_loss(0), 2.0);
+        assert_eq!(reno.repaired_loss(0), 2.0);
+    }
+
+    #[test]
+    fn a_timeout_leaves_one_packet_and_slow_start_to_half_the_window() {
+        let mut reno = steady("reno", &[], &[(20.0, 100)]);
+        reno.time_out(0, false);
+        assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (1.0, 10.0));
+        assert_eq!(reno.ack(0, 1), 1.0, "while the loss is repaired");
+        reno.time_out(0, true);
+        assert_eq!(
+            (reno.cwnd(0), reno.ssthresh(0)),
+            (1.0, 10.0),
+            "the same packet again"
+        );
+        reno.recover(0);
+        reno.rounds(0, 3);
+        assert_eq!(reno.cwnd(0), 8.0);
+        reno.round(0);
+        assert!((10.0..11.0).contains(&reno.cwnd(0)));
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let mut reno = young(&[]);
+        assert_eq!(reno.ack_if(0, 5, false), 0.0);
+        let window = reno.controls[0].window();
+        assert!(
+            !window.limits(5) && window.limits(6),
+            "half of it in slow start"
+        );
+        reno.place(0, 10.0);
+        let window = reno.controls[0].window();
+        assert!(!window.limits(9) && window.limits(10), "all of it later");
+    }
+
+    #[test]
+    fn what_was_no_loss_is_undone() {
+        let mut reno = steady("reno", &[], &[(20.0, 100)]);
+        reno.controls[0].window_mut().set_ssthresh(15.0);
+        reno.lose(0);
+        reno.controls[0].on_spurious_loss(ms(1));
+        assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (20.0, 15.0));
+        assert_eq!(reno.controls[0].flow().phase, Phase::Open);
+        reno.controls[0].on_spurious_loss(ms(1));
+        assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (20.0, 15.0), "once");
+    }
+
+    #[test]
+    fn an_idle_window_is_halved_per_timeout_down_to_the_initial_one() {
+        let after = |lasted: u64| {
+            let mut reno = steady("reno", &[], &[(64.0, 100)]);
+            let idle = Idle {
+                now: ms(lasted),
+                lasted: ms(lasted),
+                rto: ms(200),
+            };
+            reno.controls[0].on_idle_end(&idle);
+            (reno.cwnd(0), reno.ssthresh(0))
+        };
+        assert_eq!(after(200), (64.0, 64.0));
+        assert_eq!(after(201), (32.0, 64.0));
+        assert_eq!(after(401), (16.0, 64.0));
+        assert_eq!(after(100_000), (10.0, 64.0));
+        let mut young = young(&[]);
+        young.controls[0].on_idle_end(&Idle {
+            now: ms(500),
+            lasted: ms(500),
+            rto: Duration::ZERO,
+        });
+        assert_eq!((young.cwnd(0), young.ssthresh(0)), (10.0, f64::INFINITY));
+    }
+
+    #[test]
+    fn hystart_ends_the_first_slow_start_when_the_delay_grows_and_no_later_one() {
+        let mut reno = young(&["hystart=true"]);
+        reno.rounds(0, 2);
+        assert_eq!(reno.cwnd(0), 40.0);
+        reno.set_rtt(0, ms(120));
+        reno.rounds(0, 7);
+        let ssthresh = reno.ssthresh(0);
+        // Eight of the forty packets count whole, then a quarter each, for five rounds.
+        assert!((100.0..160.0).contains(&ssthresh), "{ssthresh}");
+        assert!(reno.cwnd(0) - ssthresh < 3.0);
+        reno.time_out(0, false);
+        reno.recover(0);
+        reno.rounds(0, 4);
+        assert_eq!(reno.cwnd(0), 16.0);
+    }
+}

@@ -1,0 +1,81 @@
+//! Round trips: when one is over, and what delays were measured in it.
+
+use std::time::Duration;
+
+use crate::control::Ack;
+
+/// The round trip under way: over when something is acknowledged that was sent after it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Round {
+    /// What had been sent when it began; nothing if the next acknowledgement begins it.
+    end: Option<u64>,
+}
+
+impl Round {
+    /// At the beginning of a flow: the first acknowledgement ends the first round.
+    pub(crate) fn first() -> Self {
+        Self { end: Some(0) }
+    }
+
+    /// Whether this acknowledgement ends the round; then the next one begins with it.
+    pub(crate) fn is_over(&mut self, ack: &Ack) -> bool {
+        let over = self.end.is_some_and(|end| ack.acknowledged > end);
+        if over || self.end.is_none() {
+            self.end = Some(ack.sent);
+        }
+        over
+    }
+
+    /// The next acknowledgement begins a new one.
+    pub(crate) fn restart(&mut self) {
+        self.end = None;
+    }
+}
+
+/// The round-trip times of a round, and the extremes of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delays {
+    sum: Duration,
+    count: u32,
+    least: Option<Duration>,
+    most: Duration,
+}
+
+impl Delays {
+    pub(crate) fn note(&mut self, rtt: Duration) {
+        self.sum = self.sum.saturating_add(rtt);
+        self.count = self.count.saturating_add(1);
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+        self.most = self.most.max(rtt);
+    }
+
+    /// How many samples the round has.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Mean of the round; nothing without a sample.
+    pub(crate) fn mean(&self) -> Option<Duration> {
+        (self.count > 0).then(|| self.sum / self.count)
+    }
+
+    /// The least ever, the base round-trip time; nothing without a sample.
+    pub(crate) fn base(&self) -> Option<Duration> {
+        self.least
+    }
+
+    /// What the mean of the round exceeds the base by: the queueing delay.
+    pub(crate) fn mean_queueing(&self) -> Option<Duration> {
+        Some(self.mean()? - self.least?)
+    }
+
+    /// What the largest ever exceeds the base by.
+    pub(crate) fn most_queueing(&self) -> Duration {
+        self.most.saturating_sub(self.least.unwrap_or_default())
+    }
+
+    /// The next round begins; the extremes stay.
+    pub(crate) fn begin_round(&mut self) {
+        (self.sum, self.count) = (Duration::ZERO, 0);
+    }
+}

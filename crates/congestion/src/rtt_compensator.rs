@@ -1,0 +1,43 @@
+//! RTT compensator: linked increases, scaled so that different round-trip times do not matter.
+//!
+//! Source: Wischik et al., NSDI 2011 (RTT compensation), and the CS 218 report. The report writes a = 1 / sqrt(n) in its
+//! introduction and the a of its equation 1 later on, which is LIA's alpha; with that one the rule is LIA's, and only that
+//! one compensates. It has a name of its own because it is measured under it.
+
+use crate::control::{Ack, CongestionControl, has_window};
+use crate::lia;
+use crate::parameter::{BuildError, NoParameters};
+use crate::registry::{Algorithm, Info};
+use crate::siblings::Siblings;
+use crate::window::Window;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct RttCompensator {
+    window: Window,
+}
+
+impl Algorithm for RttCompensator {
+    const INFO: Info = Info {
+        name: "rtt-compensator",
+        about: "what became LIA, under the name that the first papers measure it by",
+        source: "Wischik et al., NSDI 2011 (RTT compensation)",
+        coupled: true,
+    };
+    type Parameters = NoParameters;
+
+    fn new(window: Window, _parameters: NoParameters) -> Result<Self, BuildError> {
+        Ok(Self { window })
+    }
+}
+
+impl CongestionControl for RttCompensator {
+    has_window!();
+
+    fn on_ack(&mut self, ack: &Ack, siblings: &Siblings<'_>) {
+        let acked = self.window.acknowledge(ack);
+        // CS 218 report, section 3.2.1, equations 1 and 2
+        self.window
+            .grow(lia::increase(acked, &self.window, siblings));
+    }
+}

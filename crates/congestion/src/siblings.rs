@@ -1,0 +1,185 @@
+//! What a coupled algorithm sees of the other flows of its bond.
+
+use std::time::Duration;
+
+use crate::window::Phase;
+
+/// One flow, as its siblings see it.
+///
+/// Made by [`CongestionControl::flow`](crate::CongestionControl::flow).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Flow {
+    /// Congestion window in packets.
+    pub cwnd: f64,
+    /// Smoothed round-trip time; zero before the first sample, and then no algorithm counts this flow.
+    pub srtt: Duration,
+    /// The least round-trip time measured; zero before the first sample.
+    pub min_rtt: Duration,
+    /// Packets acknowledged between losses.
+    pub between_losses: BetweenLosses,
+    /// Whether it repairs losses.
+    pub phase: Phase,
+    /// The window is below ssthresh.
+    pub in_slow_start: bool,
+}
+
+/// How much was acknowledged between losses, as OLIA needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BetweenLosses {
+    /// Packets acknowledged since the last loss, or since the flow began.
+    pub since_last: u64,
+    /// Packets acknowledged between the last two losses.
+    pub last_two: u64,
+}
+
+impl BetweenLosses {
+    /// The larger of the two: l in the papers, in packets.
+    pub fn longest(&self) -> u64 {
+        self.since_last.max(self.last_two)
+    }
+
+    pub(crate) fn acknowledge(&mut self, packets: u32) {
+        self.since_last += u64::from(packets);
+    }
+
+    /// A loss; without anything acknowledged since the one before, both are one.
+    pub(crate) fn lose(&mut self) {
+        if self.since_last > 0 {
+            self.last_two = std::mem::take(&mut self.since_last);
+        }
+    }
+}
+
+impl Flow {
+    /// Whether it has been measured, so that equations can hold it.
+    pub fn is_measured(&self) -> bool {
+        !self.srtt.is_zero()
+    }
+
+    /// srtt in seconds; only for measured flows.
+    pub(crate) fn rtt(&self) -> f64 {
+        self.srtt.as_secs_f64()
+    }
+
+    /// Packets per second: x in the papers, only for measured flows.
+    pub(crate) fn rate(&self) -> f64 {
+        self.cwnd / self.rtt()
+    }
+}
+
+/// The other flows of the bond, without the one that asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Siblings<'a> {
+    before: &'a [Flow],
+    after: &'a [Flow],
+}
+
+impl Siblings<'static> {
+    /// For a flow without siblings: a coupled algorithm is then the single-path one that it was made from.
+    pub const NONE: Self = Siblings {
+        before: &[],
+        after: &[],
+    };
+}
+
+impl<'a> Siblings<'a> {
+    /// The siblings of `flows[own]`; what stands at that place is not looked at.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such place.
+    pub fn of(flows: &'a [Flow], own: usize) -> Self {
+        Self {
+            before: &flows[..own],
+            after: &flows[own + 1..],
+        }
+    }
+
+    /// Those of which a round-trip time is known.
+    pub fn measured(&self) -> impl Iterator<Item = &'a Flow> + Clone + use<'a> {
+        let all = self.before.iter().chain(self.after);
+        all.filter(|flow| flow.is_measured())
+    }
+}
+
+/// A flow and its measured siblings: what the sums of the papers run over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bond<'a> {
+    pub(crate) own: Flow,
+    siblings: Siblings<'a>,
+}
+
+impl<'a> Bond<'a> {
+    /// Nothing if `own` has not been measured.
+    pub(crate) fn new(own: Flow, siblings: &Siblings<'a>) -> Option<Self> {
+        own.is_measured().then_some(Self {
+            own,
+            siblings: *siblings,
+        })
+    }
+
+    /// All of them, `own` first.
+    pub(crate) fn flows(&self) -> impl Iterator<Item = Flow> + Clone + use<'a> {
+        std::iter::once(self.own).chain(self.siblings.measured().copied())
+    }
+
+    /// How many: n in the papers.
+    pub(crate) fn count(&self) -> f64 {
+        self.flows().count() as f64
+    }
+
+    /// The sum of all windows in packets.
+    pub(crate) fn total_window(&self) -> f64 {
+        self.flows().map(|flow| flow.cwnd).sum()
+    }
+
+    /// The sum of w / rtt in packets per second.
+    pub(crate) fn total_rate(&self) -> f64 {
+        self.flows().map(|flow| flow.rate()).sum()
+    }
+
+    /// The largest of `value` over all flows.
+    pub(crate) fn most(&self, value: impl Fn(&Flow) -> f64) -> f64 {
+        self.flows().map(|flow| value(&flow)).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(cwnd: f64, ms: u64) -> Flow {
+        Flow {
+            cwnd,
+            srtt: Duration::from_millis(ms),
+            ..Flow::default()
+        }
+    }
+
+    #[test]
+    fn siblings_are_the_measured_others() {
+        let flows = [flow(1.0, 10), flow(2.0, 10), flow(3.0, 0), flow(4.0, 10)];
+        let windows = |own| {
+            let siblings = Siblings::of(&flows, own);
+            siblings
+                .measured()
+                .map(|flow| flow.cwnd)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(windows(0), [2.0, 4.0]);
+        assert_eq!(windows(2), [1.0, 2.0, 4.0]);
+        assert_eq!(windows(3), [1.0, 2.0]);
+        assert_eq!(Siblings::NONE.measured().count(), 0);
+    }
+
+    #[test]
+    fn two_losses_without_progress_are_one() {
+        let mut between = BetweenLosses::default();
+        between.acknowledge(5);
+        between.lose();
+        between.lose();
+        between.acknowledge(3);
+        assert_eq!((between.last_two, between.since_last), (5, 3));
+        assert_eq!(between.longest(), 5);
+    }
+}

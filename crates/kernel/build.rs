@@ -1,0 +1,39 @@
+//! Compiles each `src/bpf/*.bpf.c` with clang.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    let sources = Path::new("src/bpf");
+    println!("cargo:rerun-if-changed={}", sources.display());
+    println!("cargo:rerun-if-env-changed=CLANG");
+    let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    // Set by the build script of libbpf-sys.
+    let libbpf = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
+    for entry in fs::read_dir(sources).expect("the folder of the programs") {
+        let source = entry.expect("an entry of that folder").path();
+        let name = source.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.and_then(|name| name.strip_suffix(".bpf.c")) else {
+            continue;
+        };
+        let status = Command::new(&clang)
+            .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c"])
+            .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
+            .arg("-I")
+            .arg(&libbpf)
+            .arg(&source)
+            .arg("-o")
+            .arg(out.join(name).with_extension("bpf.o"))
+            .status();
+        match status {
+            Ok(status) if status.success() => {}
+            Ok(status) => panic!("clang could not compile {}: {status}", source.display()),
+            Err(error) => panic!(
+                "the congestion controls for the kernel are compiled with clang, which does not start: {error}; \
+                 install it (Debian: clang), or set CLANG"
+            ),
+        }
+    }
+}

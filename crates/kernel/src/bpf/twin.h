@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The frame of a congestion control that differs from Reno in two functions:
+ *
+ *   real increase(tp, acked)   by how many packets the window grows in congestion avoidance, for so many acknowledged
+ *   __u64 after_loss(tp)       what a loss leaves, in 2^-20 packets
+ *
+ * TWIN(name) makes the kernel's congestion control of that name from them.
+ */
+#ifndef SUMLINK_TWIN_H
+#define SUMLINK_TWIN_H
+
+#include "siblings.h"
+
+#define TWIN(twin)                                                                                 \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(init, struct sock *sk)                                                       \
+	{                                                                                          \
+		begin(tcp_sock(sk));                                                               \
+		publish(sk);                                                                       \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(release, struct sock *sk)                                                    \
+	{                                                                                          \
+		leave(tcp_sock(sk));                                                               \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)                         \
+	{                                                                                          \
+		struct tcp_sock *tp = tcp_sock(sk);                                                \
+		struct window *window = state(tp);                                                 \
+		real left;                                                                         \
+                                                                                                   \
+		window->acks++;                                                                    \
+		left = slow_start(tp, acked, settings.max_cwnd);                                   \
+		if (left)                                                                          \
+			grow(tp, increase(tp, left), settings.max_cwnd);                           \
+		publish(sk);                                                                       \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
+	__u32 BPF_PROG(ssthresh, struct sock *sk)                                                  \
+	{                                                                                          \
+		return reduce(tcp_sock(sk), after_loss(tcp_sock(sk)), settings.min_ssthresh);      \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(set_state, struct sock *sk, __u8 new_state)                                  \
+	{                                                                                          \
+		if (new_state == TCP_CA_Loss)                                                      \
+			enter_loss(tcp_sock(sk));                                                  \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
+	__u32 BPF_PROG(undo_cwnd, struct sock *sk)                                                 \
+	{                                                                                          \
+		return undo(tcp_sock(sk));                                                         \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(pkts_acked, struct sock *sk, const struct ack_sample *sample)                \
+	{                                                                                          \
+		measure(tcp_sock(sk), sample);                                                     \
+		publish(sk);                                                                       \
+	}                                                                                          \
+	SEC(".struct_ops.link")                                                                    \
+	struct tcp_congestion_ops twin = {                                                         \
+		.init = (void *)init,                                                              \
+		.release = (void *)release,                                                        \
+		.cong_avoid = (void *)cong_avoid,                                                  \
+		.ssthresh = (void *)ssthresh,                                                      \
+		.set_state = (void *)set_state,                                                    \
+		.undo_cwnd = (void *)undo_cwnd,                                                    \
+		.pkts_acked = (void *)pkts_acked,                                                  \
+		.name = #twin,                                                                     \
+		.flags = TCP_CONG_NON_RESTRICTED,                                                  \
+	}
+
+static __always_inline void begin(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+
+	window->fraction = 0;
+	window->fraction_before = 0;
+	window->ssthresh_fraction = 0;
+	window->min_rtt_us = 0;
+	window->last_rtt_us = 0;
+	window->since_last = 0;
+	window->last_two = 0;
+	window->acks = 0;
+	window->bond = 0;
+	window->place = NO_PLACE;
+	window->begun = 1;
+}
+
+#endif

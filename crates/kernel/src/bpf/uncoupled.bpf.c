@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* Uncoupled: Reno on each path. The twin of uncoupled.rs; see there for the source. */
+#include "twin.h"
+
+SETTINGS();
+
+static __always_inline real increase(struct tcp_sock *tp, real acked)
+{
+	return reno_increase(tp, acked);
+}
+
+static __always_inline __u64 after_loss(struct tcp_sock *tp)
+{
+	return window_fixed(tp) / 2;
+}
+
+TWIN(sl_uncoupled);

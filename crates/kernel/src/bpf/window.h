@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The congestion window, and what all algorithms do to it alike; the twin of window.rs.
+ *
+ * The kernel's window is whole packets. Its fraction is kept beside it, in parts of 2^-20 packets, so that windows are what
+ * they are in the papers: a step is rounded down by less than 2^-20 packets and adds up. In recovery the kernel approaches
+ * ssthresh gradually (RFC 6937) and is there when it ends; the fraction that belongs to ssthresh is then that of the window.
+ */
+#ifndef SUMLINK_WINDOW_H
+#define SUMLINK_WINDOW_H
+
+#include "real.h"
+
+#define FRACTION_BITS 20
+#define PACKET (1ull << FRACTION_BITS)
+
+/* What user space sets before loading: settings that all have, and below them the algorithm's own, eight bytes each. */
+#define SETTINGS(own)                                                                              \
+	const volatile struct {                                                                    \
+		__u64 max_cwnd;                                                                    \
+		__u64 min_ssthresh;                                                                \
+		own                                                                                \
+	} settings SEC(".rodata.settings") = {}
+
+/* At the beginning of what the kernel keeps for the algorithm, for each socket. */
+struct window {
+	__u32 fraction; /* of the window, in 2^-20 packets */
+	__u32 fraction_before; /* before the last reduction, which can turn out to have been wrong */
+	__u32 ssthresh_fraction; /* of ssthresh, in 2^-20 packets */
+	__u32 min_rtt_us; /* 0 before the first sample */
+	__u32 last_rtt_us; /* 0 before the first sample */
+	__u64 since_last; /* packets acknowledged since the last loss */
+	__u64 last_two; /* packets acknowledged between the last two losses */
+	__u64 bond; /* of which siblings it is one, 0 if of none */
+	__u32 place; /* among them */
+	__u32 acks; /* acknowledgements in a row since the last loss */
+	__u32 begun; /* init was called, and release will be */
+};
+
+static __always_inline struct tcp_sock *tcp_sock(struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+static __always_inline void *state(struct tcp_sock *tp)
+{
+	return tp->inet_conn.icsk_ca_priv;
+}
+
+/* The window in 2^-20 packets. */
+static __always_inline __u64 window_fixed(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+
+	return ((__u64)tp->snd_cwnd << FRACTION_BITS) + window->fraction;
+}
+
+static __always_inline real window_real(struct tcp_sock *tp)
+{
+	return real_make(window_fixed(tp), -FRACTION_BITS);
+}
+
+static __always_inline __u64 srtt_us(struct tcp_sock *tp)
+{
+	return tp->srtt_us >> 3;
+}
+
+static __always_inline __u64 ssthresh_fixed(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+
+	return ((__u64)tp->snd_ssthresh << FRACTION_BITS) + window->ssthresh_fraction;
+}
+
+static __always_inline bool in_slow_start(struct tcp_sock *tp)
+{
+	return window_fixed(tp) < ssthresh_fixed(tp);
+}
+
+/* Whether the window is what keeps the flow from sending more (tcp_is_cwnd_limited in Linux). */
+static __always_inline bool is_limited(struct tcp_sock *tp)
+{
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
+		return true;
+	return in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
+}
+
+static __always_inline void set_window(struct tcp_sock *tp, __u64 fixed, __u64 max_cwnd)
+{
+	struct window *window = state(tp);
+	__u64 most = min(max_cwnd, tp->snd_cwnd_clamp);
+
+	fixed = max(min(fixed, most << FRACTION_BITS), PACKET);
+	tp->snd_cwnd = fixed >> FRACTION_BITS;
+	window->fraction = fixed & (PACKET - 1);
+}
+
+/*
+ * What an algorithm does first with every acknowledgement: slow start. Returns the packets that are left for congestion
+ * avoidance, 0 if it is not its turn.
+ */
+static __always_inline real slow_start(struct tcp_sock *tp, __u32 acked, __u64 max_cwnd)
+{
+	__u64 all = (__u64)acked << FRACTION_BITS, used = 0;
+	__u64 window = window_fixed(tp);
+
+	if (!is_limited(tp))
+		return 0;
+	if (in_slow_start(tp)) {
+		/* RFC 3465, section 2.2, without a limit for one acknowledgement, as in Linux */
+		used = min(all, ssthresh_fixed(tp) - window);
+		set_window(tp, window + used, max_cwnd);
+	}
+	return real_make(all - used, -FRACTION_BITS);
+}
+
+/* Adds a step in packets. */
+static __always_inline void grow(struct tcp_sock *tp, real step, __u64 max_cwnd)
+{
+	set_window(tp, window_fixed(tp) + real_fixed(step, FRACTION_BITS), max_cwnd);
+}
+
+/*
+ * What is left of a step after a part is taken from it. If the part is larger, the window shrinks by the difference, and
+ * ssthresh with it: no flow comes into slow start by shrinking. Then nothing is left.
+ */
+static __always_inline real subtract(struct tcp_sock *tp, real step, real part, __u64 max_cwnd)
+{
+	__u64 more = real_fixed(step, FRACTION_BITS), less = real_fixed(part, FRACTION_BITS);
+	struct window *window = state(tp);
+	__u64 fixed = window_fixed(tp);
+
+	if (more >= less)
+		return real_make(more - less, -FRACTION_BITS);
+	less -= more;
+	set_window(tp, fixed > less ? fixed - less : 0, max_cwnd);
+	if (in_slow_start(tp)) {
+		tp->snd_ssthresh = tp->snd_cwnd;
+		window->ssthresh_fraction = window->fraction;
+	}
+	return 0;
+}
+
+/* RFC 5681, section 3.1, equation 3: by how many packets Reno grows. */
+static __always_inline real reno_increase(struct tcp_sock *tp, real acked)
+{
+	return real_divide(acked, window_real(tp));
+}
+
+/* A loss leaves so many 2^-20 packets, or min_ssthresh. Returns ssthresh as the kernel wants it. */
+static __always_inline __u32 reduce(struct tcp_sock *tp, __u64 fixed, __u64 min_ssthresh)
+{
+	struct window *window = state(tp);
+
+	if (window->since_last > 0) {
+		window->last_two = window->since_last;
+		window->since_last = 0;
+	}
+	fixed = max(fixed, min_ssthresh << FRACTION_BITS);
+	window->fraction_before = window->fraction;
+	window->fraction = fixed & (PACKET - 1);
+	window->ssthresh_fraction = window->fraction;
+	return fixed >> FRACTION_BITS;
+}
+
+/* The kernel has just set the window to whole packets after a timeout, which leaves no fraction. */
+static __always_inline void enter_loss(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+
+	window->fraction = 0;
+}
+
+/* Nothing had been lost: the kernel takes back ssthresh, but for its fraction. */
+static __always_inline __u32 undo(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+
+	window->fraction = window->fraction_before;
+	window->ssthresh_fraction = 0;
+	return max(tp->snd_cwnd, tp->prior_cwnd);
+}
+
+static __always_inline void measure(struct tcp_sock *tp, const struct ack_sample *sample)
+{
+	struct window *window = state(tp);
+	__s32 rtt_us = sample->rtt_us;
+
+	window->since_last += sample->pkts_acked;
+	if (rtt_us < 0)
+		return;
+	/* A sample of less than a microsecond is one of a microsecond: 0 means that there is none. */
+	rtt_us = max(rtt_us, 1);
+	window->last_rtt_us = rtt_us;
+	if (window->min_rtt_us == 0 || (__u32)rtt_us < window->min_rtt_us)
+		window->min_rtt_us = rtt_us;
+}
+
+#endif

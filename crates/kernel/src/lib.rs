@@ -1,0 +1,39 @@
+//! Congestion controls of multipath TCP as eBPF programs, for any TCP socket of an unmodified Linux kernel (6.4 or later).
+//!
+//! Each is the twin of an algorithm of `sumlink-congestion`, and has a name on the system that begins with `sl_`
+//! ([`TWINS`]). Once loaded, a program chooses it by `setsockopt(TCP_CONGESTION)` as it does `cubic`; MPTCP's subflows
+//! inherit it from their connection, and find each other by its token.
+//!
+//! ```no_run
+//! use sumlink_congestion::Settings;
+//! use sumlink_kernel::{Bonds, Group, load};
+//!
+//! let bonds = Bonds::new()?;
+//! let lia = load("lia", &Settings::default(), &bonds)?;
+//! # let (wifi, cellular) = (std::net::TcpStream::connect("a:1").unwrap(), std::net::TcpStream::connect("b:1").unwrap());
+//! // Two connections that share what one would take, once they use sl_lia.
+//! let group = Group::new(1).expect("not zero");
+//! bonds.join(&wifi, group)?;
+//! bonds.join(&cellular, group)?;
+//! # Ok::<(), sumlink_kernel::Error>(())
+//! ```
+//!
+//! What is loaded goes when its [`Loaded`] is dropped, or stays until it is unloaded if it is pinned ([`Pins`]). Sockets
+//! that use it then keep it until they close.
+//!
+//! Windows are those of the reference, rounded down to whole packets (docs/congestion.md says how near, and how that is
+//! tested).
+
+mod bonds;
+mod error;
+mod load;
+mod pins;
+mod probe;
+mod twin;
+
+pub use bonds::{Bonds, Group, MOST_SIBLINGS};
+pub use error::Error;
+pub use load::{Loaded, load, loaded};
+pub use pins::Pins;
+pub use probe::{Missing, probe};
+pub use twin::{TWINS, Twin};

@@ -1,0 +1,121 @@
+//! Loading congestion controls into the kernel.
+
+use std::cell::RefCell;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use libbpf_rs::{ErrorKind, Link, MapCore, MapType, ObjectBuilder, PrintLevel, set_print};
+use sumlink_congestion::Settings;
+
+use crate::bonds::Bonds;
+use crate::error::Error;
+use crate::probe::probe;
+use crate::twin::{TWINS, Twin};
+
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+/// A congestion control that is loaded as long as this value lives, or is pinned.
+#[derive(Debug)]
+pub struct Loaded {
+    twin: &'static Twin,
+    link: Link,
+}
+
+impl Loaded {
+    /// What it is.
+    pub fn twin(&self) -> &'static Twin {
+        self.twin
+    }
+
+    pub(crate) fn pin(mut self, folder: &Path) -> Result<(), Error> {
+        let path = folder.join(self.twin.system_name);
+        self.link
+            .pin(path)
+            .map_err(Error::map("pinning a congestion control"))
+    }
+}
+
+/// Loads the twin of that algorithm (`lia` or `sl_lia`) with these settings.
+///
+/// # Errors
+///
+/// A name or setting that there is not, what [`probe`] says is missing, a name that is taken, a kernel that refuses.
+pub fn load(name: &str, settings: &Settings, bonds: &Bonds) -> Result<Loaded, Error> {
+    let twin = Twin::of(name)?;
+    let settings = twin.encode(settings)?;
+    if let Some(missing) = probe().into_iter().next() {
+        return Err(Error::Missing(missing));
+    }
+    let name = twin.system_name;
+    if loaded()?.iter().any(|other| other.system_name == name) {
+        return Err(Error::LoadedAlready { name });
+    }
+    let (attached, log) = quietly(|| attach(twin, &settings, bonds));
+    match attached {
+        Ok(link) => Ok(Loaded { twin, link }),
+        // Somebody else was faster.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Err(Error::LoadedAlready { name })
+        }
+        Err(source) => Err(Error::Refused { name, source, log }),
+    }
+}
+
+/// The twins that are loaded on this system, by whomever.
+///
+/// # Errors
+///
+/// [`Error::File`] without /proc.
+pub fn loaded() -> Result<Vec<&'static Twin>, Error> {
+    let names = std::fs::read_to_string(AVAILABLE).map_err(Error::file(AVAILABLE))?;
+    let is_loaded = |twin: &&Twin| {
+        names
+            .split_whitespace()
+            .any(|name| name == twin.system_name)
+    };
+    Ok(TWINS.iter().filter(is_loaded).collect())
+}
+
+fn attach(twin: &Twin, settings: &[u8], bonds: &Bonds) -> libbpf_rs::Result<Link> {
+    let mut object = ObjectBuilder::default().open_memory(twin.object)?;
+    for mut map in object.maps_mut() {
+        let shared = bonds
+            .maps()
+            .into_iter()
+            .find(|(name, _)| map.name() == *name);
+        if let Some((_, shared)) = shared {
+            map.reuse_fd(shared.as_fd())?;
+        } else if map.name() == ".rodata.settings" {
+            let value = map.initial_value_mut().expect("settings have a value");
+            assert_eq!(
+                value.len(),
+                settings.len(),
+                "settings of {}",
+                twin.algorithm
+            );
+            value.copy_from_slice(settings);
+        }
+    }
+    let mut object = object.load()?;
+    let mut operations = object
+        .maps_mut()
+        .filter(|map| map.map_type() == MapType::StructOps);
+    let mut operations = operations.next().expect("a twin has its operations");
+    operations.attach_struct_ops()
+}
+
+thread_local! {
+    static LOG: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Runs what calls libbpf, which otherwise prints to standard error, and returns what it would have printed. libbpf calls
+/// back on the same thread, so what other threads do at the same time does not get in.
+pub(crate) fn quietly<R>(call: impl FnOnce() -> R) -> (R, String) {
+    fn keep(_: PrintLevel, text: String) {
+        LOG.with_borrow_mut(|log| log.push_str(&text));
+    }
+    set_print(Some((PrintLevel::Warn, keep)));
+    LOG.take();
+    let result = call();
+    (result, LOG.take())
+}

@@ -1,0 +1,137 @@
+//! Congestion controls that stay after the process that loaded them.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sumlink_congestion::Settings;
+
+use crate::bonds::Bonds;
+use crate::error::Error;
+use crate::load::{load, loaded};
+use crate::twin::{TWINS, Twin};
+
+/// How long the kernel may take to let go of something.
+const MOST_DELAY: Duration = Duration::from_secs(5);
+
+/// A folder of the BPF file system with what is loaded for good, and the maps that it shares.
+#[derive(Clone, Debug)]
+pub struct Pins {
+    folder: PathBuf,
+}
+
+impl Default for Pins {
+    /// `/sys/fs/bpf/sumlink`, which all programs of a system share.
+    fn default() -> Self {
+        Self::at("/sys/fs/bpf/sumlink")
+    }
+}
+
+impl Pins {
+    /// In another folder, which is made when it is needed; its parent must be in a BPF file system.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    /// The shared maps, which are made if they are not there: to put sockets into groups.
+    ///
+    /// # Errors
+    ///
+    /// No BPF file system at that place, no privilege.
+    pub fn bonds(&self) -> Result<Bonds, Error> {
+        if !Bonds::PINS
+            .iter()
+            .all(|name| self.folder.join(name).exists())
+        {
+            match fs::create_dir(&self.folder) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(Error::file(&self.folder)(error));
+                }
+                _ => {}
+            }
+            let pinned = Bonds::new().and_then(|mut bonds| bonds.pin(&self.folder));
+            if let Err(error) = pinned {
+                self.clean()?;
+                return Err(error);
+            }
+        }
+        Bonds::pinned(&self.folder)
+    }
+
+    /// Loads a congestion control that stays until it is unloaded.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`load`], and of [`Pins::bonds`].
+    pub fn load(&self, name: &str, settings: &Settings) -> Result<(), Error> {
+        Twin::of(name)?;
+        let loaded = self.bonds().and_then(|bonds| load(name, settings, &bonds));
+        let pinned = loaded.and_then(|loaded| loaded.pin(&self.folder));
+        if pinned.is_err() {
+            self.clean()?;
+        }
+        pinned
+    }
+
+    /// What is pinned here.
+    pub fn list(&self) -> Vec<&'static Twin> {
+        let is_pinned = |twin: &&Twin| self.path(twin).exists();
+        TWINS.iter().filter(is_pinned).collect()
+    }
+
+    /// Unloads what is pinned here. Sockets that use it keep it until they close, new ones cannot choose it.
+    ///
+    /// # Errors
+    ///
+    /// An unknown name, [`Error::NotLoaded`], no privilege.
+    pub fn unload(&self, name: &str) -> Result<(), Error> {
+        let twin = Twin::of(name)?;
+        let path = self.path(twin);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::NotLoaded {
+                name: twin.system_name,
+            }),
+            removed => {
+                removed.map_err(Error::file(path))?;
+                gone_from_the_system(twin)?;
+                self.clean()
+            }
+        }
+    }
+
+    fn path(&self, twin: &Twin) -> PathBuf {
+        self.folder.join(twin.system_name)
+    }
+
+    /// Takes the maps and the folder away if nothing is pinned here any more.
+    fn clean(&self) -> Result<(), Error> {
+        if !self.list().is_empty() {
+            return Ok(());
+        }
+        for name in Bonds::PINS {
+            gone(&self.folder.join(name), |path| fs::remove_file(path))?;
+        }
+        gone(&self.folder, |path| fs::remove_dir(path))
+    }
+}
+
+/// The kernel lets go of what was pinned a moment after the pin; unless somebody else holds it.
+fn gone_from_the_system(twin: &Twin) -> Result<(), Error> {
+    let start = Instant::now();
+    let is_it = |other: &&Twin| other.system_name == twin.system_name;
+    while loaded()?.iter().any(is_it) && start.elapsed() < MOST_DELAY {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn gone(path: &Path, remove: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<(), Error> {
+    match remove(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file(path)(error)),
+        _ => Ok(()),
+    }
+}

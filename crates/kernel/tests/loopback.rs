@@ -1,0 +1,329 @@
+//! Every congestion control on this machine's kernel: loaded, chosen by a socket that moves bytes, and unloaded.
+//!
+//! They need root and Linux 6.4 or later; without it they fail, unless `SUMLINK_SKIP_BPF=1` is set. Names of congestion
+//! controls are the system's, so that the tests take turns.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::query::MapInfoIter;
+use nix::sched::{CloneFlags, unshare};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use sumlink_congestion::Settings;
+use sumlink_kernel::{Bonds, Error, Group, MOST_SIBLINGS, Pins, TWINS, load, loaded, probe};
+
+const BYTES: usize = 10_000_000;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// One test at a time; nothing if these tests are to be left out.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
+        eprintln!("skipped because SUMLINK_SKIP_BPF=1");
+        return None;
+    }
+    let missing = probe();
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    assert!(
+        missing.is_empty(),
+        "{}; set SUMLINK_SKIP_BPF=1 to leave these tests out",
+        missing.join("; ")
+    );
+    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn load_plain(name: &str, bonds: &Bonds) -> sumlink_kernel::Loaded {
+    match load(name, &Settings::default(), bonds) {
+        Ok(loaded) => loaded,
+        Err(Error::Refused { log, source, .. }) => panic!("{name}: {source}\n{log}"),
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+fn choose(socket: &TcpStream, name: &str) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_congestion(name.as_bytes())
+}
+
+fn chosen(socket: &TcpStream) -> String {
+    let name = SockRef::from(socket).tcp_congestion().expect("a name");
+    let name = String::from_utf8(name).expect("ASCII");
+    name.trim_end_matches('\0').to_owned()
+}
+
+/// A connection over loopback: who connected, who accepted.
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let connected = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
+    (connected, listener.accept().expect("a connection").0)
+}
+
+/// A byte there and one back, which carries the acknowledgement.
+fn exchange(mut from: &TcpStream, mut to: &TcpStream) {
+    from.write_all(b"x").expect("writes");
+    to.read_exact(&mut [0]).expect("reads");
+    to.write_all(b"y").expect("answers");
+    from.read_exact(&mut [0]).expect("reads");
+}
+
+/// Moves bytes and ends the connection; all of them arrive.
+fn transfer((mut from, mut to): (TcpStream, TcpStream)) {
+    let reader = thread::spawn(move || io::copy(&mut to, &mut io::sink()).expect("reads"));
+    from.write_all(&vec![7; BYTES]).expect("writes");
+    from.shutdown(Shutdown::Write).expect("ends");
+    assert_eq!(reader.join().expect("the reader"), BYTES as u64);
+    assert_eq!(from.read(&mut [0]).expect("the other end"), 0);
+}
+
+#[test]
+fn each_is_loaded_chosen_moves_bytes_and_is_unloaded() {
+    let Some(_turn) = turn() else { return };
+    let bonds = Bonds::new().expect("maps");
+    for twin in TWINS {
+        let name = twin.system_name;
+        let guard = load_plain(twin.algorithm, &bonds);
+        assert_eq!(guard.twin().system_name, name);
+        let sockets = connection();
+        choose(&sockets.0, name).expect("it can be chosen");
+        assert_eq!(chosen(&sockets.0), name);
+        transfer(sockets);
+        assert!(
+            loaded()
+                .expect("a list")
+                .iter()
+                .any(|one| one.system_name == name)
+        );
+        drop(guard);
+        assert!(
+            loaded().expect("a list").is_empty(),
+            "{name} is still there"
+        );
+        let (late, _) = connection();
+        let error = choose(&late, name).expect_err("it is gone");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}
+
+#[test]
+fn what_sockets_use_works_until_they_close() {
+    let Some(_turn) = turn() else { return };
+    let bonds = Bonds::new().expect("maps");
+    let guard = load_plain("lia", &bonds);
+    let sockets = connection();
+    choose(&sockets.0, "sl_lia").expect("it can be chosen");
+    drop(guard);
+    assert_eq!(chosen(&sockets.0), "sl_lia");
+    transfer(sockets);
+}
+
+#[test]
+fn nothing_is_loaded_twice() {
+    let Some(_turn) = turn() else { return };
+    let bonds = Bonds::new().expect("maps");
+    let _guard = load_plain("lia", &bonds);
+    let again = load("sl_lia", &Settings::default(), &bonds).expect_err("it is loaded");
+    assert_eq!(again.to_string(), "sl_lia is loaded already");
+}
+
+#[test]
+fn flows_of_a_group_are_in_the_table_until_they_close() {
+    let Some(_turn) = turn() else { return };
+    let bonds = Bonds::new().expect("maps");
+    let _guard = load_plain("lia", &bonds);
+    let group = Group::new(1).expect("a number");
+    let pairs: Vec<_> = (0..3).map(|_| connection()).collect();
+    for (at, (from, to)) in pairs.iter().enumerate() {
+        choose(from, "sl_lia").expect("it can be chosen");
+        if at > 0 {
+            bonds.join(from, group).expect("joins");
+        }
+        exchange(from, to);
+    }
+    assert_eq!(bonds.flows(), 2, "the first one is in no group");
+    bonds.leave(&pairs[1].0).expect("leaves");
+    bonds.leave(&pairs[0].0).expect_err("it is in no group");
+    for pair in pairs {
+        transfer(pair);
+    }
+    assert_eq!(bonds.flows(), 0);
+}
+
+#[test]
+fn a_thousand_connections_leave_nothing_behind() {
+    let Some(_turn) = turn() else { return };
+    let newest = MapInfoIter::default().map(|map| map.id).max().unwrap_or(0);
+    let bonds = Bonds::new().expect("maps");
+    let guard = load_plain("olia", &bonds);
+    let mut open = Vec::new();
+    for number in 0..1000u64 {
+        let (from, to) = connection();
+        choose(&from, "sl_olia").expect("it can be chosen");
+        // More in each group than see each other.
+        bonds
+            .join(&from, Group::new(1 + number / 20).expect("a number"))
+            .expect("joins");
+        exchange(&from, &to);
+        open.push((from, to));
+        if open.len() == 40 {
+            assert_eq!(bonds.flows(), 2 * MOST_SIBLINGS);
+            open.clear();
+            assert_eq!(bonds.flows(), 0);
+        }
+    }
+    assert!(!ours(newest).is_empty());
+    drop((guard, bonds));
+    // The kernel frees maps and programs when nothing on another processor can use them any more.
+    let start = Instant::now();
+    while !ours(newest).is_empty() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{:?} stay",
+            ours(newest)
+        );
+        thread::yield_now();
+    }
+}
+
+/// Maps of twins that the kernel has made after the one of that number; they hold their programs. Sockets of other tests
+/// may keep older ones until they are gone.
+fn ours(newest: u32) -> Vec<String> {
+    let new = MapInfoIter::default().filter(|map| map.id > newest);
+    let names = new.map(|map| map.name.to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("sl_")).collect()
+}
+
+#[test]
+fn subflows_of_mptcp_are_siblings() {
+    let Some(_turn) = turn() else { return };
+    let bonds = Bonds::new().expect("maps");
+    let _guard = load_plain("lia", &bonds);
+    let in_a_network_of_its_own = || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+        // Seconds that a closed connection keeps its subflows.
+        fs::write("/proc/sys/net/mptcp/close_timeout", "1").expect("a sysctl of Linux 6.5");
+        ip("link set lo up");
+        ip("mptcp limits set subflow 1 add_addr_accepted 1");
+        ip("mptcp endpoint add 127.0.0.2 dev lo subflow");
+        let socket =
+            || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).expect("MPTCP");
+        let (listener, connected) = (socket(), socket());
+        listener
+            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .expect("a port");
+        listener.listen(1).expect("listens");
+        connected
+            .set_tcp_congestion(b"sl_lia")
+            .expect("it can be chosen");
+        connected
+            .connect(&listener.local_addr().expect("bound"))
+            .expect("loopback");
+        let mut from: TcpStream = connected.into();
+        let mut to: TcpStream = listener.accept().expect("a connection").0.into();
+        let start = Instant::now();
+        while bonds.flows() < 2 {
+            from.write_all(&[7; 10_000]).expect("writes");
+            to.read_exact(&mut [0; 10_000]).expect("reads");
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "{} flows",
+                bonds.flows()
+            );
+        }
+        assert_eq!(bonds.flows(), 2);
+        transfer((from, to));
+    };
+    thread::scope(|scope| scope.spawn(in_a_network_of_its_own).join().expect("agrees"));
+    let start = Instant::now();
+    while bonds.flows() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "flows stay");
+        thread::yield_now();
+    }
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status();
+    assert!(status.expect("ip starts").success(), "ip {arguments}");
+}
+
+/// A BPF file system that goes with the test.
+struct BpfFs(tempfile::TempDir);
+
+impl BpfFs {
+    fn mount() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let flags = nix::mount::MsFlags::empty();
+        let none = None::<&str>;
+        nix::mount::mount(none, folder.path(), Some("bpf"), flags, none).expect("mounts");
+        Self(folder)
+    }
+}
+
+impl Drop for BpfFs {
+    fn drop(&mut self) {
+        nix::mount::umount(self.0.path()).expect("unmounts");
+    }
+}
+
+#[test]
+fn what_is_pinned_stays_until_it_is_unloaded() {
+    let Some(_turn) = turn() else { return };
+    let bpf = BpfFs::mount();
+    let folder = bpf.0.path().join("sumlink");
+    let pins = Pins::at(&folder);
+    let names = || {
+        pins.list()
+            .iter()
+            .map(|twin| twin.algorithm)
+            .collect::<Vec<_>>()
+    };
+
+    pins.unload("lia").expect_err("nothing is loaded");
+    assert!(!folder.exists());
+    pins.load("lia", &Settings::default()).expect("loads");
+    pins.load("uncoupled", &Settings::default()).expect("loads");
+    let again = pins
+        .load("lia", &Settings::default())
+        .expect_err("it is loaded");
+    assert!(
+        matches!(again, Error::LoadedAlready { name: "sl_lia" }),
+        "{again}"
+    );
+    let wrong = Settings::default().with("max_cwnd", "1").expect("a number");
+    pins.load("lia", &wrong).expect_err("out of range");
+    assert_eq!(names(), ["uncoupled", "lia"]);
+
+    // Both share the maps with whoever opens them.
+    let bonds = pins.bonds().expect("maps");
+    let (from, to) = connection();
+    choose(&from, "sl_lia").expect("it can be chosen");
+    bonds
+        .join(&from, Group::new(9).expect("a number"))
+        .expect("joins");
+    transfer((from, to));
+
+    pins.unload("lia").expect("unloads");
+    assert_eq!(names(), ["uncoupled"]);
+    pins.unload("uncoupled").expect("unloads");
+    assert!(!folder.exists(), "the last one takes the folder along");
+    assert!(loaded().expect("a list").is_empty());
+    let gone = pins.unload("lia").expect_err("nothing is loaded");
+    assert!(
+        matches!(gone, Error::NotLoaded { name: "sl_lia" }),
+        "{gone}"
+    );
+}
+
+#[test]
+fn without_a_bpf_file_system_nothing_is_pinned() {
+    let Some(_turn) = turn() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let pins = Pins::at(folder.path().join("sumlink"));
+    pins.load("lia", &Settings::default())
+        .expect_err("no file system for pins");
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+    assert!(loaded().expect("a list").is_empty());
+}
