@@ -13,6 +13,8 @@ use sumlink_transport::config::Carriers;
 use sumlink_transport::egress::EgressRule;
 use sumlink_transport::{Class, PublicKey};
 
+use crate::sim::SimCommand;
+
 /// One connection over every link a machine has.
 #[derive(Debug, Parser)]
 #[command(
@@ -56,6 +58,12 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         command: LabCommand,
     },
+    /// The simulator: the engine in virtual time, over the laboratory's scenarios.
+    Sim {
+        /// What to do there.
+        #[command(subcommand)]
+        command: SimCommand,
+    },
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
@@ -77,6 +85,7 @@ impl Verb {
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,
             Self::Lab { command } => command.json(),
+            Self::Sim { command } => command.json(),
             Self::Completions { .. } | Self::Man(_) => false,
         }
     }

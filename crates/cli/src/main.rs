@@ -14,6 +14,7 @@ mod opener;
 mod output;
 mod server;
 mod signals;
+mod sim;
 mod status;
 mod table;
 
@@ -53,6 +54,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Verb::Status(args) => status::run(&args),
         // The laboratory enters namespaces, which must happen before any thread is started.
         Verb::Lab { command } => Ok(sumlink_lab::run(command)?),
+        Verb::Sim { command } => sim::run(&command),
         Verb::Completions { shell } => generate::completions(shell),
         Verb::Man(args) => generate::man(&args),
     }

@@ -19,19 +19,16 @@ use crate::laboratory::LabConfig;
 use crate::tun::Tun;
 use carrier::Carriers;
 use exit::{Exit, Port};
-use model::Model;
-pub(crate) use model::check;
-use timeline::Timeline;
+use sumlink_scenario::model::Model;
+use sumlink_scenario::timeline::Timeline;
 use worker::Worker;
 
 mod buffers;
 mod carrier;
 mod exit;
 mod meter;
-mod model;
 mod segment;
 mod series;
-mod timeline;
 mod worker;
 
 /// What is emulated of one link at a moment.

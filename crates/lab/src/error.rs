@@ -3,8 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::scenario::Problem;
-use crate::units::UnitError;
+use sumlink_scenario::error::{LinkError, LoadError, lines};
+use sumlink_scenario::scenario::Problem;
+use sumlink_scenario::units::UnitError;
 
 /// Why a laboratory command failed. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -109,114 +110,6 @@ pub enum LabError {
     Interrupted,
 }
 
-/// Why the description of a link makes no sense.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LinkError {
-    /// The name cannot be that of a network interface.
-    #[error(
-        "'{0}' cannot be a link's name: use 1 to 15 letters, digits, '-' or '_', starting with a letter, other than 'lo'"
-    )]
-    BadName(String),
-    /// Two links have the same name.
-    #[error("two links are called '{0}': give each a name of its own")]
-    DuplicateName(String),
-    /// There is no link of that name.
-    #[error("there is no link '{name}' (links: {links})")]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        links: String,
-    },
-    /// No links, or more than the addresses suffice for.
-    #[error("{0} links: a laboratory has 1 to 64")]
-    Count(usize),
-    /// Something other than `key=value`.
-    #[error("'{0}' is not a setting: write key=value, such as rate=60mbit")]
-    NotASetting(String),
-    /// A key that no link has.
-    #[error("link '{link}': unknown setting '{key}' (settings: {known})")]
-    UnknownKey {
-        /// The link.
-        link: String,
-        /// The key.
-        key: String,
-        /// Every key.
-        known: &'static str,
-    },
-    /// A value that cannot be read.
-    #[error("link '{link}', {key}: {source}")]
-    BadValue {
-        /// The link.
-        link: String,
-        /// The key.
-        key: String,
-        /// Why.
-        source: Box<UnitError>,
-    },
-    /// A trace, a loss or the like that describes nothing that could exist.
-    #[error("link '{link}', {key}: {reason}")]
-    BadModel {
-        /// The link.
-        link: String,
-        /// The key.
-        key: String,
-        /// Why.
-        reason: String,
-    },
-    /// A group of links that cannot be modelled.
-    #[error("{group}: {reason}")]
-    BadGroup {
-        /// Which one, counted from 1.
-        group: String,
-        /// Why.
-        reason: String,
-    },
-    /// A change that the emulator cannot carry out by itself.
-    #[error(
-        "link '{link}': the state 'removed' cannot be planned for a time; plan 'down', or use: sumlink lab set"
-    )]
-    CannotPlan {
-        /// The link.
-        link: String,
-    },
-    /// A state that no link has.
-    #[error("link '{link}': unknown state '{state}' (states: up, down, blackhole, removed)")]
-    UnknownState {
-        /// The link.
-        link: String,
-        /// What was asked for.
-        state: String,
-    },
-    /// A setting that must be there is not.
-    #[error("link '{link}' has no {key}: add {key}={example}")]
-    Missing {
-        /// The link.
-        link: String,
-        /// The key.
-        key: &'static str,
-        /// A good value.
-        example: &'static str,
-    },
-    /// A rate that the emulator cannot carry.
-    #[error(
-        "link '{link}': {rate} is more than the emulator carries {how}; ask for at most {limit}{advice}"
-    )]
-    TooFast {
-        /// The link.
-        link: String,
-        /// What was asked for.
-        rate: String,
-        /// How it carries packets.
-        how: &'static str,
-        /// The most that can be asked for.
-        limit: String,
-        /// What else can be done, may be empty.
-        advice: &'static str,
-    },
-}
-
 impl LabError {
     /// The exit code of a program that has only these verbs, such as `examples/lab.rs`; `sumlink lab` has the codes of
     /// docs/cli.md.
@@ -263,15 +156,20 @@ impl LabError {
     }
 }
 
-fn lines(problems: &[Problem]) -> String {
-    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    lines.join("\n")
-}
-
 fn log_tail(log: &str) -> String {
     if log.is_empty() {
         String::new()
     } else {
         format!("; its last words:\n{log}")
+    }
+}
+
+impl From<LoadError> for LabError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::File { path, source } => Self::File { path, source },
+            LoadError::Problems(problems) => Self::Scenario(problems),
+            error => Self::Usage(error.to_string()),
+        }
     }
 }

@@ -16,13 +16,12 @@ use crate::rundir::{self, RunDir};
 use crate::topology::{self, Kernel, Side};
 use inner::{clone_pair, lay_cable, plug_in};
 
-mod config;
 mod inner;
 mod status;
 
-pub use config::LabConfig;
 pub(crate) use inner::Inner;
 pub use status::{DirectionReport, LinkStatus, WireSeries};
+pub(crate) use sumlink_scenario::plan::LabConfig;
 
 /// A running laboratory.
 ///

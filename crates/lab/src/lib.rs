@@ -27,12 +27,10 @@
 
 mod bench;
 mod command;
-mod config;
 mod control;
 mod demo;
 mod emulator;
 mod error;
-mod health;
 mod laboratory;
 mod list;
 mod netns;
@@ -44,7 +42,6 @@ pub mod report;
 pub mod results;
 mod run;
 mod rundir;
-pub mod scenario;
 pub mod self_test;
 mod shell;
 mod signals;
@@ -52,22 +49,26 @@ mod systems;
 mod topology;
 mod traffic;
 mod tun;
-pub mod units;
 
 pub use bench::BenchOptions;
 pub use command::{LabCommand, run};
-pub use config::{
+pub use demo::DemoOptions;
+pub use error::LabError;
+pub use laboratory::{DirectionReport, Lab, LinkStatus, WireSeries};
+pub use netns::become_able;
+pub use prose::print;
+pub use run::{RunOptions, Store, load_all, run_json, table};
+pub use rundir::clean;
+pub use sumlink_scenario::config::{
     CouplingGroup, Direction, InterfaceState, InterfererSpec, LinkChange, LinkSpec, MAX_LINKS,
     MAX_RATE, MAX_RATE_GSO, PlannedChange, RadioSpec, Setting, Shape, check_links, members,
 };
-pub use demo::DemoOptions;
-pub use error::{LabError, LinkError};
-pub use health::Health;
-pub use laboratory::{DirectionReport, Lab, LabConfig, LinkStatus, WireSeries};
-pub use netns::become_able;
-pub use run::RunOptions;
-pub use rundir::clean;
-pub use topology::{MTU, SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};
+pub use sumlink_scenario::error::LinkError;
+pub use sumlink_scenario::health::Health;
+pub use sumlink_scenario::plan::LabConfig;
+pub use sumlink_scenario::{MTU, scenario, units};
+pub(crate) use sumlink_scenario::{config, health};
+pub use topology::{SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};
 pub use traffic::TrafficCommand;
 
 /// Environment variable of programs in a laboratory: its id.

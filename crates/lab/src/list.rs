@@ -30,7 +30,7 @@ pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
     }
     let mut text = String::new();
     for file in &files {
-        let loaded = Scenario::load(file);
+        let loaded = Scenario::load(file).map_err(LabError::from);
         if as_json {
             let _ = writeln!(text, "{}", entry_json(file, &loaded));
             continue;
@@ -58,7 +58,7 @@ pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
 pub(crate) fn check(files: &[PathBuf], as_json: bool) -> Result<(), LabError> {
     let mut problems = Vec::new();
     for file in files {
-        let loaded = Scenario::load(file);
+        let loaded = Scenario::load(file).map_err(LabError::from);
         if as_json {
             print(&format!("{}\n", entry_json(file, &loaded)))?;
         }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use crate::error::LabError;
 
 /// Prints a text. A reader that has seen enough, such as `head`, is no failure.
-pub(crate) fn print(text: &str) -> Result<(), LabError> {
+pub fn print(text: &str) -> Result<(), LabError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

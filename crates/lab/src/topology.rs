@@ -17,6 +17,7 @@ use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::MTU;
 use crate::error::LabError;
 use crate::netns::Namespace;
 
@@ -26,8 +27,6 @@ pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1);
 /// The greatest TCP receive and send buffer in the namespaces, in bytes.
 pub const SOCKET_BUFFER_MAX: u64 = 32 << 20;
-/// MTU of the links' interfaces, in bytes.
-pub const MTU: u32 = 1500;
 
 /// What programs without privileges may use, and namespaces may have as their default.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";

@@ -115,6 +115,16 @@ fn every_mistake_has_its_line_and_reason() {
         ),
         (
             "client",
+            "early = 3",
+            "x.toml:4: invalid type: integer `3`, expected a boolean",
+        ),
+        (
+            "server",
+            "early = true",
+            "x.toml:1: `early` belongs to a client and `listen` to a server",
+        ),
+        (
+            "client",
             "links = \"wlan0\"",
             "x.toml:4: the only word here is \"auto\"",
         ),

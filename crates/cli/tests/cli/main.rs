@@ -3,4 +3,5 @@
 mod check;
 mod common;
 mod daemons;
+mod sim;
 mod verbs;

@@ -16,4 +16,5 @@ mod networks;
 mod peer;
 mod programs;
 mod schedulers;
+mod socks;
 mod traffic;

@@ -11,7 +11,8 @@ use socket2::SockRef;
 use sumlink_lab::Side;
 
 use crate::bench::{Bench, until};
-use crate::bond::{Bond, Plan, SOCKS};
+use crate::bond::{Bond, Plan};
+use crate::socks::ask;
 use crate::traffic::{Pattern, Transfer, listen};
 
 const LINKS: [&str; 2] = ["a:rate=60mbit,delay=5ms", "b:rate=40mbit,delay=10ms"];
@@ -22,17 +23,10 @@ const LIMIT: u64 = 8 << 20;
 /// What one read, record or socket may hold besides, by the process' own account.
 const SLACK: u64 = 16 << 20;
 
-/// A connection through SOCKS (RFC 1928).
+/// A connection through SOCKS.
 fn connect(bench: &Bench, target: SocketAddrV4) -> TcpStream {
-    let dial = || TcpStream::connect(SOCKS).unwrap();
-    let mut stream = bench.lab.run(Side::Client, dial).unwrap();
-    let mut request = vec![5, 1, 0, 5, 1, 0, 1];
-    request.extend(target.ip().octets());
-    request.extend(target.port().to_be_bytes());
-    stream.write_all(&request).unwrap();
-    let mut reply = [0; 12];
-    stream.read_exact(&mut reply).unwrap();
-    assert_eq!(reply[..4], [5, 0, 5, 0]);
+    let (stream, told) = ask(bench, target);
+    assert_eq!(told, 0);
     stream
 }
 

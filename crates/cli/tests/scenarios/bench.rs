@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{is_skipped, program, text};
 
-/// A row that any bond reaches, and one that none can.
+/// A row that any bond reaches, and one that none can, whose link is one of the first row's.
 const GROUP: &str = r#"
 name = "tiny"
 bars = ["sum >= 0.3", "duplicates <= 50%"]
@@ -31,8 +31,8 @@ rate = "10mbit"
 name = "dream"
 bars = ["sum >= 3"]
 [[row.link]]
-name = "wifi"
-rate = "20mbit"
+name = "only"
+rate = "10mbit"
 "#;
 
 struct Place(tempfile::TempDir);
@@ -122,7 +122,8 @@ fn a_row_is_measured_once_and_judged() {
     assert!(wifi < 1e6, "{wifi}");
     assert_eq!(lines[1]["verdict"], "not_run");
     let records = place.read("runs.jsonl");
-    assert_eq!(records.lines().count(), 3, "{records}");
+    // Each link by itself, sumlink and MPTCP.
+    assert_eq!(records.lines().count(), 4, "{records}");
     let page = place.read("README.md");
     assert!(
         page.contains("| two | up, cubic |") && page.contains("tiny.svg"),
@@ -133,9 +134,14 @@ fn a_row_is_measured_once_and_judged() {
     // Again: nothing is run, and a row that falls short is an exit code of its own.
     let again = place.bench(&arguments);
     assert!(again.status.success(), "{}", text(&again.stderr));
-    assert!(text(&again.stderr).contains("3 of 3 runs are in lab-out/bench already"));
+    assert!(text(&again.stderr).contains("4 of 4 runs are in lab-out/bench already"));
     let short = place.bench(&["--seeds", "1", "--systems", "alone", "--rows", "tiny/dream"]);
     assert_eq!(short.status.code(), Some(10), "{}", text(&short.stderr));
+    let told = text(&short.stderr);
+    assert!(
+        told.contains("1 of 2 runs are in lab-out/bench already"),
+        "{told}"
+    );
     let told = text(&short.stdout);
     assert!(
         told.starts_with("FALLS SHORT tiny/dream (up, cubic)"),

@@ -179,6 +179,16 @@ impl Quantity {
         }
     }
 
+    /// What axes of pictures are in: the factor from the figure to it, and its name; without one for what has no unit.
+    pub(crate) fn axis(self) -> (f64, Option<&'static str>) {
+        match self {
+            Self::Goodput => (1e-9, Some("Gbit/s")),
+            Self::SecondsBelow => (1.0, Some("s")),
+            Self::Added => (1.0, Some("ms")),
+            _ => (1.0, None),
+        }
+    }
+
     /// A value as it stands in tables.
     pub(crate) fn format(self, value: f64) -> String {
         match self {

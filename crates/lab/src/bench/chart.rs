@@ -56,9 +56,13 @@ fn picture(
         .iter()
         .map(|(_, judged)| judged.bar.bound)
         .fold(0.0, f64::max);
-    // A single absurd value of an alternative must not flatten everything else.
-    let reach = bound.max(1.0) * 3.0;
+    // A single absurd value of an alternative must not flatten everything else; a rate is none.
+    let reach = match quantity {
+        Quantity::Goodput => f64::INFINITY,
+        _ => bound.max(1.0) * 3.0,
+    };
     let largest = values.fold(0.0, f64::max).min(reach);
+    let (factor, unit) = quantity.axis();
     let mut others: Vec<&str> = Vec::new();
     for (name, _) in bars
         .iter()
@@ -77,7 +81,12 @@ fn picture(
     } else {
         "less"
     };
-    let title = format!("{}: {} ({better} is better)", group.name, quantity.name());
+    let unit = unit.map_or_else(String::new, |unit| format!(", {unit}"));
+    let title = format!(
+        "{}: {}{unit} ({better} is better)",
+        group.name,
+        quantity.name()
+    );
     let mut svg = Svg::new(WIDTH, height, &title);
     svg.text(
         (8.0, 18.0),
@@ -87,7 +96,8 @@ fn picture(
         "font-weight=\"600\"",
         &title,
     );
-    let x = Axis::from_zero(largest, PLOT, 6.0);
+    let x = Axis::from_zero(largest * factor, PLOT, 6.0);
+    let at_value = |value: f64| x.at(value * factor);
     for tick in &x.ticks {
         let at = x.at(*tick);
         svg.line((at, HEAD - 6.0), (at, bottom), Ink::Grid, 1.0, "");
@@ -100,13 +110,13 @@ fn picture(
             &short(*tick),
         );
     }
-    let judged = super::document::under_test(lines);
+    let judged = super::tables::under_test(lines);
     let own = palette.style(lines.first().map_or(judged, |line| &line.system));
     for (index, (line, judged)) in bars.iter().enumerate() {
         let top = HEAD + LINE * index as f64;
         let middle = top + LINE / 2.0;
         let size = judged.size.map_or_else(String::new, |size| {
-            format!(", {}", super::document::size(size))
+            format!(", {}", super::tables::size(size))
         });
         let label = shortened(&format!("{} ({}){size}", line.row, line.variant), 50);
         svg.text(
@@ -119,11 +129,11 @@ fn picture(
         );
         if let Some(spread) = &judged.spread {
             let ink = Ink::Colour(own.colour);
-            let end = x.at(spread.median);
+            let end = at_value(spread.median);
             svg.rect((PLOT.0, top + 5.0), (end - PLOT.0, LINE - 10.0), ink);
             svg.line(
-                (x.at(spread.min), middle),
-                (x.at(spread.max), middle),
+                (at_value(spread.min), middle),
+                (at_value(spread.max), middle),
                 Ink::Text,
                 1.2,
                 "",
@@ -131,10 +141,10 @@ fn picture(
         }
         for (name, value) in &judged.others {
             if let Some(value) = value {
-                svg.marker((x.at(*value), middle), 3.2, palette.style(name), false);
+                svg.marker((at_value(*value), middle), 3.2, palette.style(name), false);
             }
         }
-        let at = x.at(judged.bar.bound);
+        let at = at_value(judged.bar.bound);
         svg.line((at, top + 1.0), (at, top + LINE - 1.0), Ink::Text, 2.0, "");
         let word = match judged.verdict {
             Verdict::Pass => "",

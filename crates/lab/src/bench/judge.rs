@@ -16,7 +16,7 @@ pub(crate) enum Verdict {
     Pass,
     /// There is no figure, because nobody has asked for one yet.
     NotRun,
-    /// There is no figure, because the emulator was the bottleneck.
+    /// There is no figure, because the emulator was the bottleneck, or what the figure is relative to stalled.
     Refused,
     /// It is not reached, or the system failed.
     Short,
@@ -62,6 +62,12 @@ pub(crate) struct Line {
     pub(crate) alone: Vec<(String, f64)>,
     /// Median goodput of the judged system.
     pub(crate) goodput_bps: Option<f64>,
+    /// Runs of the judged system with figures.
+    pub(crate) seeds: usize,
+    /// The programs that made its runs, where it is not one and the same: what is judged is a mixture.
+    pub(crate) programs: Vec<String>,
+    /// Why it falls short, where it does and somebody has found out.
+    pub(crate) cause: Option<String>,
 }
 
 impl Line {
@@ -72,6 +78,12 @@ impl Line {
         self.judged
             .iter()
             .filter(move |judged| judged.size.is_some() || Some(judged.bar.quantity) == quantity)
+    }
+
+    /// Whether there is nothing to show of it: no figure, and no reason why.
+    pub(super) fn is_empty(&self) -> bool {
+        let says = |judged: &Judged| judged.spread.is_some() || !judged.reason.is_empty();
+        self.verdict() == Verdict::NotRun && !self.judged.iter().any(says)
     }
 
     /// The worst of its bars.
@@ -99,14 +111,36 @@ pub(super) fn judge(row: &Row, measured: Measured<'_>, others: &[String]) -> Lin
         let values = runs.filter_map(|figures| crate::results::link_goodput(figures, &link.name));
         Some((link.name.clone(), Spread::of(values)?.median))
     });
-    Line {
+    let own = || measured.of(&row.judged);
+    let mut programs: Vec<String> = own().map(program).collect();
+    programs.sort();
+    programs.dedup();
+    if programs.len() == 1 {
+        programs.clear();
+    }
+    let variant = format!("{}, {}", scenario.traffic.name(), scenario.congestion);
+    let mut line = Line {
         row: row.name.clone(),
         system: row.judged.clone(),
-        variant: format!("{}, {}", scenario.traffic.name(), scenario.congestion),
         judged,
         alone: alone.collect(),
         goodput_bps: goodput(&row.judged),
+        seeds: own().filter(|run| figures(run).is_ok()).count(),
+        programs,
+        cause: None,
+        variant,
+    };
+    if line.verdict() == Verdict::Short {
+        line.cause = row.causes.of(&line.variant).map(str::to_owned);
     }
+    line
+}
+
+/// What a run was measured with, as tables call it.
+pub(super) fn program(run: &Run) -> String {
+    let of = &run.environment;
+    let digest = of.program.get(..8).unwrap_or("unknown program");
+    format!("sumlink {} {digest}", of.sumlink)
 }
 
 fn judge_one(
@@ -141,6 +175,10 @@ fn judge_one(
         }
         None if comparable > 0 => (Verdict::Short, "no figure in any run".to_owned()),
         None => without_figures(measured, system)
+            .or_else(|| {
+                let told = measured.stalled(bar.quantity, system)?;
+                Some((Verdict::Refused, told))
+            })
             .or_else(|| without_figures(measured, bar.quantity.reference().unwrap_or(ALONE)))
             .unwrap_or((Verdict::NotRun, String::new())),
     };
@@ -200,7 +238,7 @@ mod tests {
 
     use super::*;
     use crate::bench::matrix;
-    use crate::bench::quantities::tests::{alone, own, run, scenario};
+    use crate::bench::quantities::tests::{alone, own, run, scenario, took};
 
     fn group(bars: &str) -> matrix::Group {
         let text = format!(
@@ -255,6 +293,28 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_several_programs_are_told() {
+        let of = |seed: u64, program: &str| {
+            let mut run = fbdt(seed, 98.0);
+            run.environment.sumlink = "0.1.0".to_owned();
+            run.environment.program = program.to_owned();
+            run
+        };
+        let (one, other) = ("0123456789abcdef", "fedcba9876543210");
+        let told = |runs: [Run; 2]| line(SUM, &runs).programs;
+        assert!(told([of(1, one), of(2, one)]).is_empty());
+        let both = ["sumlink 0.1.0 01234567", "sumlink 0.1.0 fedcba98"];
+        assert_eq!(told([of(1, one), of(2, other)]), both);
+        // Those of a time when nobody noted it down are none of today's.
+        let both = ["sumlink 0.1.0 01234567", "sumlink 0.1.0 unknown program"];
+        assert_eq!(told([of(1, one), of(2, "")]), both);
+        // The alternatives may be older.
+        let mut mptcp = of(1, other);
+        mptcp.system = "mptcp".to_owned();
+        assert!(told([of(1, one), mptcp]).is_empty());
+    }
+
+    #[test]
     fn every_bar_must_be_reached() {
         let runs = [links(1), fbdt(1, 98.0), run("mptcp", 1, own([50.0; 3]))];
         let both = line(
@@ -291,6 +351,26 @@ mod tests {
         let refused = with(Outcome::Refused { reason: reason() });
         let among = [links(1), fbdt(1, 98.0), links(9), refused];
         assert_eq!(line(SUM, &among).verdict(), Verdict::Pass);
+    }
+
+    #[test]
+    fn a_reference_that_stalled_is_no_reason_to_pass() {
+        let cpu = "[\"cpu <= 1.5 of mptcp+tls\"]";
+        let own = run("sumlink:fbdt", 1, took(1000, &[], 3.0));
+        let with = |bytes| {
+            line(
+                cpu,
+                &[own.clone(), run("mptcp+tls", 1, took(bytes, &[], 90.0))],
+            )
+        };
+        assert_eq!(with(100).verdict(), Verdict::Pass);
+        let stalled = with(99);
+        assert_eq!(stalled.verdict(), Verdict::Refused);
+        assert!(
+            stalled.judged[0]
+                .reason
+                .starts_with("mptcp+tls stalled: 99.0 Mbit/s")
+        );
     }
 
     #[test]

@@ -25,13 +25,12 @@ use toml::de::DeTable;
 
 use crate::error::LabError;
 use crate::results::ALONE;
-use crate::scenario::{
-    Document, Problem, Scenario, Section, Traffic, parse_congestion, parse_name,
-};
+use crate::scenario::{Document, Problem, Section, Traffic, parse_congestion, parse_name};
 use crate::systems;
 
 use super::bar::Bar;
-use super::vary::{self, Ingredients};
+use super::cause::Causes;
+use super::vary::{self, Ingredients, Variant};
 
 /// The system that must reach the bars, where a group names none.
 const JUDGED: &str = "sumlink:fbdt";
@@ -55,12 +54,12 @@ pub(crate) struct Row {
     /// The system that must reach the bars.
     pub(crate) judged: String,
     pub(crate) bars: Vec<Bar>,
-    /// Why it falls short, where that is known.
-    pub(crate) cause: Option<String>,
+    /// Why its lines fall short, where that is known.
+    pub(crate) causes: Causes,
     /// Whether a quick try has it.
     pub(crate) quick: bool,
     /// The same links in every direction and with every congestion control.
-    pub(crate) variants: Vec<Scenario>,
+    pub(crate) variants: Vec<Variant>,
 }
 
 /// Reads every group below a directory, in the order of the tables; the error holds the problems of all files.
@@ -157,6 +156,11 @@ fn read_root(
         Traffic::parse(text).map(|traffic| traffic.name().to_owned())
     });
     let congestion = list("congestion", "cubic", parse_congestion);
+    let lines = directions.iter().flat_map(|direction| {
+        let of_direction = congestion.iter();
+        of_direction.map(move |congestion| format!("{direction}, {congestion}"))
+    });
+    let lines: Vec<String> = lines.collect();
     // Its keys are those of a scenario, and told wrong when the rows become scenarios.
     root.has("scenario");
     let judged = judged.map_or_else(|| JUDGED.to_owned(), |at| at.value);
@@ -179,7 +183,7 @@ fn read_root(
         let own_bars = read_bars(document, &mut block);
         let own_judged = block.parsed(document, "judged", parse_system);
         let quick = block.boolean(document, "quick").unwrap_or(false);
-        let cause = block.text(document, "cause").map(|at| at.value);
+        let causes = Causes::read(document, &mut block, &lines);
         let (Some(row_name), Some(own)) = (row_name, own.as_table()) else {
             continue;
         };
@@ -209,8 +213,8 @@ fn read_root(
         for direction in &directions {
             for congestion in &congestion {
                 let full = format!("{name}-{}-{direction}-{congestion}", row_name.value);
-                match vary::scenario(&ingredients, &full, direction, congestion) {
-                    Ok(scenario) => variants.push(scenario),
+                match vary::variant(&ingredients, &full, direction, congestion) {
+                    Ok(variant) => variants.push(variant),
                     Err(problems) => tell(document, &span, &row_name.value, problems),
                 }
             }
@@ -219,7 +223,7 @@ fn read_root(
             name: row_name.value,
             judged: row_judged,
             bars,
-            cause,
+            causes,
             quick,
             variants,
         });
@@ -302,7 +306,11 @@ rate = "10mbit"
         let [a, b] = group.rows.as_slice() else {
             panic!("{group:?}");
         };
-        let names: Vec<_> = a.variants.iter().map(|s| s.name.as_str()).collect();
+        let names: Vec<_> = a
+            .variants
+            .iter()
+            .map(|v| v.scenario.name.as_str())
+            .collect();
         assert_eq!(
             names,
             [
@@ -312,14 +320,15 @@ rate = "10mbit"
                 "g-a-up-bbr"
             ]
         );
-        assert_eq!(a.variants[0].duration.as_secs(), 6);
-        assert_eq!(b.variants[0].duration.as_secs(), 5);
+        assert_eq!(a.variants[0].scenario.duration.as_secs(), 6);
+        assert_eq!(b.variants[0].scenario.duration.as_secs(), 5);
         assert_eq!(b.bars, [Bar::parse("best >= 1").unwrap()]);
         assert!(b.quick && !a.quick);
-        assert_eq!(a.variants[1].congestion, "bbr");
+        assert_eq!(a.variants[1].scenario.congestion, "bbr");
         // Upwards the links are mirrored: the data meets the same link either way.
         let delay = |variant: usize| {
-            let link = a.variants[variant].links().next().unwrap().clone();
+            let links = &a.variants[variant].scenario;
+            let link = links.links().next().unwrap().clone();
             link.shapes.map(|shape| shape.delay.as_millis())
         };
         assert_eq!((delay(0), delay(2)), ([1, 10], [10, 1]));

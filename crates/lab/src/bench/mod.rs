@@ -4,14 +4,22 @@
 //! and with every congestion control that its group names. The links alone and the system under test are run with every
 //! seed; the alternatives beside them with fewer.
 
+mod alone;
 mod bar;
+mod cause;
 mod chart;
+mod cost;
 mod document;
 mod judge;
 mod matrix;
 mod plan;
 mod quantities;
 mod records;
+mod sources;
+mod summary;
+mod tables;
+#[cfg(test)]
+mod tests;
 mod vary;
 
 use std::env;
@@ -19,7 +27,6 @@ use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
 use crate::prose::print;
-use crate::results::Run;
 use crate::run::{self, Store};
 use crate::systems;
 
@@ -28,6 +35,8 @@ use judge::{Line, Verdict};
 use matrix::Group;
 use plan::Plan;
 use quantities::Measured;
+use records::Records;
+use sources::Sources;
 
 /// What `sumlink lab bench` can be told.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,6 +52,10 @@ pub struct BenchOptions {
     /// Seeds of the links alone and of the system under test
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: u64,
+    /// The same for all lines of a row but its first (the others are upwards, or with another congestion control)
+    /// [default: that of --seeds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub other_seeds: Option<u64>,
     /// Seeds of the alternatives
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub alternative_seeds: u64,
@@ -100,7 +113,8 @@ pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabErr
         Some(program) => program.clone(),
         None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
     };
-    let plan = Plan::new(groups, options, &program);
+    let sources = Sources::new(groups);
+    let plan = Plan::new(groups, &sources, options, &program);
     if options.list {
         return print(&plan.list(groups, options));
     }
@@ -114,12 +128,13 @@ pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabErr
     if matches!(ran, Err(ref error) if !matches!(error, LabError::Interrupted)) {
         return ran;
     }
-    let (lines, runs) = judged(groups, options, &store);
+    let (lines, records) = judged(groups, &sources, options, &store);
+    warn_of_stale_causes(groups, &lines);
     let directory = out(options);
     let page = Page {
         groups,
         lines: &lines,
-        runs: &runs,
+        records: &records,
         options,
     };
     page.write(&directory)?;
@@ -156,28 +171,55 @@ fn out(options: &BenchOptions) -> PathBuf {
 /// Lines of every group, in its order, each with whether this call asked for it.
 type Lines = Vec<Vec<(Line, bool)>>;
 
-/// Judges whatever the store holds, of rows that this call did not ask for too.
-fn judged(groups: &[Group], options: &BenchOptions, store: &Store) -> (Lines, Vec<Run>) {
-    let mut all = Vec::new();
+/// Judges whatever the store holds, of rows that this call did not ask for too; and the runs behind that.
+fn judged(
+    groups: &[Group],
+    sources: &Sources<'_>,
+    options: &BenchOptions,
+    store: &Store,
+) -> (Lines, Records) {
+    let mut records = Records::default();
     let mut lines = Vec::new();
     for group in groups {
         let mut of_group = Vec::new();
         for row in &group.rows {
             let others = plan::alternatives(row, options);
-            for (number, scenario) in row.variants.iter().enumerate() {
-                let runs = plan::runs_of(row, scenario, options, store);
+            for (number, variant) in row.variants.iter().enumerate() {
+                let mut runs = Vec::new();
+                for (seed, system) in plan::shown(row, variant, options) {
+                    let Some(parts) = sources.read(store, variant, seed, &system) else {
+                        continue;
+                    };
+                    runs.extend(sources::assembled(variant, &parts));
+                    records.extend(variant, parts);
+                }
                 let measured = Measured {
-                    scenario,
+                    scenario: &variant.scenario,
                     runs: &runs,
                 };
                 let line = judge::judge(row, measured, &others);
                 of_group.push((line, plan::is_chosen(group, row, number, options)));
-                all.extend(runs.into_iter().map(records::without_series));
             }
         }
         lines.push(of_group);
     }
-    (lines, all)
+    (lines, records)
+}
+
+/// A cause is there to explain something.
+fn warn_of_stale_causes(groups: &[Group], lines: &Lines) {
+    for (group, lines) in groups.iter().zip(lines) {
+        for row in &group.rows {
+            let of_row = lines.iter().filter(|(line, _)| line.row == row.name);
+            let verdicts: Vec<_> = of_row
+                .map(|(line, _)| (line.variant.as_str(), line.verdict()))
+                .collect();
+            for cause in row.causes.stale(&verdicts) {
+                let name = format!("{}/{}", group.name, row.name);
+                tracing::warn!("{name} passes, and still has a cause for falling short: {cause}");
+            }
+        }
+    }
 }
 
 /// Whether every bar that this call asked for is reached.

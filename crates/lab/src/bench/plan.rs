@@ -1,35 +1,42 @@
-//! Which runs there are to do, and how long that takes.
+//! Which runs there are to do.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sumlink_engine::scheduler;
 use sumlink_transport::links::name_matches;
 
-use crate::config::Direction;
-use crate::results::{ALONE, MPTCP, Run, SIMULTANEOUS};
-use crate::run::{Job, Room, Store, duration_in_words, planned};
+use crate::results::{ALONE, MPTCP, SIMULTANEOUS};
+use crate::run::{Job, Room};
 use crate::scenario::{Scenario, Workload};
 
 use super::BenchOptions;
-use super::bar::Bar;
 use super::matrix::{Group, Row};
-
-/// Seconds to set up and take down a laboratory, for the estimate.
-const AROUND: f64 = 0.35;
+use super::sources::{Part, Sources};
+use super::vary::Variant;
 
 /// The runs of the chosen rows.
 pub(super) struct Plan<'a> {
     pub(super) jobs: Vec<Job<'a>>,
+    /// What each of them is for.
+    pub(super) purposes: Vec<Purpose<'a>>,
     /// How many of them are done at once.
     pub(super) room: Room,
+}
+
+/// What a run is for; of several lines, the first.
+pub(super) struct Purpose<'a> {
+    pub(super) group: &'a str,
+    pub(super) row: &'a str,
+    /// Whether a bar of some line is judged by it; it is an alternative otherwise.
+    pub(super) is_judged: bool,
 }
 
 /// The rows that were asked for, with their variants.
 pub(super) fn chosen<'a>(
     groups: &'a [Group],
     options: &'a BenchOptions,
-) -> impl Iterator<Item = (&'a Group, &'a Row, &'a Scenario)> {
+) -> impl Iterator<Item = (&'a Group, &'a Row, &'a Variant)> {
     let rows = groups
         .iter()
         .flat_map(|group| group.rows.iter().map(move |row| (group, row)));
@@ -37,7 +44,7 @@ pub(super) fn chosen<'a>(
         let variants = row.variants.iter().enumerate();
         variants
             .filter(move |(number, _)| is_chosen(group, row, *number, options))
-            .map(move |(_, scenario)| (group, row, scenario))
+            .map(move |(_, variant)| (group, row, variant))
     })
 }
 
@@ -100,147 +107,151 @@ fn alternatives_of(
         .collect()
 }
 
-/// Seeds of the system under test, and of the others.
-fn seeds(options: &BenchOptions) -> (u64, u64) {
-    if options.quick {
-        (1, 1)
-    } else {
-        (options.seeds, options.alternative_seeds)
+/// Seeds of the system under test, and of the others, for a row's first variant or another one.
+fn seeds(options: &BenchOptions, first: bool) -> (u64, u64) {
+    match (options.quick, first) {
+        (true, _) => (1, 1),
+        (false, true) => (options.seeds, options.alternative_seeds),
+        (false, false) => {
+            let own = options.other_seeds.unwrap_or(options.seeds);
+            (own, options.alternative_seeds.min(own))
+        }
     }
 }
 
-/// What the store holds of a variant.
-pub(super) fn runs_of(
-    row: &Row,
-    scenario: &Scenario,
-    options: &BenchOptions,
-    store: &Store,
-) -> Vec<Run> {
-    let (seeds, fewer) = seeds(options);
-    let mut runs = Vec::new();
+/// A system with a seed, as the lines of the matrix want it.
+pub(super) struct Wanted {
+    pub(super) system: String,
+    pub(super) seed: u64,
+    /// Whether bars are judged by it; it is an alternative otherwise.
+    pub(super) is_judged: bool,
+}
+
+/// What the line of a variant wants to be run: all systems of a seed after each other, so that what changes on the machine
+/// meanwhile meets all alike.
+fn wanted(row: &Row, variant: &Variant, options: &BenchOptions) -> Vec<Wanted> {
+    let first = is_first(row, variant);
+    let (seeds, fewer) = seeds(options, first);
+    let others = alternatives_of(row, &variant.scenario, first, options);
+    // Whoever is compared with the links alone needs them with the same seed; nobody else does.
+    let compared = row.bars.iter().any(|bar| bar.quantity.needs_links());
+    let mut all = Vec::new();
     for seed in 1..=seeds.max(fewer) {
-        let mut read = |system: &str| runs.extend(store.read(scenario, seed, system));
-        if seed <= seeds {
-            read(&row.judged);
+        let mut want = |system: &str, is_judged: bool| {
+            let system = system.to_owned();
+            all.push(Wanted {
+                system,
+                seed,
+                is_judged,
+            });
+        };
+        if compared {
+            want(ALONE, true);
         }
-        read(ALONE);
-        let references = references(row);
-        for system in alternatives(row, options) {
-            if seed <= fewer || references.contains(&&*system) {
-                read(&system);
+        if seed <= seeds {
+            for reference in references(row) {
+                want(reference, true);
             }
+            want(&row.judged, true);
+        }
+        for other in others.iter().filter(|_| seed <= fewer) {
+            want(other, false);
         }
     }
-    runs
+    all
+}
+
+fn is_first(row: &Row, variant: &Variant) -> bool {
+    let first = row.variants.first();
+    first.is_some_and(|first| first.scenario.name == variant.scenario.name)
+}
+
+/// The seeds and systems that the line of a variant shows, where the store has them.
+pub(super) fn shown(row: &Row, variant: &Variant, options: &BenchOptions) -> Vec<(u64, String)> {
+    let (seeds, fewer) = seeds(options, is_first(row, variant));
+    let references = references(row);
+    let mut shown = Vec::new();
+    for seed in 1..=seeds.max(fewer) {
+        if seed <= seeds {
+            shown.push((seed, row.judged.clone()));
+        }
+        shown.push((seed, ALONE.to_owned()));
+        let others = alternatives(row, options).into_iter();
+        let others = others.filter(|name| seed <= fewer || references.contains(&&**name));
+        shown.extend(others.map(|system| (seed, system)));
+    }
+    shown
 }
 
 impl<'a> Plan<'a> {
-    /// All systems of a seed after each other, so that what changes on the machine meanwhile meets all alike.
-    pub(super) fn new(groups: &'a [Group], options: &'a BenchOptions, program: &'a Path) -> Self {
-        let (seeds, fewer) = seeds(options);
-        let mut jobs = Vec::new();
-        for (_, row, scenario) in chosen(groups, options) {
-            let first = row
-                .variants
-                .first()
-                .is_some_and(|first| first.name == scenario.name);
-            let rate = rate(row, scenario);
-            let others = alternatives_of(row, scenario, first, options);
-            for seed in 1..=seeds.max(fewer) {
-                let references = references(row).into_iter().map(str::to_owned);
-                let own = [ALONE.to_owned()].into_iter().chain(references);
-                let own = own.chain([row.judged.clone()]);
-                // Whoever is compared with the links alone needs them with the same seed; nobody else does.
-                let compared = row.bars.iter().any(|bar| bar.quantity.needs_links());
-                let own = own.filter(|system| match system == ALONE {
-                    true => compared,
-                    false => seed <= seeds,
-                });
-                let beside = others.iter().filter(|_| seed <= fewer).cloned();
-                jobs.extend(own.chain(beside).map(|system| Job {
-                    scenario,
-                    seed,
-                    system,
-                    program,
-                    rate,
-                }));
+    /// What the chosen lines want, each run once.
+    pub(super) fn new(
+        groups: &'a [Group],
+        sources: &Sources<'a>,
+        options: &'a BenchOptions,
+        program: &'a Path,
+    ) -> Self {
+        let mut plan = Self {
+            jobs: Vec::new(),
+            purposes: Vec::new(),
+            room: Room::of_this_machine(options.jobs.map(usize::from)),
+        };
+        let mut known: BTreeMap<(&str, u64, String), usize> = BTreeMap::new();
+        for (group, row, variant) in chosen(groups, options) {
+            for wanted in wanted(row, variant, options) {
+                for Part { scenario, .. } in sources.parts(variant, &wanted.system) {
+                    let system = wanted.system.clone();
+                    let key = (scenario.name.as_str(), wanted.seed, system.clone());
+                    if let Some(index) = known.get(&key) {
+                        plan.purposes[*index].is_judged |= wanted.is_judged;
+                        continue;
+                    }
+                    known.insert(key, plan.jobs.len());
+                    plan.jobs.push(Job {
+                        scenario,
+                        seed: wanted.seed,
+                        system,
+                        program,
+                        rate: sources.rate(scenario),
+                    });
+                    plan.purposes.push(Purpose {
+                        group: &group.name,
+                        row: &row.name,
+                        is_judged: wanted.is_judged,
+                    });
+                }
             }
         }
-        let room = Room::of_this_machine(options.jobs.map(usize::from));
-        Self { jobs, room }
+        plan.gather_light_runs();
+        plan
+    }
+
+    /// Of each row, those that have room beside others go first: one between two that must be alone would be alone too.
+    fn gather_light_runs(&mut self) {
+        let mut rows: Vec<(&str, &str)> = Vec::new();
+        let jobs = std::mem::take(&mut self.jobs).into_iter();
+        let all = jobs.zip(std::mem::take(&mut self.purposes));
+        let keyed = all.map(|(job, purpose)| {
+            let row = (purpose.group, purpose.row);
+            let place = rows.iter().rposition(|known| *known == row);
+            let place = place.unwrap_or_else(|| {
+                rows.push(row);
+                rows.len() - 1
+            });
+            ((place, self.room.width(&job) == 1), job, purpose)
+        });
+        let mut keyed: Vec<_> = keyed.collect();
+        keyed.sort_by_key(|(key, _, _)| *key);
+        let sorted = keyed.into_iter().map(|(_, job, purpose)| (job, purpose));
+        (self.jobs, self.purposes) = sorted.unzip();
     }
 
     /// The scenarios, each once.
     pub(super) fn scenarios(&self) -> Vec<&'a Scenario> {
-        let mut scenarios: Vec<&Scenario> = self.jobs.iter().map(|job| job.scenario).collect();
-        scenarios.dedup_by_key(|scenario| &scenario.name);
-        scenarios
+        let by_name = self
+            .jobs
+            .iter()
+            .map(|job| (&job.scenario.name, job.scenario));
+        by_name.collect::<BTreeMap<_, _>>().into_values().collect()
     }
-
-    /// How long the runs take that the store does not have.
-    pub(super) fn estimate(&self, store: &Store) -> String {
-        let missing = |job: &&Job<'_>| store.done(job.scenario, job.seed, &job.system).is_none();
-        let missing: Vec<_> = self.jobs.iter().filter(missing).collect();
-        format!(
-            "{} runs of {} scenarios are to be done, which takes about {}",
-            missing.len(),
-            self.scenarios().len(),
-            duration_in_words(missing.iter().map(|job| self.seconds(job)).sum())
-        )
-    }
-
-    /// What a run takes, laboratories included; of runs that share the machine, its part.
-    fn seconds(&self, job: &Job<'_>) -> f64 {
-        let (traffic, laboratories) = planned(job);
-        (traffic + AROUND * laboratories as f64) / self.room.width(job) as f64
-    }
-
-    /// The chosen rows with their bars, and what they take.
-    pub(super) fn list(&self, groups: &[Group], options: &BenchOptions) -> String {
-        let mut text = String::new();
-        let mut last = String::new();
-        for (group, row, _) in chosen(groups, options) {
-            let name = format!("{}/{}", group.name, row.name);
-            if name == last {
-                continue;
-            }
-            let of_row = |scenario: &Scenario| row.variants.iter().any(|v| v.name == scenario.name);
-            let jobs = self.jobs.iter().filter(|job| of_row(job.scenario));
-            let time = duration_in_words(jobs.map(|job| self.seconds(job)).sum());
-            let bars = row
-                .bars
-                .iter()
-                .map(|bar| format!("{} {bar}", bar.quantity.name()));
-            let bars: Vec<_> = bars.collect();
-            let variants = chosen(groups, options)
-                .filter(|(_, r, _)| std::ptr::eq(*r, row))
-                .count();
-            let _ = writeln!(
-                text,
-                "{name:<34} {variants} x {time:>7}  {}",
-                bars.join(", ")
-            );
-            last = name;
-        }
-        let time = duration_in_words(self.jobs.iter().map(|job| self.seconds(job)).sum());
-        let _ = writeln!(
-            text,
-            "{} runs of {} scenarios, about {time} in all",
-            self.jobs.len(),
-            self.scenarios().len()
-        );
-        text
-    }
-}
-
-/// The rate of a row's links that may be measured beside others: what is judged must not be a matter of milliseconds
-/// or of processors.
-fn rate(row: &Row, scenario: &Scenario) -> Option<u64> {
-    let disturbed = |bar: &Bar| bar.quantity.needs_quiet();
-    if scenario.unshaped || row.bars.iter().any(disturbed) {
-        return None;
-    }
-    let ways = [Direction::Up, Direction::Down];
-    let rates = ways.map(|way| scenario.rates_bps(way, 1));
-    Some(rates[0].max(rates[1]) as u64)
 }

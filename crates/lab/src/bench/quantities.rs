@@ -15,13 +15,16 @@ pub(super) struct Measured<'a> {
     pub(super) runs: &'a [Run],
 }
 
+/// Below this share of the goodput of what is compared with it, a reference has stalled.
+const STALLED: f64 = 0.1;
+
 /// A system, and the links alone with the same seed, if they were measured.
 struct Seed<'a> {
     scenario: &'a Scenario,
     seed: u64,
     own: &'a Measurement,
     alone: Option<&'a Measurement>,
-    /// CPU seconds for each byte of the system that the quantity is relative to beside the links.
+    /// CPU seconds for each byte of the system that the quantity is relative to beside the links, where it did not stall.
     reference: Option<f64>,
 }
 
@@ -38,25 +41,44 @@ impl<'a> Measured<'a> {
             .of(ALONE)
             .filter_map(|run| Some((run.seed, figures(run).ok()?)))
             .collect();
-        // The cheapest of all seeds: a connection that stalls costs more for each byte, and must not be what others are
-        // measured by.
-        let reference = quantity.reference().and_then(|system| {
-            let runs = self.of(system).filter_map(|run| figures(run).ok());
-            runs.filter_map(cpu_per_byte).reduce(f64::min)
-        });
         self.of(system)
             .filter_map(|run| {
+                let own = figures(run).ok()?;
                 Some(Seed {
                     scenario: self.scenario,
                     seed: run.seed,
-                    own: figures(run).ok()?,
+                    own,
                     alone: alone.get(&run.seed).copied(),
-                    reference,
+                    reference: self.reference(quantity, own),
                 })
             })
             .filter(|seed| seed.alone.is_some() || !quantity.needs_links())
             .filter(|seed| seed.reference.is_some() || quantity.reference().is_none())
             .collect()
+    }
+
+    /// What a run's CPU time is measured by: the cheapest of all seeds, since a connection that stalls costs more for each
+    /// byte. One that stalled altogether, with less than [`STALLED`] of the run's goodput, is no measure of anything.
+    fn reference(&self, quantity: Quantity, own: &Measurement) -> Option<f64> {
+        let runs = self.of(quantity.reference()?);
+        let runs = runs.filter_map(|run| figures(run).ok());
+        let runs = runs.filter(|figures| figures.goodput_bps >= own.goodput_bps * STALLED);
+        runs.filter_map(cpu_per_byte).reduce(f64::min)
+    }
+
+    /// Says that a quantity has no figure because every run of what it is relative to stalled.
+    pub(super) fn stalled(&self, quantity: Quantity, system: &str) -> Option<String> {
+        let reference = quantity.reference()?;
+        let measured = |system: &str| self.of(system).filter_map(|run| figures(run).ok());
+        let goodput = |system: &str| measured(system).map(|figures| figures.goodput_bps);
+        let best = goodput(reference).reduce(f64::max)?;
+        let all_stalled = measured(system).all(|own| self.reference(quantity, own).is_none());
+        let own = goodput(system).reduce(f64::min).filter(|_| all_stalled)?;
+        Some(format!(
+            "{reference} stalled: {:.1} Mbit/s at best, less than a tenth of the {:.0} Mbit/s of {system}",
+            best / 1e6,
+            own / 1e6
+        ))
     }
 
     /// How many seeds of the system ought to have the figure.
@@ -74,7 +96,14 @@ impl<'a> Measured<'a> {
     /// The sizes of objects that a quantity is about; a single `None` where it is not about objects.
     pub(super) fn sizes(&self, quantity: Quantity) -> Vec<Option<u64>> {
         let mut all = match &self.scenario.workload {
-            Workload::Files { sizes, .. } => sizes.clone(),
+            Workload::Files {
+                sizes, count, cold, ..
+            } => {
+                // The first object begins at once, and what begins in the warm-up has no figure; with a laboratory of its
+                // own each one is the first, and a row of them has no warm-up.
+                let warms = !(*cold || *count > 1 || self.scenario.warmup.is_zero());
+                sizes.iter().skip(usize::from(warms)).copied().collect()
+            }
             _ => Vec::new(),
         };
         match quantity {
@@ -251,7 +280,7 @@ pub(super) mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::results::{Flow, Outcome, Process, run_of};
+    use crate::results::{Flow, Outcome, Process, Run};
 
     /// Two links of 80 and 20 Mbit/s with 10 ms and 25 ms one way, queues of 50 ms, 2 % loss on the second.
     pub(in crate::bench) fn scenario(more: &str) -> Scenario {
@@ -274,7 +303,7 @@ pub(super) mod tests {
         }
     }
 
-    fn flow(link: &str, mbps: [f64; 3]) -> Flow {
+    pub(in crate::bench) fn flow(link: &str, mbps: [f64; 3]) -> Flow {
         Flow {
             link: Some(link.to_owned()),
             direction: "down".to_owned(),
@@ -284,7 +313,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::bench) fn run(system: &str, seed: u64, figures: Measurement) -> Run {
-        run_of(system, seed, Outcome::Measured(Box::new(figures)))
+        Run::bare(system, seed, Outcome::Measured(Box::new(figures)))
     }
 
     fn object(link: Option<&str>, size_bytes: u64, duration_s: f64) -> Completion {
@@ -385,7 +414,7 @@ pub(super) mod tests {
         // 10 objects a second, where the links alone deliver 10 and 2.5.
         let above = Quantity::ObjectSum { above: 100_000 };
         assert_eq!(value("", above, Some(1_000_000)), 0.8);
-        let files = "workload = { kind = \"files\", sizes = [\"1MB\", \"1kB\"] }";
+        let files = "workload = { kind = \"files\", sizes = [\"2MB\", \"1MB\", \"1kB\"] }";
         let scenario = scenario(files);
         let measured = Measured {
             scenario: &scenario,
@@ -397,46 +426,97 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn an_object_that_only_warms_is_not_judged() {
+        let above = Quantity::ObjectSum { above: 100_000 };
+        let sizes = |more: &str| {
+            let files =
+                format!("workload = {{ kind = \"files\", sizes = [\"20MB\", \"1GB\"]{more} }}");
+            let mut scenario = scenario(&files);
+            let of = |scenario: &Scenario| {
+                let measured = Measured {
+                    scenario,
+                    runs: &[],
+                };
+                measured.sizes(above)
+            };
+            let with = of(&scenario);
+            scenario.warmup = std::time::Duration::ZERO;
+            [with, of(&scenario)]
+        };
+        let (one, both) = (
+            vec![Some(1_000_000_000)],
+            vec![Some(20_000_000), Some(1_000_000_000)],
+        );
+        assert_eq!(sizes(""), [one, both.clone()]);
+        // It comes again when the session is warm.
+        assert_eq!(sizes(", count = 2"), [both.clone(), both.clone()]);
+        assert_eq!(sizes(", cold = true"), [both.clone(), both]);
+    }
+
+    #[test]
     fn a_rival_has_an_equal_share_of_its_link() {
         // Alone the link carried 80, and 20 of the rival: half of it are 50.
         assert_eq!(value("rival = \"a\"", Quantity::Rival, None), 0.9);
     }
 
+    /// So many bytes that took so many CPU seconds of the system's programs and of the traffic's.
+    pub(in crate::bench) fn took(bytes: u64, system_s: &[f64], traffic_cpu_s: f64) -> Measurement {
+        let of_process = |cpu_s: &f64| Process {
+            cpu_s: *cpu_s,
+            ..Process::default()
+        };
+        Measurement {
+            bytes,
+            processes: system_s.iter().map(of_process).collect(),
+            traffic_cpu_s: Some(traffic_cpu_s),
+            goodput_bps: bytes as f64 * 1e6,
+            ..Measurement::default()
+        }
+    }
+
     #[test]
     fn cpu_time_is_that_of_all_programs_for_each_byte() {
-        let of = |bytes: u64, system_s: &[f64], traffic_cpu_s: f64| Measurement {
-            bytes,
-            processes: system_s
-                .iter()
-                .map(|cpu_s| Process {
-                    cpu_s: *cpu_s,
-                    ..Process::default()
-                })
-                .collect(),
-            traffic_cpu_s: Some(traffic_cpu_s),
-            goodput_bps: 9e9,
-            ..Measurement::default()
-        };
         let scenario = scenario("");
         let runs = [
-            run("x", 1, of(1000, &[1.0, 2.0], 3.0)),
-            run("x", 2, of(1000, &[1.5], 1.5)),
-            run("mptcp+tls", 1, of(2000, &[], 6.0)),
+            run("x", 1, took(1000, &[1.0, 2.0], 3.0)),
+            run("x", 2, took(1000, &[1.5], 1.5)),
+            run("mptcp+tls", 1, took(2000, &[], 6.0)),
             // They stalled.
-            run("mptcp+tls", 2, of(10, &[], 1.0)),
-            run("mptcp+tls", 3, of(0, &[], 1.0)),
+            run("mptcp+tls", 2, took(100, &[], 1.0)),
+            run("mptcp+tls", 3, took(0, &[], 1.0)),
         ];
         let measured = Measured {
             scenario: &scenario,
             runs: &runs,
         };
         assert_eq!(measured.values(Quantity::Cpu, None, "x"), [2.0, 1.0]);
+        assert_eq!(measured.stalled(Quantity::Cpu, "x"), None);
         let without = Measured {
             runs: &runs[..2],
             ..measured
         };
         assert!(without.values(Quantity::Cpu, None, "x").is_empty());
-        assert_eq!(measured.values(Quantity::Goodput, None, "x"), [9e9, 9e9]);
+        assert_eq!(measured.values(Quantity::Goodput, None, "x"), [1e9, 1e9]);
+    }
+
+    #[test]
+    fn what_has_stalled_is_no_measure() {
+        let scenario = scenario("");
+        let runs = [
+            run("x", 1, took(1000, &[], 3.0)),
+            // So expensive for each byte that anything would pass beside it.
+            run("mptcp+tls", 1, took(99, &[], 90.0)),
+        ];
+        let measured = Measured {
+            scenario: &scenario,
+            runs: &runs,
+        };
+        assert!(measured.values(Quantity::Cpu, None, "x").is_empty());
+        let told = measured.stalled(Quantity::Cpu, "x").unwrap();
+        let expected =
+            "mptcp+tls stalled: 99.0 Mbit/s at best, less than a tenth of the 1000 Mbit/s of x";
+        assert_eq!(told, expected);
+        assert_eq!(measured.stalled(Quantity::Goodput, "x"), None);
     }
 
     #[test]

@@ -5,10 +5,66 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::quantities::cpu_per_byte;
+use super::sources::Part;
+use super::vary::Variant;
 use crate::results::{Measurement, Outcome, Quantiles, Run, Series};
 
+/// The runs behind the lines, each once, and what it was used for.
+#[derive(Default)]
+pub(super) struct Records {
+    /// In the order of the lines.
+    all: Vec<Record>,
+    /// Places in it, by scenario, seed and system.
+    places: BTreeMap<(String, u64, String), usize>,
+}
+
+struct Record {
+    run: Run,
+    /// The scenarios of the lines it is part of, with the link where it is one of a link by itself.
+    used_for: Vec<String>,
+}
+
+impl Records {
+    /// Adds the parts of a run of that variant.
+    pub(super) fn extend(&mut self, variant: &Variant, parts: Vec<(Part<'_>, Run)>) {
+        for (part, run) in parts {
+            let own = &variant.scenario.name;
+            let used_for = match part.link {
+                Some(link) => format!("{own}/{link}"),
+                None => own.clone(),
+            };
+            let key = (run.scenario.clone(), run.seed, run.system.clone());
+            let place = *self.places.entry(key).or_insert(self.all.len());
+            match self.all.get_mut(place) {
+                Some(record) => record.used_for.push(used_for),
+                None => self.all.push(Record {
+                    run: without_series(run),
+                    used_for: vec![used_for],
+                }),
+            }
+        }
+    }
+
+    /// The runs, without what they did over time.
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> + Clone {
+        self.all.iter().map(|record| &record.run)
+    }
+
+    /// One line of JSON for each run.
+    pub(super) fn lines(&self) -> String {
+        let lines = self.all.iter().map(|Record { run, used_for }| {
+            let mut value = record(run);
+            if used_for.iter().any(|used| *used != run.scenario) {
+                value["used_for"] = json!(used_for);
+            }
+            format!("{value}\n")
+        });
+        lines.collect()
+    }
+}
+
 /// The run without what it did over time.
-pub(super) fn without_series(mut run: Run) -> Run {
+fn without_series(mut run: Run) -> Run {
     if let Outcome::Measured(figures) = &mut run.outcome {
         figures.goodput = Series::default();
         for flow in &mut figures.flows {
@@ -22,7 +78,7 @@ pub(super) fn without_series(mut run: Run) -> Run {
 }
 
 /// One line of JSON for a run: medians where there are many values of a kind.
-pub(super) fn record(run: &Run) -> Value {
+fn record(run: &Run) -> Value {
     let mut fields = Map::new();
     let mut put = |key: &str, value: Value| {
         if !value.is_null() {

@@ -7,6 +7,8 @@ use toml::{Table, Value};
 
 use crate::scenario::{Problem, Scenario};
 
+use super::alone::{self, SingleLink};
+
 /// What a row's scenarios are made of: each takes the place of what the one before says.
 pub(super) struct Ingredients<'a> {
     /// The group's file.
@@ -21,6 +23,16 @@ pub(super) struct Ingredients<'a> {
     pub(super) systems: Vec<String>,
 }
 
+/// A row in one direction with one congestion control.
+#[derive(Clone, Debug)]
+pub(crate) struct Variant {
+    pub(crate) scenario: Scenario,
+    /// Digest of the scenario without its name: rows of the same content share their runs.
+    pub(crate) content: String,
+    /// Each of its links by itself; none where they cannot be told apart.
+    pub(crate) links: Vec<SingleLink>,
+}
+
 /// What is wrong with a row.
 #[derive(Debug)]
 pub(super) enum Wrong {
@@ -31,17 +43,17 @@ pub(super) enum Wrong {
 }
 
 /// The keys of a row that are none of a scenario.
-const OWN: [&str; 8] = [
-    "name", "base", "bars", "cause", "judged", "quick", "only", "set",
+const OWN: [&str; 9] = [
+    "name", "base", "bars", "cause", "causes", "judged", "quick", "only", "set",
 ];
 
-/// The scenario of that name, in that direction and with that congestion control.
-pub(super) fn scenario(
+/// The row's variant in that direction and with that congestion control, whose scenario has that name.
+pub(super) fn variant(
     of: &Ingredients<'_>,
     name: &str,
     direction: &str,
     congestion: &str,
-) -> Result<Scenario, Vec<Wrong>> {
+) -> Result<Variant, Vec<Wrong>> {
     let here = |reason: String| vec![Wrong::Here(reason)];
     let mut table = match of.base {
         None => Table::new(),
@@ -74,12 +86,21 @@ pub(super) fn scenario(
     }
     let text = toml::to_string(&table).map_err(|error| here(error.to_string()))?;
     // Paths in it are relative to the file that they come from.
-    Scenario::parse(of.base.unwrap_or(of.file), &text).map_err(|problems| {
-        let reasons = problems
-            .into_iter()
-            .map(|problem| Wrong::Here(problem.reason));
-        reasons.collect()
+    let file = of.base.unwrap_or(of.file);
+    let scenario = Scenario::parse(file, &text).map_err(all_here)?;
+    let content = alone::content(&table, &scenario).map_err(|error| here(error.to_string()))?;
+    Ok(Variant {
+        content,
+        links: alone::single_links(&table, file, &scenario).map_err(all_here)?,
+        scenario,
     })
+}
+
+fn all_here(problems: Vec<Problem>) -> Vec<Wrong> {
+    let reasons = problems
+        .into_iter()
+        .map(|problem| Wrong::Here(problem.reason));
+    reasons.collect()
 }
 
 fn load(base: &Path) -> Result<Table, Vec<Wrong>> {
@@ -201,7 +222,10 @@ mod tests {
             row: &row.parse().unwrap(),
             systems: vec!["alone".to_owned()],
         };
-        scenario(&ingredients, "x", direction, "bbr").map_err(|wrong| format!("{wrong:?}"))
+        let variant = variant(&ingredients, "x", direction, "bbr");
+        let variant = variant.map_err(|wrong| format!("{wrong:?}"))?;
+        assert_eq!(variant.links.len(), variant.scenario.links().count());
+        Ok(variant.scenario)
     }
 
     #[test]

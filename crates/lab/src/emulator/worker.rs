@@ -11,12 +11,12 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 use sumlink_link::{LinkId, Network};
+use sumlink_scenario::timeline::{Action, Timeline};
 
 use super::carrier::Carriers;
 use super::exit::{Exit, Port};
 use super::meter::{Meter, become_punctual};
 use super::segment::{OFFLOAD_HEADER, Segment};
-use super::timeline::{Action, Timeline};
 use super::{LinkReport, Message};
 use crate::config::{Direction, InterfaceState, LinkChange, Setting};
 

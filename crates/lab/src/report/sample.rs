@@ -199,7 +199,9 @@ impl Case {
             environment: Environment {
                 kernel: "6.18.0".to_owned(),
                 processors: 2,
+                processor: "Sample".to_owned(),
                 sumlink: "0.1.0".to_owned(),
+                program: "0123456789abcdef".to_owned(),
                 peers,
                 congestion: "cubic".to_owned(),
                 socket_buffer_max_bytes: 64 << 20,

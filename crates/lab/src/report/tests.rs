@@ -247,7 +247,7 @@ fn run() -> impl Strategy<Value = Run> {
                 ..Default::default()
             },
             started_unix_s,
-            ..results::run_of(&system, seed, outcome)
+            ..results::Run::bare(&system, seed, outcome)
         }
     })
 }

@@ -1,5 +1,6 @@
 //! `lab run`: every system of every scenario with every seed, resumable.
 
+mod environment;
 mod machine;
 mod measure;
 mod once;
@@ -23,10 +24,12 @@ use crate::systems;
 use progress::Progress;
 use together::News;
 
-pub(crate) use measure::OTHERS_NOTE;
+pub(crate) use measure::{OTHERS_NOTE, join};
 pub(crate) use once::{Job, planned};
 pub(crate) use progress::duration_in_words;
-pub(crate) use store::{Store, write_json, write_text};
+pub use store::Store;
+pub(crate) use store::{write_json, write_text};
+pub use table::of as table;
 pub(crate) use together::Room;
 
 /// What `sumlink lab run` can be told.
@@ -57,11 +60,11 @@ pub struct RunOptions {
 }
 
 /// Reads every file, and tells the problems of all of them.
-pub(crate) fn load_all(files: &[PathBuf]) -> Result<Vec<Scenario>, LabError> {
+pub fn load_all(files: &[PathBuf]) -> Result<Vec<Scenario>, LabError> {
     let mut scenarios: Vec<Scenario> = Vec::new();
     let mut problems = Vec::new();
     for file in files {
-        match Scenario::load(file) {
+        match Scenario::load(file).map_err(LabError::from) {
             Ok(scenario) => scenarios.push(scenario),
             Err(LabError::Scenario(found)) => problems.extend(found),
             Err(error) => return Err(error),
@@ -104,7 +107,7 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
     }
     carry_out(&plan, Room::SINGLE, &store, &mut |run, path| {
         if options.json {
-            println!("{}", run_json(run, path));
+            println!("{}", run_json(run, Some(path)));
         }
     })?;
     finish(options, scenarios, &store, &plan)
@@ -174,7 +177,7 @@ fn finish(
             .count();
         store.write_summary(scenario)?;
         if !options.json {
-            print(&table::of(scenario, &runs))?;
+            print(&table(scenario, &runs))?;
         }
     }
     if !options.json {
@@ -229,7 +232,8 @@ fn tell_what_is_kept(error: &LabError, store: &Store, finished: usize, total: us
     }
 }
 
-fn run_json(run: &Run, path: &Path) -> serde_json::Value {
+/// One line of `--json` about a run, and about the file that it was written to.
+pub fn run_json(run: &Run, path: Option<&Path>) -> serde_json::Value {
     let (kind, reason, goodput) = match &run.outcome {
         Outcome::Measured(figures) => ("measured", None, Some(figures.goodput_bps)),
         Outcome::Skipped { reason } => ("skipped", Some(reason), None),

@@ -10,14 +10,14 @@ use tempfile::TempDir;
 use crate::error::LabError;
 use crate::laboratory::Lab;
 use crate::process::Process;
-use crate::results::{Environment, Measurement, Outcome, Run, SCHEMA};
+use crate::results::{Measurement, Outcome, Run, SCHEMA};
 use crate::scenario::Scenario;
 use crate::signals;
 use crate::systems::{self, Stage, System};
-use crate::topology::{SOCKET_BUFFER_MAX, Side};
+use crate::topology::Side;
 
 use super::measure::{self, Phase};
-use super::workload;
+use super::{environment, workload};
 
 /// A run is repeated so often when the emulator was the bottleneck.
 const ATTEMPTS: usize = 3;
@@ -76,7 +76,7 @@ pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run
         seed: job.seed,
         system: job.system.clone(),
         started_unix_s: started,
-        environment: environment(job.scenario, system.as_ref()),
+        environment: environment::of(job, system.as_ref()),
         outcome,
     })
 }
@@ -207,19 +207,6 @@ fn measure_phase(
         running,
     };
     phase.measure(tick)
-}
-
-/// The machine and the versions of everything that takes part.
-fn environment(scenario: &Scenario, system: &dyn System) -> Environment {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    Environment {
-        kernel: kernel.trim().to_owned(),
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
-        sumlink: env!("CARGO_PKG_VERSION").to_owned(),
-        peers: system.versions(),
-        congestion: scenario.congestion.clone(),
-        socket_buffer_max_bytes: SOCKET_BUFFER_MAX,
-    }
 }
 
 /// Starts a program of the workload.

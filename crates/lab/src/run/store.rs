@@ -14,7 +14,7 @@ use crate::results::{self, Outcome, Run, SCHEMA, Summary};
 use crate::scenario::Scenario;
 
 /// The results of several scenarios.
-pub(crate) struct Store {
+pub struct Store {
     directory: PathBuf,
     /// Directories that were made for it and hold nothing yet, the innermost first.
     made: Vec<PathBuf>,
@@ -24,7 +24,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// Makes the directory and finds out whether files can be written there.
-    pub(crate) fn open(directory: &Path) -> Result<Self, LabError> {
+    pub fn open(directory: &Path) -> Result<Self, LabError> {
         let made = directory
             .ancestors()
             .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
@@ -35,7 +35,7 @@ impl Store {
         let lock = Flock::lock(opened, FlockArg::LockExclusiveNonblock);
         let lock = lock.map_err(|(_, error)| match error {
             Errno::EWOULDBLOCK => LabError::Usage(format!(
-                "another `lab run` writes to {}: wait for it, or choose another --out",
+                "another run writes to {}: wait for it, or choose another --out",
                 directory.display()
             )),
             error => failed(directory)(error.into()),
@@ -55,18 +55,18 @@ impl Store {
     }
 
     /// Where the results are.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Keeps the scenario's file beside its results.
-    pub(crate) fn write_scenario(&self, scenario: &Scenario) -> Result<(), LabError> {
+    pub fn write_scenario(&self, scenario: &Scenario) -> Result<(), LabError> {
         let directory = self.directory.join(&scenario.name);
         write_atomically(&directory, "scenario.toml", scenario.text.as_bytes())
     }
 
     /// The run that is there already, of the same text.
-    pub(crate) fn read(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
+    pub fn read(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
         let text = fs::read(self.path(scenario, seed, system)).ok()?;
         let run: Run = serde_json::from_slice(&text).ok()?;
         let same = run.schema == SCHEMA
@@ -78,20 +78,20 @@ impl Store {
 
     /// The run that is there already, with figures: what was not to be had, or went wrong, may be better the
     /// next time.
-    pub(crate) fn done(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
+    pub fn done(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
         self.read(scenario, seed, system)
             .filter(|run| matches!(run.outcome, Outcome::Measured(_)))
     }
 
     /// Writes a run.
-    pub(crate) fn write_run(&self, scenario: &Scenario, run: &Run) -> Result<PathBuf, LabError> {
+    pub fn write_run(&self, scenario: &Scenario, run: &Run) -> Result<PathBuf, LabError> {
         let path = self.path(scenario, run.seed, &run.system);
         write_json(&path, run)?;
         Ok(path)
     }
 
     /// Writes what all runs of the scenario say together, those of earlier calls included.
-    pub(crate) fn write_summary(&self, scenario: &Scenario) -> Result<(), LabError> {
+    pub fn write_summary(&self, scenario: &Scenario) -> Result<(), LabError> {
         let directory = self.directory.join(&scenario.name);
         for found in results::load(&directory)? {
             let summary = Summary::from_runs(&found.header, &found.runs);
@@ -190,7 +190,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let first = Store::open(base.path()).unwrap();
         let error = Store::open(base.path()).err().unwrap().to_string();
-        assert!(error.contains("another `lab run`"), "{error}");
+        assert!(error.contains("another run writes"), "{error}");
         drop(first);
         assert!(Store::open(base.path()).is_ok());
     }

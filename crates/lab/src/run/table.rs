@@ -12,7 +12,7 @@ use super::progress::describe;
 const WIDTH: usize = 80;
 
 /// Medians and spread of the goodput of each system.
-pub(super) fn of(scenario: &Scenario, runs: &[Run]) -> String {
+pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
     let mut text = String::new();
     let head = format!("{}: {}", scenario.name, first_sentence(&scenario.about));
     let _ = writeln!(text, "{}", wrapped(&head, WIDTH, 2));

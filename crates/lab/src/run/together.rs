@@ -1,7 +1,7 @@
 //! Several runs at once, where the machine has room for them.
 //!
 //! Each has namespaces and an emulator of its own, so that all they share is the machine. A run that found too little of
-//! it left is done again alone.
+//! it left is done again alone, and from then on there are fewer at once: how much a machine carries, nobody knows before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,11 +14,13 @@ use crate::results::{Outcome, Run};
 use super::once::{self, Company, Job};
 
 /// What a processor carries of links' rates with room to spare: emulator, both ends of the system, and the traffic.
-const RATE_OF_PROCESSOR: u64 = 220_000_000;
+const RATE_OF_PROCESSOR: u64 = 140_000_000;
 /// Above this a run is alone, however many processors there are.
 const LIGHT: u64 = 400_000_000;
 /// The most runs at once for each processor.
 const RUNS_OF_PROCESSOR: usize = 4;
+/// What is left of the room when it has proven too large for the machine.
+const SHRINK: f64 = 0.75;
 
 /// How much runs at once at the most.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,8 +142,17 @@ struct Queue<'a, 'j> {
     waiting: VecDeque<usize>,
     /// Found too little room beside others.
     again: VecDeque<usize>,
-    /// With the rate that each shares, `None` for one that is alone.
-    running: BTreeMap<usize, Option<u64>>,
+    /// `None` for one that is alone.
+    running: BTreeMap<usize, Option<Share>>,
+}
+
+/// A run beside others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Share {
+    /// Its part of the room's rate.
+    rate: u64,
+    /// The room's rate when it began.
+    room: u64,
 }
 
 impl<'a, 'j> Queue<'a, 'j> {
@@ -163,11 +174,18 @@ impl<'a, 'j> Queue<'a, 'j> {
             return Some((index, Company::Alone));
         }
         let index = *self.waiting.front()?;
-        let share = self.room.share(self.jobs[index]);
+        let share = self.room.share(self.jobs[index]).map(|rate| Share {
+            rate,
+            room: self.room.rate,
+        });
         let has_room = match share {
             None => is_quiet,
-            Some(rate) => {
-                let taken: Option<u64> = self.running.values().copied().sum();
+            Some(Share { rate, .. }) => {
+                let rates = self
+                    .running
+                    .values()
+                    .map(|share| Some(share.as_ref()?.rate));
+                let taken: Option<u64> = rates.sum();
                 self.running.len() < self.room.runs
                     && taken.is_some_and(|taken| taken + rate <= self.room.rate)
             }
@@ -186,12 +204,18 @@ impl<'a, 'j> Queue<'a, 'j> {
 
     /// A run has ended; whether that was the last of it.
     fn ended(&mut self, index: usize, run: &Run) -> bool {
-        let shared = self.running.remove(&index).flatten().is_some();
-        match &run.outcome {
-            Outcome::Refused { reason } if shared => {
+        let shared = self.running.remove(&index).flatten();
+        match (&run.outcome, shared) {
+            (Outcome::Refused { reason }, Some(share)) => {
                 let (scenario, system) = (&run.scenario, &run.system);
                 tracing::info!(%scenario, %system, seed = run.seed, %reason, "to be done again alone");
                 self.again.push_back(index);
+                // Those that were with it say the same thing once more.
+                if share.room == self.room.rate {
+                    self.room.rate = (self.room.rate as f64 * SHRINK) as u64;
+                    let mbit = self.room.rate / 1_000_000;
+                    tracing::info!("fewer runs at once from now on: of {mbit} Mbit/s");
+                }
                 false
             }
             _ => true,
@@ -208,7 +232,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::results::run_of;
+    use crate::results::Run;
     use crate::scenario::Scenario;
 
     fn scenario() -> Scenario {
@@ -232,19 +256,19 @@ mod tests {
     }
 
     fn run(outcome: Outcome) -> Run {
-        run_of("x", 1, outcome)
+        Run::bare("x", 1, outcome)
     }
 
     #[test]
     fn light_runs_share_the_machine_and_others_do_not() {
         let scenario = scenario();
         let rates = [
-            Some(110),
-            Some(110),
-            Some(220),
-            Some(110),
+            Some(70),
+            Some(70),
+            Some(140),
+            Some(70),
             None,
-            Some(110),
+            Some(70),
             Some(300),
         ];
         let jobs = rates.map(|rate| job(&scenario, rate));
@@ -292,7 +316,37 @@ mod tests {
         }
         assert_eq!(queue.next().map(|(index, _)| index), Some(0));
         assert_eq!(begun(&mut queue), [] as [usize; 0]);
+        assert_eq!(queue.room.rate, 105_000_000);
         assert!(queue.ended(0, &refused()), "alone it is refused for good");
+        assert_eq!(queue.room.rate, 105_000_000);
         assert_eq!(begun(&mut queue), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn what_was_too_much_for_the_machine_is_not_tried_again() {
+        let scenario = scenario();
+        let jobs = [70; 12].map(|mbit| job(&scenario, Some(mbit)));
+        let jobs: Vec<&Job<'_>> = jobs.iter().collect();
+        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        let refused = run(Outcome::Refused {
+            reason: String::new(),
+        });
+        let good = run(Outcome::Measured(Box::default()));
+        assert_eq!(begun(&mut queue), [0, 1, 2, 3]);
+        // Both were refused for the same reason: the room shrinks once, from 280 to 210 Mbit/s.
+        for index in [0, 1] {
+            assert!(!queue.ended(index, &refused));
+        }
+        assert_eq!(begun(&mut queue), [4]);
+        for index in [2, 3, 4] {
+            queue.ended(index, &good);
+        }
+        for index in [0, 1] {
+            assert_eq!(begun(&mut queue), [index]);
+            queue.ended(index, &good);
+        }
+        assert_eq!(begun(&mut queue), [5, 6, 7]);
+        assert!(!queue.ended(5, &refused));
+        assert_eq!(queue.room.rate, 157_500_000);
     }
 }

@@ -5,19 +5,13 @@ use crate::scenario::{Scenario, Workload};
 use crate::topology::Side;
 use crate::traffic::{Channel, Route};
 
-use super::sumlink::known;
 use super::{Running, Stage, System, keys};
 
 pub(super) struct Library {
-    scheduler: String,
+    pub(super) scheduler: String,
 }
 
 impl Library {
-    pub(super) fn parse(scheduler: &str) -> Result<Self, String> {
-        let scheduler = known(scheduler)?.to_owned();
-        Ok(Self { scheduler })
-    }
-
     fn channel(&self, stage: &Stage<'_>, side: Side) -> Result<Channel, LabError> {
         Ok(Channel::Library {
             keys: keys::of(stage, side)?,

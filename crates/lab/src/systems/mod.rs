@@ -1,7 +1,7 @@
 //! What is compared: one file for each system, behind one trait.
 //!
 //! A system says over which [`Route`]s the traffic goes; what the traffic is and how it is counted is the same for
-//! all ([`crate::traffic`]). Adding one is a file here, its word in [`parse`], and a line in
+//! all ([`crate::traffic`]). Adding one is a file here, its word in [`Named`], and a line in
 //! docs/laboratory.md.
 
 mod aggligator;
@@ -21,19 +21,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use sumlink_scenario::system::System as Named;
+
 use crate::error::LabError;
 use crate::laboratory::Lab;
 use crate::process::Process;
 use crate::scenario::Scenario;
 use crate::topology::SERVER_V4;
 use crate::traffic::{Channel, Route};
-
-/// The systems of a scenario that names none.
-pub(crate) const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
-
-/// Every form of a name, for messages.
-const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
-    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]], library:SCHEDULER, aggligator, noq";
 
 /// A way to carry traffic over several links.
 pub(crate) trait System {
@@ -137,51 +132,20 @@ pub(crate) struct Evidence {
 
 /// The system of that name.
 pub(crate) fn parse(name: &str) -> Result<Box<dyn System>, String> {
-    match name {
-        "alone" => return Ok(Box::new(alone::Alone)),
-        "simultaneous" => return Ok(Box::new(simultaneous::Simultaneous)),
-        "mptcp" => return Ok(Box::new(mptcp::Mptcp { tls: false })),
-        "mptcp+tls" => return Ok(Box::new(mptcp::Mptcp { tls: true })),
-        "aggligator" => return Ok(Box::new(aggligator::Aggligator)),
-        "noq" => return Ok(Box::new(noq::Noq)),
-        _ => {}
-    }
-    if let Some(scheduler) = name.strip_prefix("library:") {
-        return library::Library::parse(scheduler)
-            .map(|system| Box::new(system) as Box<dyn System>);
-    }
-    let Some(variant) = name.strip_prefix("sumlink:") else {
-        return Err(format!("there is no system '{name}' (systems: {FORMS})"));
-    };
-    sumlink::Sumlink::parse(variant).map(|system| Box::new(system) as Box<dyn System>)
+    Ok(match Named::parse(name)? {
+        Named::Alone => Box::new(alone::Alone),
+        Named::Simultaneous => Box::new(simultaneous::Simultaneous),
+        Named::Mptcp { tls } => Box::new(mptcp::Mptcp { tls }),
+        Named::Aggligator => Box::new(aggligator::Aggligator),
+        Named::Noq => Box::new(noq::Noq),
+        Named::Library(scheduler) => Box::new(library::Library { scheduler }),
+        Named::Sumlink(variant) => Box::new(sumlink::Sumlink { variant }),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_told_from_mistakes() {
-        for name in DEFAULT {
-            assert!(parse(name).is_ok(), "{name}");
-        }
-        for scheduler in sumlink_engine::scheduler::NAMES {
-            assert!(parse(&format!("sumlink:{scheduler}")).is_ok());
-        }
-        assert!(parse("sumlink:minrtt+bbr").is_ok());
-        assert!(parse("sumlink:fbdt:conversational=redundant:streaming=ecf+bbr").is_ok());
-        assert!(parse("sumlink:minrtt+bbr+4").is_ok());
-        assert!(parse("sumlink:minrtt+auto+auto").is_ok());
-        assert!(parse("mptcp+tls").is_ok() && parse("library:fbdt").is_ok());
-        let error = |name: &str| parse(name).err().unwrap_or_default();
-        assert!(error("tcp").contains("there is no system 'tcp'"));
-        assert!(error("sumlink:fbtd").contains("no scheduler 'fbtd'"));
-        assert!(error("library:fbtd").contains("no scheduler 'fbtd'"));
-        assert!(error("sumlink:fbdt:bulk=ecf").contains("no class 'bulk'"));
-        assert!(error("sumlink:fbdt:streaming").contains("no scheduler ''"));
-        assert!(error("sumlink:fbdt+no good").contains("congestion control"));
-        assert!(error("sumlink:fbdt+bbr+9").contains("1 to 8, or auto"));
-    }
 
     #[test]
     fn a_scheduler_for_two_paths_is_not_measured_over_four() {

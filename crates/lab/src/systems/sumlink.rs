@@ -9,11 +9,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sumlink_engine::{Class, scheduler};
+use sumlink_scenario::system::Variant;
 
 use crate::error::LabError;
 use crate::process::{Process, TICK};
-use crate::scenario::{Scenario, parse_congestion};
+use crate::scenario::Scenario;
 use crate::signals;
 use crate::topology::{SERVER_V4, Side};
 use crate::traffic::Route;
@@ -30,92 +30,38 @@ const FORWARD: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCAL
 const PATHS_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) struct Sumlink {
-    scheduler: String,
-    /// `CLASS=SCHEDULER`, for classes with another one.
-    class_schedulers: Vec<String>,
-    /// Instead of the scenario's.
-    congestion: Option<String>,
-    /// Connections over each link, as `--carriers` takes them.
-    carriers: Option<String>,
+    pub(super) variant: Variant,
 }
 
 impl Sumlink {
-    /// `SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]]`.
-    pub(super) fn parse(variant: &str) -> Result<Self, String> {
-        let mut parts = variant.splitn(3, '+');
-        let schedulers = parts.next().unwrap_or_default();
-        let congestion = parts.next().map(parse_congestion).transpose()?;
-        let carriers = parts.next().map(parse_carriers).transpose()?;
-        let mut parts = schedulers.split(':');
-        let scheduler = known(parts.next().unwrap_or_default())?;
-        let class_schedulers = parts.map(|part| {
-            let (class, name) = part.split_once('=').unwrap_or((part, ""));
-            if Class::from_name(class).is_none() {
-                let classes = Class::ALL.map(Class::name).join(", ");
-                return Err(format!("there is no class '{class}' (classes: {classes})"));
-            }
-            known(name).map(|name| format!("{class}={name}"))
-        });
-        Ok(Self {
-            scheduler: scheduler.to_owned(),
-            class_schedulers: class_schedulers.collect::<Result<_, _>>()?,
-            congestion,
-            carriers,
-        })
-    }
-
     /// The flags that client and server have in common.
-    fn flags<'a>(&'a self, congestion: &'a str) -> Vec<&'a str> {
-        let mut flags = vec!["--scheduler", &self.scheduler, "--congestion", congestion];
-        for of_class in &self.class_schedulers {
-            flags.extend(["--class-scheduler", of_class]);
+    fn flags(&self, congestion: &str) -> Vec<String> {
+        let own = &self.variant.scheduler;
+        let mut flags = ["--scheduler", own, "--congestion", congestion]
+            .map(str::to_owned)
+            .to_vec();
+        for (class, scheduler) in &self.variant.class_schedulers {
+            flags.push("--class-scheduler".to_owned());
+            flags.push(format!("{}={scheduler}", class.name()));
         }
         flags
     }
 }
 
-/// A scheduler by its name.
-pub(super) fn known(scheduler: &str) -> Result<&str, String> {
-    if scheduler::NAMES.contains(&scheduler) {
-        return Ok(scheduler);
-    }
-    let names = scheduler::NAMES.join(", ");
-    Err(format!(
-        "sumlink has no scheduler '{scheduler}' (schedulers: {names})"
-    ))
-}
-
-/// What `--carriers` takes.
-fn parse_carriers(text: &str) -> Result<String, String> {
-    let number = text
-        .parse()
-        .is_ok_and(|number: u32| (1..=8).contains(&number));
-    if number || text == "auto" {
-        Ok(text.to_owned())
-    } else {
-        Err(format!(
-            "'{text}' is no number of carriers: 1 to 8, or auto"
-        ))
-    }
-}
-
 impl System for Sumlink {
     fn missing(&self, scenario: &Scenario) -> Option<String> {
-        let of_classes = self.class_schedulers.iter();
-        let of_classes = of_classes.filter_map(|part| part.split_once('=').map(|(_, name)| name));
-        let limits = [self.scheduler.as_str()].into_iter().chain(of_classes);
-        let (most, name) = limits
-            .filter_map(|name| Some((scheduler::most_paths(name)?, name)))
-            .min()?;
-        let links = scenario.links().count();
-        (links > most).then(|| format!("the scheduler {name} takes {most} paths, not {links}"))
+        self.variant.missing(scenario.links().count())
     }
 
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
         let (server_key, server_public) = make_key(stage, "server")?;
         let (client_key, client_public) = make_key(stage, "client")?;
         let address = SocketAddr::from((SERVER_V4, SERVER_PORT)).to_string();
-        let congestion = self.congestion.as_deref().unwrap_or(stage.congestion);
+        let congestion = self
+            .variant
+            .congestion
+            .as_deref()
+            .unwrap_or(stage.congestion);
         let common = self.flags(congestion);
 
         let mut command = Command::new(stage.program);
@@ -133,7 +79,7 @@ impl System for Sumlink {
         command.arg(control(stage, "client"));
         command.args(["--socks", &SOCKS.to_string()]);
         command.args(["--forward", &format!("{FORWARD}={}", stage.target())]);
-        if let Some(carriers) = &self.carriers {
+        if let Some(carriers) = &self.variant.carriers {
             command.args(["--carriers", carriers]);
         }
         for link in stage.links() {
@@ -170,12 +116,12 @@ impl System for Sumlink {
         };
         let active = client.as_ref().map_or(0, active_paths);
         let links = stage.links().count();
-        let mut note = if self.carriers.is_some() {
+        let mut note = if self.variant.carriers.is_some() {
             format!("{active} paths over {links} links at the end")
         } else {
             format!("{active} of {links} paths active at the end")
         };
-        if let Some(own) = &self.congestion {
+        if let Some(own) = &self.variant.congestion {
             note.push_str(&format!(
                 "; its paths use {own}, everyone else {}",
                 stage.congestion

@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::results::{FlowRecord, ObjectRecord};
+
 use super::connection::{self, End, Wire};
-use super::record::{FlowRecord, ObjectRecord, Recorder};
+use super::record::Recorder;
 use super::requests;
 use super::server::early;
 use super::{Channel, Job, Keys, Load, Request, Route, Spec, Window, library, sleep_until_ns, tls};

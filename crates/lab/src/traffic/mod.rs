@@ -27,8 +27,6 @@ use sumlink_transport::{PublicKey, SecretKey};
 
 use crate::error::LabError;
 
-pub(crate) use record::{FlowRecord, ObjectRecord};
-
 /// `sumlink lab traffic`
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum TrafficCommand {

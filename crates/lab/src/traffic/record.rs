@@ -1,40 +1,8 @@
-//! What a flow brought.
+//! Counting what arrives.
 
-use serde::{Deserialize, Serialize};
+use crate::results::FlowRecord;
 
 use super::{Window, now_ns};
-
-/// A flow as its receiver saw it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct FlowRecord {
-    /// Number of the flow: even, and 1 more for an upload.
-    pub(crate) flow: u32,
-    /// The link that it was bound to.
-    #[serde(default)]
-    pub(crate) link: Option<String>,
-    /// Whether it is somebody else's, and no part of what is measured.
-    #[serde(default)]
-    pub(crate) rival: bool,
-    /// Whether there was ever a connection.
-    pub(crate) connected: bool,
-    /// Bytes that arrived in each interval.
-    pub(crate) buckets: Vec<u64>,
-    /// Objects that arrived.
-    pub(crate) objects: Vec<ObjectRecord>,
-    /// When each message was due, in seconds since the start, and how many milliseconds later it arrived; of a
-    /// question and its answer, when it was asked and how long the answer took.
-    pub(crate) messages: Vec<(f64, f64)>,
-    /// Why it is not what it should be.
-    pub(crate) error: Option<String>,
-}
-
-/// An object that arrived.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ObjectRecord {
-    pub(crate) size: u64,
-    pub(crate) start_s: f64,
-    pub(crate) duration_s: f64,
-}
 
 /// Counts what arrives.
 pub(crate) struct Recorder {

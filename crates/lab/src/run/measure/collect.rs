@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::error::LabError;
 use crate::process::Process;
+use crate::results::FlowRecord;
 use crate::scenario::Workload;
 use crate::signals;
-use crate::traffic::{FlowRecord, now_ns};
+use crate::traffic::now_ns;
 
 use super::{NAP, Phase};
 

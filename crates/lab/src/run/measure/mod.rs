@@ -12,7 +12,7 @@ use crate::error::LabError;
 use crate::health::Health;
 use crate::laboratory::{LinkStatus, WireSeries};
 use crate::process::{Process, Usage};
-use crate::results::Measurement;
+use crate::results::{Measurement, push_note};
 use crate::scenario::{Scenario, Workload};
 use crate::signals;
 use crate::systems::{Running, Stage, System, kernel_counters};
@@ -22,8 +22,9 @@ use crate::traffic::{Window, now_ns};
 use super::machine::Machine;
 use super::workload;
 
+pub(super) use crate::results::in_series;
+pub(crate) use crate::results::join;
 pub(crate) use figures::OTHERS_NOTE;
-pub(super) use figures::{in_series, join};
 
 /// The clients get so long to start before the run begins.
 const HEAD_START: Duration = Duration::from_millis(100);
@@ -92,7 +93,7 @@ impl Phase<'_> {
         measurement.duplicates_bytes = evidence.duplicates_bytes;
         measurement.reorder_peak_bytes = evidence.reorder_peak_bytes;
         if !evidence.note.is_empty() {
-            figures::push_note(&mut measurement.note, &evidence.note);
+            push_note(&mut measurement.note, &evidence.note);
         }
         Ok((measurement, watched.ours))
     }

@@ -1,0 +1,216 @@
+//! `sumlink sim`: scenarios in the simulator.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use clap::{Args, Subcommand};
+use sumlink_lab::results::Run;
+use sumlink_lab::scenario::Scenario;
+use sumlink_lab::{LabError, Store, load_all, print, run_json, table};
+
+use crate::exit::CliError;
+
+/// What `sumlink sim` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Run the systems of scenarios in virtual time: the engine over modelled TCP over the laboratory's links
+    Run(SimRunArgs),
+}
+
+impl SimCommand {
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json,
+        }
+    }
+}
+
+/// `sumlink sim run`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Systems: alone, simultaneous, mptcp, sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]];\n         \
+                  others are skipped.\n\n\
+                  Example:\n  sumlink sim run scenarios/unequal-*.toml --seeds 10 --systems alone,sumlink:fbdt"
+)]
+pub(crate) struct SimRunArgs {
+    /// Scenario files; `sumlink lab list` shows those of the project.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Write the results into this directory, as `sumlink lab run` does; runs that are there are replaced.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON object a line for each run.
+    #[arg(long)]
+    json: bool,
+    /// So many seeds (1, 2, ... N) instead of the scenarios' own number.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    seeds: Option<u64>,
+    /// Only these systems, also ones that the scenarios do not name.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    systems: Vec<String>,
+    /// Write what sumlink's sessions decide as JSON lines, DIR/SCENARIO-seed-N-SYSTEM.jsonl for each run.
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+    /// Runs at once; without it as many as there are processors.
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+/// What is run.
+struct Job<'a> {
+    scenario: &'a Scenario,
+    seed: u64,
+    system: &'a str,
+}
+
+/// Carries out the verb.
+pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
+    match command {
+        SimCommand::Run(args) => Ok(run_all(args)?),
+    }
+}
+
+fn run_all(args: &SimRunArgs) -> Result<(), LabError> {
+    for name in &args.systems {
+        sumlink_sim::check_system(name)
+            .map_err(|error| LabError::Usage(format!("--systems: {error}")))?;
+    }
+    let scenarios = load_all(&args.files)?;
+    let jobs = plan(args, &scenarios);
+    let store = args.out.as_deref().map(Store::open).transpose()?;
+    if let Some(store) = &store {
+        refuse_measured(store, &jobs)?;
+        for scenario in &scenarios {
+            store.write_scenario(scenario)?;
+        }
+    }
+    let mut runs: Vec<Run> = Vec::with_capacity(jobs.len());
+    if let Some(directory) = &args.trace {
+        fs::create_dir_all(directory).map_err(failed(directory))?;
+    }
+    let one = |job: &Job<'_>| run_one(job, args.trace.as_deref());
+    carry_out(&jobs, workers(args), &one, &mut |job, run| {
+        let path = match &store {
+            Some(store) => Some(store.write_run(job.scenario, &run)?),
+            None => None,
+        };
+        if args.json {
+            print(&format!("{}\n", run_json(&run, path.as_deref())))?;
+        }
+        runs.push(run);
+        Ok(())
+    })?;
+    for scenario in &scenarios {
+        if let Some(store) = &store {
+            store.write_summary(scenario)?;
+        }
+        if !args.json {
+            let of_scenario = runs.iter().filter(|run| run.scenario == scenario.name);
+            print(&table(scenario, &of_scenario.cloned().collect::<Vec<_>>()))?;
+        }
+    }
+    Ok(())
+}
+
+/// One run, with a trace if there is a place for it.
+fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, LabError> {
+    let Some(directory) = traces else {
+        return sumlink_sim::run(job.scenario, job.system, job.seed).map_err(LabError::Usage);
+    };
+    let system = job.system.replace(':', "-");
+    let name = format!("{}-seed-{}-{system}.jsonl", job.scenario.name, job.seed);
+    let path = directory.join(name);
+    let file = File::create(&path).map_err(failed(&path))?;
+    let out = Box::new(BufWriter::new(file));
+    sumlink_sim::run_traced(job.scenario, job.system, job.seed, out)
+        .map_err(|error| failed(&path)(io::Error::other(error)))
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> LabError {
+    let path = path.to_path_buf();
+    move |source| LabError::Output { path, source }
+}
+
+/// Every run: all systems of a seed after each other.
+fn plan<'a>(args: &'a SimRunArgs, scenarios: &'a [Scenario]) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    for scenario in scenarios {
+        let systems = match args.systems.is_empty() {
+            true => &scenario.systems,
+            false => &args.systems,
+        };
+        for seed in 1..=args.seeds.unwrap_or(scenario.seeds) {
+            jobs.extend(systems.iter().map(|system| Job {
+                scenario,
+                seed,
+                system,
+            }));
+        }
+    }
+    jobs
+}
+
+/// Results that were measured are not replaced by simulated ones.
+fn refuse_measured(store: &Store, jobs: &[Job<'_>]) -> Result<(), LabError> {
+    let measured = jobs.iter().find(|job| {
+        let there = store.read(job.scenario, job.seed, job.system);
+        there.is_some_and(|run| run.environment.kernel != sumlink_sim::KERNEL)
+    });
+    match measured {
+        None => Ok(()),
+        Some(job) => Err(LabError::Usage(format!(
+            "{} holds results of `sumlink lab run` of {}: choose another --out",
+            store.directory().display(),
+            job.scenario.name
+        ))),
+    }
+}
+
+fn workers(args: &SimRunArgs) -> usize {
+    let jobs = args.jobs.or_else(|| thread::available_parallelism().ok());
+    jobs.map_or(1, NonZeroUsize::get)
+}
+
+/// Runs all, several at once, and tells about each in the order of the plan.
+fn carry_out(
+    jobs: &[Job<'_>],
+    workers: usize,
+    one: &(dyn Fn(&Job<'_>) -> Result<Run, LabError> + Sync),
+    tell: &mut dyn FnMut(&Job<'_>, Run) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (done, finished) = mpsc::channel();
+        for _ in 0..workers.min(jobs.len()) {
+            let (done, next) = (done.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(index) else {
+                        return;
+                    };
+                    // Nobody listens any more after an error.
+                    if done.send((index, one(job))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let mut waiting: Vec<Option<Run>> = jobs.iter().map(|_| None).collect();
+        let mut told = 0;
+        for (index, run) in finished {
+            waiting[index] = Some(run?);
+            while let Some(run) = waiting.get_mut(told).and_then(Option::take) {
+                tell(&jobs[told], run)?;
+                told += 1;
+            }
+        }
+        Ok(())
+    })
+}

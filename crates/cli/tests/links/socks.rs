@@ -1,0 +1,67 @@
+//! Connections through SOCKS (RFC 1928), and when a program is told that it has one.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+
+use sumlink_lab::Side;
+
+use crate::bench::Bench;
+use crate::bond::{Plan, SOCKS};
+use crate::traffic::listen;
+
+/// RFC 1928, section 6.
+const SUCCEEDED: u8 = 0;
+const REFUSED: u8 = 5;
+
+const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
+
+/// Asks for a connection; what the proxy replied.
+pub(crate) fn ask(bench: &Bench, target: SocketAddrV4) -> (TcpStream, u8) {
+    let dial = || TcpStream::connect(SOCKS).unwrap();
+    let mut stream = bench.lab.run(Side::Client, dial).unwrap();
+    let mut request = vec![5, 1, 0, 5, 1, 0, 1];
+    request.extend(target.ip().octets());
+    request.extend(target.port().to_be_bytes());
+    stream.write_all(&request).unwrap();
+    let mut reply = [0; 12];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..3], [5, 0, 5]);
+    (stream, reply[3])
+}
+
+/// Has a target that is connected once and then listens no more: what the second asker is told, and the third.
+fn told_of_a_target_that_is_gone(lines: &str) -> Option<[u8; 2]> {
+    let target: SocketAddrV4 = "10.99.0.1:8080".parse().unwrap();
+    let bond = Plan::new(&LINKS)
+        .client(&format!("links = \"auto\"\n{lines}"))
+        .start()?;
+    let listener = listen(&bond.bench, target.into());
+    let (first, told) = ask(&bond.bench, target);
+    assert_eq!(told, SUCCEEDED);
+    drop((listener.accept().unwrap(), listener, first));
+    let (mut second, told) = ask(&bond.bench, target);
+    // Whoever was told too early finds the connection ended.
+    match second.read(&mut [0]) {
+        Ok(read) => assert_eq!(read, 0),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    let (_third, then) = ask(&bond.bench, target);
+    bond.stop();
+    Some([told, then])
+}
+
+#[test]
+fn where_the_target_was_connected_a_moment_ago_one_is_told_so_before_the_server_says_it() {
+    let Some(told) = told_of_a_target_that_is_gone("") else {
+        return;
+    };
+    assert_eq!(told, [SUCCEEDED, REFUSED]);
+}
+
+#[test]
+fn with_early_false_everybody_waits_for_the_server() {
+    let Some(told) = told_of_a_target_that_is_gone("early = false\n") else {
+        return;
+    };
+    assert_eq!(told, [REFUSED, REFUSED]);
+}

@@ -1,0 +1,210 @@
+//! A few sentences for a front page: how much of the matrix is reached, and what it was measured with.
+
+use std::fmt::Write;
+
+use super::bar::Quantity;
+use super::judge::{Judged, Line, Verdict, program};
+use super::{BenchOptions, Lines};
+use crate::report::words;
+use crate::results::{Environment, Run, figures};
+use crate::run::OTHERS_NOTE;
+
+/// What the lines come to, and the runs behind them.
+pub(super) fn summary<'a>(
+    lines: &Lines,
+    runs: impl Iterator<Item = &'a Run> + Clone,
+    options: &BenchOptions,
+) -> String {
+    let all = || lines.iter().flatten().map(|(line, _)| line);
+    let of = |verdict| all().filter(|line| line.verdict() == verdict).count();
+    let has_figure = |line: &&Line| line.judged.iter().any(|judged| judged.spread.is_some());
+    let mut text = format!(
+        "{} of {} measured lines of the matrix reach every bar, {} fall short",
+        of(Verdict::Pass),
+        all().filter(has_figure).count(),
+        of(Verdict::Short)
+    );
+    let rest = of(Verdict::Refused) + of(Verdict::NotRun);
+    if rest > 0 {
+        let _ = write!(text, " ({rest} of all {} have no figure)", all().count());
+    }
+    text.push_str(".\n");
+    text.push_str(&rival(lines));
+    text.push_str(&origin(runs.clone()));
+    let disturbed = runs.clone().filter(|run| is_disturbed(run)).count();
+    if disturbed > 0 {
+        let _ = writeln!(
+            text,
+            "In {disturbed} of {} runs other programs used more than a tenth of the machine.",
+            runs.count()
+        );
+    }
+    let seeds = || all().map(|line| line.seeds).filter(|seeds| *seeds > 0);
+    let (Some(least), Some(most)) = (seeds().min(), seeds().max()) else {
+        return text;
+    };
+    let own = match least == most {
+        true => words::count(most, "seed"),
+        false => format!("{least} to {most} seeds, as the line says (n)"),
+    };
+    let others = match options.quick {
+        true => 1,
+        false => options.alternative_seeds as usize,
+    };
+    let _ = writeln!(
+        text,
+        "Medians of {own}, of the alternatives of {}; down and up are directions, cubic and bbr the congestion control \
+         of everyone.",
+        words::count(others, "seed"),
+    );
+    text
+}
+
+/// What a connection of somebody else is left, which no bar decides; empty when nobody has measured it.
+fn rival(lines: &Lines) -> String {
+    let mut shares = Vec::new();
+    for (line, _) in lines.iter().flatten() {
+        let of_rival = |judged: &&Judged| judged.bar.quantity == Quantity::Rival;
+        for judged in line.judged.iter().filter(of_rival) {
+            if let Some(spread) = &judged.spread {
+                shares.push(format!("{:.2} ({})", spread.median, line.variant));
+            }
+        }
+    }
+    if shares.is_empty() {
+        return shares.concat();
+    }
+    format!(
+        "A CUBIC connection of somebody else that shares a link with sumlink gets so much of an equal share (1 is equal): \
+         {}.\n",
+        shares.join(", ")
+    )
+}
+
+/// What the runs were measured with: that of the newest, and which of it is not the same for all.
+fn origin<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> String {
+    let Some(newest) = runs.clone().max_by_key(|run| run.started_unix_s) else {
+        return String::new();
+    };
+    let of = &newest.environment;
+    let mut text = format!(
+        "Measured until {} with {} on {}; kernel {}, socket buffers up to {}.\n",
+        words::day(newest.started_unix_s),
+        program(newest),
+        machine(of),
+        of.kernel,
+        words::buffer_limit(of)
+    );
+    let kernel = |run: &Run| run.environment.kernel.clone();
+    text.push_str(&kinds("programs", runs.clone(), program));
+    text.push_str(&kinds("machines", runs.clone(), |run| {
+        machine(&run.environment)
+    }));
+    text.push_str(&kinds("kernels", runs, kernel));
+    text
+}
+
+/// How many runs there are of each kind; empty where all are of one.
+fn kinds<'a>(
+    what: &str,
+    runs: impl Iterator<Item = &'a Run>,
+    kind: impl Fn(&Run) -> String,
+) -> String {
+    // In the order in which they come first.
+    let mut found: Vec<(String, usize, u64)> = Vec::new();
+    for run in runs {
+        let kind = kind(run);
+        match found.iter_mut().find(|(known, _, _)| *known == kind) {
+            Some((_, count, until)) => {
+                *count += 1;
+                *until = (*until).max(run.started_unix_s);
+            }
+            None => found.push((kind, 1, run.started_unix_s)),
+        }
+    }
+    if found.len() < 2 {
+        return String::new();
+    }
+    let count = found.len();
+    let kinds = found.into_iter().map(|(kind, count, until)| {
+        format!(
+            "{kind} ({} until {})",
+            words::count(count, "run"),
+            words::day(until)
+        )
+    });
+    let kinds: Vec<_> = kinds.collect();
+    format!("The runs are of {count} {what}: {}.\n", kinds.join(", "))
+}
+
+/// The processors, by name where the run tells it.
+fn machine(of: &Environment) -> String {
+    let processors = words::count(of.processors, "processor");
+    match of.processor.is_empty() {
+        true => processors,
+        false => format!("{processors} ({})", of.processor),
+    }
+}
+
+/// Whether other programs took more of the machine than they should have, by the note of the run.
+fn is_disturbed(run: &Run) -> bool {
+    figures(run).is_ok_and(|figures| figures.note.contains(OTHERS_NOTE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::quantities::tests::{own, run};
+
+    fn of(seed: u64, environment: Environment) -> Run {
+        Run {
+            environment,
+            ..run("x", seed, own([1.0; 3]))
+        }
+    }
+
+    #[test]
+    fn what_differs_between_runs_is_said() {
+        let environment = Environment {
+            kernel: "6.18.0".to_owned(),
+            processors: 2,
+            processor: "Some Chip".to_owned(),
+            sumlink: "0.1.0".to_owned(),
+            program: "0123456789abcdef".to_owned(),
+            ..Environment::default()
+        };
+        let told = |other: Environment| {
+            let runs = [
+                of(1, environment.clone()),
+                of(2, environment.clone()),
+                of(90_000, other),
+            ];
+            origin(runs.iter())
+        };
+        let same = told(environment.clone());
+        assert_eq!(
+            same,
+            "Measured until 1970-01-02 with sumlink 0.1.0 01234567 on 2 processors (Some Chip); kernel 6.18.0, socket \
+             buffers up to 0 MiB.\n"
+        );
+        let program = told(Environment {
+            program: "fedcba9876543210".to_owned(),
+            ..environment.clone()
+        });
+        let expected = "The runs are of 2 programs: sumlink 0.1.0 01234567 (2 runs until 1970-01-01), sumlink 0.1.0 \
+                        fedcba98 (1 run until 1970-01-02).\n";
+        assert!(program.ends_with(expected), "{program}");
+        let machine = told(Environment {
+            processors: 4,
+            kernel: "6.19.0".to_owned(),
+            ..environment.clone()
+        });
+        for expected in [
+            "2 machines: 2 processors (Some Chip) (2 runs until 1970-01-01), 4 processors (Some Chip) (1 run",
+            "2 kernels: 6.18.0 (2 runs until 1970-01-01), 6.19.0 (1 run",
+        ] {
+            assert!(machine.contains(expected), "{machine}");
+        }
+        assert_eq!(origin([].iter()), "");
+    }
+}

@@ -1,0 +1,362 @@
+//! The tables of a group.
+
+use std::fmt::Write;
+
+use super::judge::{Judged, Line, Verdict};
+use super::matrix::Group;
+use crate::report::words;
+use crate::results::Spread;
+
+/// One group.
+pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], pictures: &[&str]) {
+    let _ = write!(text, "\n## {}\n\n", group.name);
+    if !group.about.is_empty() {
+        let about: Vec<&str> = group.about.split_whitespace().collect();
+        let _ = write!(text, "{}\n\n", about.join(" "));
+    }
+    for picture in pictures {
+        let _ = write!(text, "![{}]({picture})\n\n", group.name);
+    }
+    let shown: Vec<&Line> = lines
+        .iter()
+        .copied()
+        .filter(|line| !line.is_empty())
+        .collect();
+    if !shown.is_empty() {
+        let _ = write!(
+            text,
+            "| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – most), bound | verdict |\n\
+             | --- | --- | --- | --- | --- | --- | --- |\n",
+            under_test(lines)
+        );
+    }
+    for line in shown {
+        let alone: Vec<String> = line.alone.iter().map(|(_, bps)| megabits(*bps)).collect();
+        let bars: Vec<String> = line.judged.iter().map(bar).collect();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {}{} |",
+            named(line, lines),
+            line.variant,
+            line.seeds,
+            if alone.is_empty() {
+                "–".to_owned()
+            } else {
+                alone.join(" + ")
+            },
+            line.goodput_bps.map_or_else(|| "–".to_owned(), megabits),
+            bars.join("<br>"),
+            line.verdict().word(),
+            mixture(line)
+        );
+    }
+    text.push_str(&not_run(lines));
+    shortfalls(text, group, lines);
+    others(text, lines);
+}
+
+/// What a verdict is to be taken with: that not all of its runs are of the same program.
+pub(super) fn mixture(line: &Line) -> String {
+    match line.programs.is_empty() {
+        true => String::new(),
+        false => format!(" (its runs are of {})", line.programs.join(", ")),
+    }
+}
+
+/// What falls short, and why, where that is known: a cause for all such lines of a row, or each for its own.
+fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
+    let short: Vec<&&Line> = lines
+        .iter()
+        .filter(|line| line.verdict() == Verdict::Short)
+        .collect();
+    if short.is_empty() {
+        return;
+    }
+    text.push_str("\nWhat falls short:\n\n");
+    for row in &group.rows {
+        let of_row = short.iter().filter(|line| line.row == row.name);
+        let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
+        for line in of_row {
+            let cause = line
+                .cause
+                .as_deref()
+                .unwrap_or("the cause is not known yet");
+            match causes.iter_mut().find(|(known, _)| *known == cause) {
+                Some((_, variants)) => variants.push(&line.variant),
+                None => causes.push((cause, vec![&line.variant])),
+            }
+        }
+        let is_one = causes.len() == 1;
+        for (cause, variants) in causes {
+            let of = match is_one {
+                true => String::new(),
+                false => format!(" ({})", variants.join("; ")),
+            };
+            let _ = writeln!(text, "- {}{of}: {cause}", row.name);
+        }
+    }
+}
+
+/// The lines that were not run, in one sentence: rows that lack the same are named together. Empty where there are none.
+fn not_run(lines: &[&Line]) -> String {
+    let all = |row: &str, is_wanted: &dyn Fn(&Line) -> bool| -> Vec<&str> {
+        let of_row = lines.iter().filter(|line| line.row == row);
+        let wanted = of_row.filter(|line| is_wanted(line));
+        wanted.map(|line| line.variant.as_str()).collect()
+    };
+    let mut rows: Vec<&str> = lines.iter().map(|line| line.row.as_str()).collect();
+    rows.dedup();
+    let count = rows.len();
+    // By what they lack; nothing stands for all of their lines.
+    let mut lacks: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let mut missing = all(row, &Line::is_empty);
+        if missing.is_empty() {
+            continue;
+        }
+        if missing == all(row, &|_| true) {
+            missing.clear();
+        }
+        match lacks.iter_mut().find(|(known, _)| *known == missing) {
+            Some((_, rows)) => rows.push(row),
+            None => lacks.push((missing, vec![row])),
+        }
+    }
+    let parts = lacks.iter().map(|(missing, rows)| {
+        let rows = match rows.len() == count {
+            true => "every row".to_owned(),
+            false => rows.join(", "),
+        };
+        match missing.is_empty() {
+            true => rows,
+            false => format!("{rows} ({})", missing.join("; ")),
+        }
+    });
+    let parts: Vec<String> = parts.collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("\nNot run: {}.\n", parts.join("; ")),
+    }
+}
+
+/// The first bar's figure for everybody.
+fn others(text: &mut String, lines: &[&Line]) {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, value) in lines
+        .iter()
+        .flat_map(|line| &line.judged)
+        .flat_map(|j| &j.others)
+    {
+        if value.is_some() && !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        return;
+    }
+    let _ = write!(
+        text,
+        "\nThe alternatives:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
+        under_test(lines),
+        names.join(" | "),
+        " | ---".repeat(names.len() + 1)
+    );
+    for line in lines {
+        let known = |judged: &&Judged| judged.others.iter().any(|(_, value)| value.is_some());
+        for judged in line.first().filter(known) {
+            let quantity = judged.bar.quantity;
+            let cell =
+                |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| quantity.format(v));
+            let own = judged.spread.as_ref().map(|spread| spread.median);
+            let cells = names.iter().map(|name| {
+                let other = judged.others.iter().find(|(other, _)| other == name);
+                cell(other.and_then(|(_, value)| *value))
+            });
+            let size = judged
+                .size
+                .map_or_else(String::new, |bytes| format!("{}: ", size(bytes)));
+            let _ = writeln!(
+                text,
+                "| {} | {} | {size}{} | {} | {} |",
+                named(line, lines),
+                line.variant,
+                quantity.name(),
+                cell(own),
+                cells.collect::<Vec<_>>().join(" | ")
+            );
+        }
+    }
+}
+
+/// The system under test of a group, where it has only one.
+pub(super) fn under_test<'a>(lines: &[&'a Line]) -> &'a str {
+    let mut systems = lines.iter().map(|line| line.system.as_str());
+    let first = systems.next().unwrap_or_default();
+    match systems.all(|system| system == first) {
+        true => first,
+        false => "under test",
+    }
+}
+
+/// A line's row, with its system under test where the group has several.
+fn named(line: &Line, lines: &[&Line]) -> String {
+    match under_test(lines) == line.system {
+        true => line.row.clone(),
+        false => format!("{} ({})", line.row, line.system),
+    }
+}
+
+/// A bar with what was measured.
+pub(super) fn bar(judged: &Judged) -> String {
+    let quantity = judged.bar.quantity;
+    let size = judged
+        .size
+        .map_or_else(String::new, |bytes| format!("{}: ", size(bytes)));
+    let mut text = format!("{size}{} ", quantity.name());
+    match &judged.spread {
+        Some(spread) => text.push_str(&values(judged, spread)),
+        None => text.push('–'),
+    }
+    let _ = write!(text, " {}", judged.bar);
+    // What was not run is not run as a whole, and the line says so.
+    if matches!(judged.verdict, Verdict::Short | Verdict::Refused) {
+        let _ = write!(text, " **{}**", judged.verdict.word());
+    }
+    if !judged.reason.is_empty() {
+        let _ = write!(text, " ({})", judged.reason.replace('|', "/"));
+    }
+    text
+}
+
+fn values(judged: &Judged, spread: &Spread) -> String {
+    let format = |value| judged.bar.quantity.format(value);
+    let median = format(spread.median);
+    if spread.count == 1 {
+        return median;
+    }
+    format!("{median} ({} – {})", format(spread.min), format(spread.max))
+}
+
+fn megabits(bps: f64) -> String {
+    match bps / 1e6 {
+        mbps if mbps >= 99.95 => format!("{mbps:.0}"),
+        mbps => format!("{mbps:.1}"),
+    }
+}
+
+/// The size of an object.
+pub(super) fn size(bytes: u64) -> String {
+    words::bytes(bytes as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::bench::quantities::Measured;
+    use crate::bench::quantities::tests::{alone, own, run, scenario};
+    use crate::bench::{chart, matrix};
+    use crate::plot::Palette;
+
+    #[test]
+    fn lines_that_were_not_run_are_one_sentence() {
+        let text = "name = \"g\"\nbars = [\"duplicates <= 3%\"]\ndirections = [\"down\", \"up\"]\n\
+                    congestion = [\"cubic\", \"bbr\"]\n[scenario]\nduration = \"3s\"\n\
+                    [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
+                    [[row]]\nname = \"one\"\n[[row]]\nname = \"two\"\n[[row]]\nname = \"three\"\n";
+        let group = matrix::read(Path::new("m.toml"), text).unwrap();
+        let told = |ran: &[&str]| {
+            let mut lines = Vec::new();
+            for row in &group.rows {
+                for variant in &row.variants {
+                    let is_there = ran.contains(&variant.scenario.name.as_str());
+                    let runs: Vec<_> = is_there
+                        .then(|| run("sumlink:fbdt", 1, own([1.0; 3])))
+                        .into_iter()
+                        .collect();
+                    let measured = Measured {
+                        scenario: &variant.scenario,
+                        runs: &runs,
+                    };
+                    lines.push(crate::bench::judge::judge(row, measured, &[]));
+                }
+            }
+            let mut table = String::new();
+            section(&mut table, &group, &lines.iter().collect::<Vec<_>>(), &[]);
+            let shown = table.lines().filter(|line| line.starts_with("| ")).count();
+            let sentence = table.lines().find(|line| line.starts_with("Not run: "));
+            (shown, sentence.unwrap_or_default().to_owned())
+        };
+        assert_eq!(told(&[]), (0, "Not run: every row.".to_owned()));
+        let firsts = ["g-one-down-cubic", "g-two-down-cubic", "g-three-down-cubic"];
+        let expected = "Not run: every row (down, bbr; up, cubic; up, bbr).";
+        assert_eq!(told(&firsts), (5, expected.to_owned()));
+        let expected = "Not run: one, three (down, bbr; up, cubic; up, bbr); two.";
+        assert_eq!(
+            told(&["g-one-down-cubic", "g-three-down-cubic"]),
+            (4, expected.to_owned())
+        );
+    }
+
+    #[test]
+    fn a_picture_of_rates_has_a_unit_and_room_for_all() {
+        let text = "name = \"g\"\nbars = [\"goodput >= 5gbit\"]\n[[row]]\nname = \"r\"\n\
+                    duration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
+        let group = matrix::read(Path::new("m.toml"), text).unwrap();
+        let scenario = scenario("");
+        let runs = [
+            run("sumlink:fbdt", 1, own([9e3; 3])),
+            run("mptcp", 1, own([26e3; 3])),
+        ];
+        let measured = Measured {
+            scenario: &scenario,
+            runs: &runs,
+        };
+        let others = ["mptcp".to_owned()];
+        let line = crate::bench::judge::judge(&group.rows[0], measured, &others);
+        let pictures = chart::draw(&group, &[&line], &Palette::new(["mptcp", "sumlink:fbdt"]));
+        let (_, svg) = &pictures[0];
+        assert!(svg.contains("goodput, Gbit/s (more is better)"), "{svg}");
+        assert!(svg.contains(">30<") && !svg.contains("000000000<"), "{svg}");
+    }
+
+    #[test]
+    fn the_tables_of_two_lines() {
+        let text = "name = \"g\"\nabout = \"A group\"\nbars = [\"sum >= 0.97\", \"duplicates <= 3%\"]\n\
+                    [[row]]\nname = \"good\"\nduration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
+                    [[row]]\nname = \"bad\"\ncause = \"half of it is missing\"\nduration = \"3s\"\n\
+                    [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
+        let group = matrix::read(Path::new("m.toml"), text).unwrap();
+        let scenario = scenario("");
+        let line = |row: usize, mbps: f64| {
+            let mut runs = vec![run("mptcp", 1, own([60.0; 3]))];
+            for seed in 1..=3 {
+                runs.push(run("alone", seed, alone()));
+                runs.push(run("sumlink:fbdt", seed, own([mbps + seed as f64; 3])));
+            }
+            let measured = Measured {
+                scenario: &scenario,
+                runs: &runs,
+            };
+            crate::bench::judge::judge(&group.rows[row], measured, &["mptcp".to_owned()])
+        };
+        let lines = [line(0, 96.0), line(1, 46.0)];
+        let mut table = String::new();
+        section(
+            &mut table,
+            &group,
+            &lines.iter().collect::<Vec<_>>(),
+            &["g.svg"],
+        );
+        insta::assert_snapshot!("tables", table);
+        let palette = Palette::new(["mptcp", "sumlink:fbdt"]);
+        let pictures = chart::draw(&group, &lines.iter().collect::<Vec<_>>(), &palette);
+        let [(name, svg)] = pictures.as_slice() else {
+            panic!("{pictures:?}");
+        };
+        assert_eq!(name, "g.svg");
+        insta::assert_snapshot!("chart", svg);
+        roxmltree::Document::parse(svg).unwrap();
+    }
+}

@@ -1,0 +1,254 @@
+//! How a link changes while it runs.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use sumlink_link::{Change, Jitter, LinkState, Loss, LossScript, QueueLimit, Trace};
+
+use super::Direction;
+use super::syntax::{parse_jitter, parse_loss, parse_queue, read_trace};
+use crate::error::LinkError;
+use crate::units::{parse_duration, parse_rate};
+
+const KEYS_OF_SET: &str =
+    "rate, trace, delay, jitter, loss, queue, state; down.KEY or up.KEY for one direction";
+
+/// The state of a link as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterfaceState {
+    /// It carries packets.
+    Up,
+    /// The interfaces have no carrier, as when a cable is pulled.
+    Down,
+    /// The carrier is up and nothing gets through.
+    Blackhole,
+    /// The interfaces do not exist, as when an adapter is pulled.
+    Removed,
+}
+
+impl InterfaceState {
+    /// The model's word for it.
+    pub fn link_state(self) -> LinkState {
+        match self {
+            Self::Up => LinkState::Up,
+            Self::Blackhole => LinkState::Blackhole,
+            Self::Down | Self::Removed => LinkState::Down,
+        }
+    }
+
+    /// The word for it, as `lab set` reads it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Blackhole => "blackhole",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// One property of a link with its new value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    /// Bits per second.
+    Rate(u64),
+    /// Delivery opportunities in place of a constant rate, from the moment of the change on.
+    Trace(Trace),
+    /// One-way delay.
+    Delay(Duration),
+    /// How the delay varies from packet to packet.
+    Jitter(Jitter),
+    /// Which packets are lost. The times of a script count from the beginning of the run.
+    Loss(Loss),
+    /// What the queue holds.
+    Queue(QueueLimit),
+    /// The state, of both directions.
+    State(InterfaceState),
+}
+
+impl Setting {
+    /// What the model's change is for a link, as profiles give it; `None` for a kind that links of the
+    /// laboratory do not have. A state holds for both directions.
+    pub fn of(change: Change) -> Option<Self> {
+        Some(match change {
+            Change::Rate(rate) => Self::Rate(rate),
+            Change::Trace(trace) => Self::Trace(trace),
+            Change::Delay(delay) => Self::Delay(delay),
+            Change::Jitter(jitter) => Self::Jitter(jitter),
+            Change::Loss(loss) => Self::Loss(loss),
+            Change::Queue(queue) => Self::Queue(queue),
+            Change::State(LinkState::Up) => Self::State(InterfaceState::Up),
+            Change::State(LinkState::Down) => Self::State(InterfaceState::Down),
+            Change::State(LinkState::Blackhole) => Self::State(InterfaceState::Blackhole),
+            _ => return None,
+        })
+    }
+
+    /// The model's word for it; `zero` is what times in it count from.
+    pub fn to_change(&self, zero: Duration) -> Change {
+        match self.clone() {
+            Self::Rate(rate) => Change::Rate(rate),
+            Self::Trace(trace) => Change::Trace(trace),
+            Self::Delay(delay) => Change::Delay(delay),
+            Self::Jitter(jitter) => Change::Jitter(jitter),
+            Self::Loss(Loss::Script(script)) => Change::Loss(Loss::Script(shift(script, zero))),
+            Self::Loss(loss) => Change::Loss(loss),
+            Self::Queue(queue) => Change::Queue(queue),
+            Self::State(state) => Change::State(state.link_state()),
+        }
+    }
+}
+
+fn shift(script: LossScript, by: Duration) -> LossScript {
+    let later = |time: Duration| time.saturating_add(by);
+    LossScript {
+        times: script
+            .times
+            .into_iter()
+            .map(|window| later(window.start)..later(window.end))
+            .collect(),
+        ..script
+    }
+}
+
+/// A change to a running link, as `lab set` and the control socket read it: `loss=5%`,
+/// `down.rate=10mbit`, `state=blackhole`.
+///
+/// | setting | meaning |
+/// | --- | --- |
+/// | `rate=20mbit` | a constant rate; `0` lets nothing pass |
+/// | `trace=FILE` | delivery opportunities in Mahimahi's format: see [`Trace`] |
+/// | `delay=10ms` | one way |
+/// | `jitter=2ms` | uniform between -2 and +2 ms; packets keep their order |
+/// | `jitter=normal:2ms` | normal with that standard deviation, cut off at three of them |
+/// | `jitter=2ms:reorder`, `jitter=normal:2ms:reorder` | the same; packets may overtake each other |
+/// | `loss=5%` | each packet, independently |
+/// | `loss=burst:5%:8` | 5 % of all packets, in bursts of 8 packets on average (Gilbert) |
+/// | `loss=gilbert:P:R` | states good and bad: from good to bad with probability P before a packet, back with R; everything is lost in the bad one |
+/// | `loss=gilbert:P:R:GOOD:BAD` | Gilbert-Elliott: the probability of loss in each state |
+/// | `loss=script:7+20-29+1s-1.5s` | packet 7, packets 20 to 29 (counted from 0), and all packets from 1 s until before 1.5 s |
+/// | `queue=50ms`, `queue=64KiB` | drop-tail, what the link sends in that time, or bytes |
+/// | `state=up`, `down`, `blackhole`, `removed` | both directions |
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkChange {
+    /// The direction it holds for; both when not given.
+    pub direction: Option<Direction>,
+    /// What changes.
+    pub setting: Setting,
+}
+
+impl LinkChange {
+    /// Reads a `key=value` for the link called `link`. A trace's file is read at once.
+    pub fn parse_for(link: &str, text: &str) -> Result<Self, LinkError> {
+        Self::parse(link, text, KEYS_OF_SET)
+    }
+
+    /// A new state.
+    pub fn state(state: InterfaceState) -> Self {
+        Self {
+            direction: None,
+            setting: Setting::State(state),
+        }
+    }
+
+    /// The directions that the change holds for.
+    pub fn directions(&self) -> impl Iterator<Item = Direction> + use<> {
+        let only = self.direction;
+        Direction::BOTH
+            .into_iter()
+            .filter(move |d| only.is_none_or(|only| only == *d))
+    }
+
+    pub(super) fn parse(link: &str, text: &str, known: &'static str) -> Result<Self, LinkError> {
+        let (whole_key, value) = text
+            .trim()
+            .split_once('=')
+            .ok_or_else(|| LinkError::NotASetting(text.trim().to_owned()))?;
+        let (direction, key) = match whole_key.split_once('.') {
+            None => (None, whole_key),
+            Some(("up", key)) => (Some(Direction::Up), key),
+            Some(("down", key)) => (Some(Direction::Down), key),
+            Some(_) => (None, ""),
+        };
+        let bad = |source| LinkError::BadValue {
+            link: link.to_owned(),
+            key: whole_key.to_owned(),
+            source: Box::new(source),
+        };
+        let wrong = |reason: String| LinkError::BadModel {
+            link: link.to_owned(),
+            key: whole_key.to_owned(),
+            reason,
+        };
+        let setting = match key {
+            "rate" => Setting::Rate(parse_rate(value).map_err(bad)?),
+            "trace" => Setting::Trace(read_trace(value).map_err(wrong)?),
+            "delay" => Setting::Delay(parse_duration(value).map_err(bad)?),
+            "jitter" => Setting::Jitter(parse_jitter(value).map_err(bad)?),
+            "loss" => Setting::Loss(parse_loss(value).map_err(wrong)?),
+            "queue" => Setting::Queue(parse_queue(value).map_err(bad)?),
+            "state" if direction.is_none() => Setting::State(parse_state(link, value)?),
+            _ => {
+                return Err(LinkError::UnknownKey {
+                    link: link.to_owned(),
+                    key: whole_key.to_owned(),
+                    known,
+                });
+            }
+        };
+        Ok(Self { direction, setting })
+    }
+}
+
+/// A change that the emulator carries out by itself, at exactly its time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedChange {
+    /// Time since the beginning of the run.
+    pub at: Duration,
+    /// The link's name.
+    pub link: String,
+    /// What changes. [`InterfaceState::Removed`] cannot be planned.
+    pub change: LinkChange,
+}
+
+pub(crate) fn parse_state(link: &str, text: &str) -> Result<InterfaceState, LinkError> {
+    use InterfaceState::{Blackhole, Down, Removed, Up};
+    [Up, Down, Blackhole, Removed]
+        .into_iter()
+        .find(|state| state.name() == text)
+        .ok_or_else(|| LinkError::UnknownState {
+            link: link.to_owned(),
+            state: text.to_owned(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read() {
+        let change = LinkChange::parse_for("wifi", "down.loss=1%").unwrap();
+        assert_eq!(change.directions().collect::<Vec<_>>(), [Direction::Down]);
+        assert_eq!(change.setting, Setting::Loss(Loss::Independent(0.01)));
+        let change = LinkChange::parse_for("wifi", "state=blackhole").unwrap();
+        assert_eq!(change.setting, Setting::State(InterfaceState::Blackhole));
+        assert!(LinkChange::parse_for("wifi", "state=asleep").is_err());
+        assert!(LinkChange::parse_for("wifi", "up.state=down").is_err());
+    }
+
+    #[test]
+    fn a_script_counts_from_the_beginning() {
+        let change = LinkChange::parse_for("wifi", "loss=script:7+1s-2s").unwrap();
+        let Change::Loss(Loss::Script(script)) = change.setting.to_change(Duration::from_secs(10))
+        else {
+            panic!("not a script");
+        };
+        assert_eq!(script.packets.first(), Some(&(7..8)));
+        assert_eq!(
+            script.times.first(),
+            Some(&(Duration::from_secs(11)..Duration::from_secs(12)))
+        );
+    }
+}

@@ -1,0 +1,23 @@
+//! Scenarios and their results: what the laboratory measures and the simulator simulates.
+//!
+//! - [`scenario`] reads the files under `scenarios/`, [`config`] and [`units`] what stands in them.
+//! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of `sumlink-link`, [`timeline`] what
+//!   happens to them.
+//! - [`system`] names what is compared.
+//! - [`results`] is what a run leaves behind, [`health`] the emulator's account of itself.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod error;
+pub mod health;
+pub mod model;
+pub mod plan;
+pub mod results;
+pub mod scenario;
+pub mod system;
+pub mod timeline;
+pub mod units;
+
+/// MTU of the links, in bytes.
+pub const MTU: u32 = 1500;

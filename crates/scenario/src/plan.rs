@@ -1,0 +1,91 @@
+//! What a scenario becomes: links, what they share, and what happens to them.
+
+use std::time::Duration;
+
+use crate::config::{
+    CouplingGroup, InterfaceState, InterfererSpec, LinkSpec, PlannedChange, RadioSpec, Setting,
+    check_links, check_rate, check_rates, load_warning,
+};
+use crate::error::LinkError;
+use crate::model;
+use crate::units::format_duration;
+
+/// What a laboratory is made of.
+#[derive(Clone, Debug)]
+pub struct LabConfig {
+    /// The links, 1..=[`MAX_LINKS`](crate::config::MAX_LINKS), each with a name of its own.
+    pub links: Vec<LinkSpec>,
+    /// TCP congestion control of every connection in the namespaces.
+    pub congestion: String,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// Segmentation offload: programs hand over up to 64 KiB at once, which the emulator cuts into packets.
+    /// Carries up to [`MAX_RATE_GSO`](crate::config::MAX_RATE_GSO), but spares programs work that real interfaces
+    /// may not spare them.
+    pub gso: bool,
+    /// No emulator: each link is a pair of veth interfaces, as fast as the machine, and cannot be changed. What the
+    /// links' shapes say is not looked at.
+    pub unshaped: bool,
+    /// What changes by itself, from the beginning of the run on; in any order.
+    pub timeline: Vec<PlannedChange>,
+    /// Links that share the air.
+    pub groups: Vec<CouplingGroup>,
+    /// Others on the channels of links.
+    pub interferers: Vec<InterfererSpec>,
+    /// Links behind one radio.
+    pub radios: Vec<RadioSpec>,
+    /// Length of each interval of a time series, at least 1 ms.
+    pub sample_interval: Duration,
+}
+
+impl LabConfig {
+    /// CUBIC, seed 1, packet by packet, nothing that changes by itself, samples of 100 ms.
+    pub fn new(links: Vec<LinkSpec>) -> Self {
+        Self {
+            links,
+            congestion: "cubic".to_owned(),
+            seed: 1,
+            gso: false,
+            unshaped: false,
+            timeline: Vec::new(),
+            groups: Vec::new(),
+            interferers: Vec::new(),
+            radios: Vec::new(),
+            sample_interval: Duration::from_millis(100),
+        }
+    }
+
+    /// Checks everything that can be checked before a laboratory is started.
+    pub fn check(&self) -> Result<(), LinkError> {
+        check_links(&self.links)?;
+        check_rates(&self.links, self.gso)?;
+        if self.sample_interval < Duration::from_millis(1) {
+            return Err(LinkError::Samples(format_duration(self.sample_interval)));
+        }
+        for PlannedChange { link, change, .. } in &self.timeline {
+            if change.setting == Setting::State(InterfaceState::Removed) {
+                return Err(LinkError::CannotPlan { link: link.clone() });
+            }
+            check_rate(link, &change.setting, self.gso)?;
+        }
+        model::check(self)
+    }
+
+    /// What there is to emulate.
+    pub fn emulated(&self) -> Self {
+        if self.unshaped {
+            Self {
+                sample_interval: self.sample_interval,
+                ..Self::new(Vec::new())
+            }
+        } else {
+            self.clone()
+        }
+    }
+
+    /// What the user should know before the start: that the links together ask for more than the emulator
+    /// carries, in which case [`Health`](crate::health::Health) objects to figures measured at full load.
+    pub fn warning(&self) -> Option<String> {
+        load_warning(&self.links, self.gso)
+    }
+}

@@ -1,0 +1,104 @@
+//! Parts of a run that were measured one after the other.
+
+use super::{Flow, LinkSeries, Measurement, push_note, set_shares, sum_series};
+
+/// Two phases of a run, one after the other; what is measured adds up.
+pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
+    a.goodput_bps += b.goodput_bps;
+    a.bytes += b.bytes;
+    a.goodput = sum_series([&a.goodput, &b.goodput].into_iter());
+    a.flows.extend(b.flows);
+    a.completions.extend(b.completions);
+    a.message_delays_ms.extend(b.message_delays_ms);
+    a.retransmissions = a.retransmissions.zip(b.retransmissions).map(|(a, b)| a + b);
+    a.duplicates_bytes = a
+        .duplicates_bytes
+        .zip(b.duplicates_bytes)
+        .map(|(a, b)| a + b);
+    a.reorder_peak_bytes = a.reorder_peak_bytes.max(b.reorder_peak_bytes);
+    a.rival_bps = a.rival_bps.or(b.rival_bps);
+    for (link, delays) in b.link_delays_ms {
+        a.link_delays_ms.entry(link).or_default().extend(delays);
+    }
+    a.over_limit = a.over_limit.zip(b.over_limit).map(|(a, b)| a + b);
+    // In its own phase a link carried something, in the others hardly anything.
+    for other in b.links {
+        let same =
+            |link: &&mut LinkSeries| link.link == other.link && link.direction == other.direction;
+        match a.links.iter_mut().find(same) {
+            Some(link) => {
+                link.wire_bytes += other.wire_bytes;
+                link.lost_packets += other.lost_packets;
+                link.dropped_packets += other.dropped_packets;
+                link.rate = sum_series([&link.rate, &other.rate].into_iter());
+            }
+            None => a.links.push(other),
+        }
+    }
+    set_shares(&mut a.links);
+    a.processes.extend(b.processes);
+    a.traffic_cpu_s = a.traffic_cpu_s.zip(b.traffic_cpu_s).map(|(a, b)| a + b);
+    let health = &mut a.emulator;
+    health.packets += b.emulator.packets;
+    health.overruns += b.emulator.overruns;
+    health.lateness_p50_us = health.lateness_p50_us.max(b.emulator.lateness_p50_us);
+    health.lateness_p99_us = health.lateness_p99_us.max(b.emulator.lateness_p99_us);
+    health.cpu_share = health.cpu_share.max(b.emulator.cpu_share);
+    for note in b.note.split("; ").filter(|note| !note.is_empty()) {
+        if !a.note.contains(note) {
+            push_note(&mut a.note, note);
+        }
+    }
+    a
+}
+
+/// Two parts of one phase, one after the other: bytes and time add up, and goodput is the mean.
+pub fn in_series(a: Measurement, b: Measurement) -> Measurement {
+    let seconds = [a.duration_s, b.duration_s];
+    let flows = a.flows.iter().zip(&b.flows).map(|(first, second)| Flow {
+        goodput_bps: mean([first.goodput_bps, second.goodput_bps], seconds),
+        goodput: sum_series([&first.goodput, &second.goodput].into_iter()),
+        ..first.clone()
+    });
+    let flows = flows.collect();
+    Measurement {
+        goodput_bps: mean([a.goodput_bps, b.goodput_bps], seconds),
+        duration_s: seconds.iter().sum(),
+        flows,
+        ..join(a, b)
+    }
+}
+
+/// The mean rate over two times.
+fn mean(rates: [f64; 2], seconds: [f64; 2]) -> f64 {
+    let whole: f64 = seconds.iter().sum();
+    let bits = rates[0] * seconds[0] + rates[1] * seconds[1];
+    if whole > 0.0 { bits / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_phase_have_the_mean_of_their_goodput() {
+        let part = |duration_s: f64, goodput_bps: f64| Measurement {
+            duration_s,
+            goodput_bps,
+            bytes: (duration_s * goodput_bps / 8.0) as u64,
+            flows: vec![Flow {
+                link: Some("wifi".to_owned()),
+                goodput_bps,
+                ..Flow::default()
+            }],
+            ..Measurement::default()
+        };
+        let both = in_series(part(1.0, 8e6), part(3.0, 16e6));
+        assert_eq!((both.duration_s, both.goodput_bps), (4.0, 14e6));
+        assert_eq!((both.bytes, both.flows.len()), (7_000_000, 1));
+        assert_eq!(both.flows[0].goodput_bps, 14e6);
+        // Links that were measured one after the other add up instead.
+        assert_eq!(join(part(1.0, 8e6), part(3.0, 16e6)).goodput_bps, 24e6);
+        assert_eq!(in_series(part(0.0, 0.0), part(0.0, 0.0)).goodput_bps, 0.0);
+    }
+}

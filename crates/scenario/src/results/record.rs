@@ -1,0 +1,38 @@
+//! What a flow brought.
+
+use serde::{Deserialize, Serialize};
+
+/// A flow as its receiver saw it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// Number of the flow: even, and 1 more for an upload.
+    pub flow: u32,
+    /// The link that it was bound to.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// Whether it is somebody else's, and no part of what is measured.
+    #[serde(default)]
+    pub rival: bool,
+    /// Whether there was ever a connection.
+    pub connected: bool,
+    /// Bytes that arrived in each interval.
+    pub buckets: Vec<u64>,
+    /// Objects that arrived.
+    pub objects: Vec<ObjectRecord>,
+    /// When each message was due, in seconds since the start, and how many milliseconds later it arrived; of a
+    /// question and its answer, when it was asked and how long the answer took.
+    pub messages: Vec<(f64, f64)>,
+    /// Why it is not what it should be.
+    pub error: Option<String>,
+}
+
+/// An object that arrived.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObjectRecord {
+    /// Bytes of it.
+    pub size: u64,
+    /// When it was asked for, in seconds since the start of the run.
+    pub start_s: f64,
+    /// How long it took.
+    pub duration_s: f64,
+}

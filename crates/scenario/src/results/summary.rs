@@ -1,0 +1,243 @@
+//! Medians and spread over the seeds of a scenario, and what the links allow: the types.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Environment, SCHEMA};
+
+/// All that is known about one scenario; [`Summary::from_runs`] makes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Summary {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The scenario's name.
+    pub scenario: String,
+    /// What it is about.
+    pub about: String,
+    /// `down`, `up` or `both`.
+    pub direction: String,
+    /// The kind of workload.
+    pub workload: String,
+    /// How long an object may take, in seconds, where the workload says so.
+    pub limit_s: Option<f64>,
+    /// The machine and versions, of the newest run.
+    pub environment: Environment,
+    /// Goodput of each link alone, in the order of the scenario; empty if that was not measured.
+    pub alone: Vec<(String, Spread)>,
+    /// Goodput of each link when all carry independent flows at once; empty if that was not measured.
+    pub simultaneous: Vec<(String, Spread)>,
+    /// Completion time of objects in seconds on the link alone that was fastest with half of them, with its name:
+    /// what a system must not be slower than.
+    pub best_alone_completion_s: Option<(String, Quantiles)>,
+    /// What the links allow.
+    pub bounds: Bounds,
+    /// Every system, in the order of the scenario.
+    pub systems: Vec<SystemSummary>,
+    /// What a reader should know before believing the figures, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Upper bounds of the goodput, after eq. 5.1 to 5.3 of the WhiteHaul dissertation.
+///
+/// There, "interference" is whatever the scenario does to the links, and "clean" is the same links without it:
+///
+/// ```text
+/// clean MPTCP        <= clean simultaneous        <= clean individual            (5.3)
+///      v                      v                          v
+/// interference MPTCP <= interference simultaneous <= interference individual
+/// ```
+///
+/// The right end of a row bounds every system; the column under "clean MPTCP" only kernel MPTCP, and only with
+/// the congestion control that the links were measured with. All hold for averages, not for an instant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bounds {
+    /// Sum of the medians of the links alone, under what the scenario does to them: no system can exceed it.
+    pub sum_alone_bps: Option<f64>,
+    /// Sum of the medians of the links when all are used at once: less than that of the links alone where they
+    /// disturb each other.
+    pub sum_simultaneous_bps: Option<f64>,
+    /// The fastest link alone: what a system must never fall below.
+    pub best_alone_bps: Option<f64>,
+    /// MPTCP on the clean links, if the scenario names one that measured it.
+    pub clean_mptcp_bps: Option<f64>,
+    /// The hard bound of MPTCP, eq. 5.1: the lesser of `sum_alone_bps` and `clean_mptcp_bps`. Without a clean
+    /// measurement it is `sum_alone_bps`, and looser.
+    pub hard_bps: Option<f64>,
+    /// The soft bound of MPTCP, eq. 5.2: the lesser of `sum_simultaneous_bps` and `clean_mptcp_bps`. Soft,
+    /// because it holds "most of the time" only. Without a clean measurement it is `sum_simultaneous_bps`.
+    pub soft_bps: Option<f64>,
+}
+
+/// One system over all seeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SystemSummary {
+    /// Its name.
+    pub system: String,
+    /// Runs with figures.
+    pub runs: usize,
+    /// Why runs have none, each reason once with its number.
+    pub missing: Vec<Missing>,
+    /// Goodput in bit/s.
+    pub goodput_bps: Option<Spread>,
+    /// Completion time of objects in seconds, over all objects of all seeds.
+    pub completion_s: Option<Quantiles>,
+    /// Objects of a run that took longer than the workload allows, or did not arrive; unknown without a limit.
+    pub over_limit: Option<Spread>,
+    /// Delay of messages in milliseconds, over all messages of all seeds.
+    pub message_delay_ms: Option<Quantiles>,
+    /// Goodput over the sum of the links alone, seed by seed (eq. 3.1 of the WhiteHaul dissertation); not for
+    /// the links alone themselves.
+    pub aggregation_ratio: Option<Spread>,
+    /// -1 to 1: 0 is the best link alone, 1 the sum (eq. 3.2), seed by seed.
+    pub aggregation_benefit: Option<Spread>,
+    /// Seeds in which it was slower than the best link alone in the same seed, of `aggregation_ratio.count`.
+    pub below_best: usize,
+    /// Jain's index over the goodput of the flows, seed by seed, where there are several (Jain, Chiu and Hawe,
+    /// DEC-TR-301, 1984): 1 is an equal share for all, 1/n everything for one of n.
+    pub fairness: Option<Spread>,
+    /// What each link contributed, in the order of the scenario.
+    pub links: Vec<LinkPart>,
+    /// Segments sent again.
+    pub retransmissions: Option<Spread>,
+    /// Bytes sent twice on purpose.
+    pub duplicates_bytes: Option<Spread>,
+    /// CPU seconds of all its programs per second measured; unknown where the system is the kernel itself.
+    pub cpu_share: Option<Spread>,
+    /// Largest memory of one of its programs in bytes; unknown where the system is the kernel itself.
+    pub peak_memory_bytes: Option<Spread>,
+}
+
+/// Runs without figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// `skipped`, `refused`, `failed` or `not run`.
+    pub kind: String,
+    /// Why.
+    pub reason: String,
+    /// How many runs.
+    pub runs: usize,
+}
+
+/// A link's part in what a system delivered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkPart {
+    /// The link's name.
+    pub link: String,
+    /// Goodput in bit/s: that of the flows that were bound to the link, or, where none was, the system's goodput
+    /// divided as the wire bytes of the links were.
+    pub goodput_bps: Spread,
+}
+
+/// Where the values of several seeds lie.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Half of the values are below.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// A quarter of the values are below.
+    pub q1: f64,
+    /// Three quarters of the values are below.
+    pub q3: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many values.
+    pub count: usize,
+}
+
+/// Where many values of one kind lie: the tail is what users notice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// The least.
+    pub min: f64,
+    /// Half of the values are below.
+    pub p50: f64,
+    /// 95 % of the values are below.
+    pub p95: f64,
+    /// 99 % of the values are below.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many values.
+    pub count: usize,
+}
+
+impl Summary {
+    /// An empty one.
+    pub fn new(scenario: &str) -> Self {
+        Self {
+            schema: SCHEMA,
+            scenario: scenario.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Spread {
+    /// Of the finite ones among some values; `None` if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let values = sorted(values);
+        Some(Self {
+            median: quantile(&values, 0.5)?,
+            min: quantile(&values, 0.0)?,
+            q1: quantile(&values, 0.25)?,
+            q3: quantile(&values, 0.75)?,
+            max: quantile(&values, 1.0)?,
+            count: values.len(),
+        })
+    }
+}
+
+impl Quantiles {
+    /// Of the finite ones among some values; `None` if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let values = sorted(values);
+        Some(Self {
+            min: quantile(&values, 0.0)?,
+            p50: quantile(&values, 0.5)?,
+            p95: quantile(&values, 0.95)?,
+            p99: quantile(&values, 0.99)?,
+            max: quantile(&values, 1.0)?,
+            count: values.len(),
+        })
+    }
+}
+
+/// The finite values in ascending order.
+pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values
+        .into_iter()
+        .filter(|value| value.is_finite())
+        .collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// A quantile of ascending values, interpolated (Hyndman and Fan 1996, type 7).
+pub fn quantile(ascending: &[f64], part: f64) -> Option<f64> {
+    let at = part * ascending.len().checked_sub(1)? as f64;
+    let (low, high) = (
+        *ascending.get(at.floor() as usize)?,
+        *ascending.get(at.ceil() as usize)?,
+    );
+    // Not low + (high - low) * t, which overflows where both are huge.
+    Some(low * (1.0 - at.fract()) + high * at.fract())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_interpolated() {
+        let spread = Spread::of([4.0, 1.0, 3.0, 2.0, f64::NAN]).unwrap();
+        assert_eq!((spread.min, spread.median, spread.max), (1.0, 2.5, 4.0));
+        assert_eq!((spread.q1, spread.q3, spread.count), (1.75, 3.25, 4));
+        assert_eq!(Spread::of([]), None);
+        let tail = Quantiles::of((0..=100).map(f64::from)).unwrap();
+        assert_eq!((tail.p50, tail.p95, tail.p99), (50.0, 95.0, 99.0));
+        assert_eq!(Quantiles::of([f64::INFINITY]), None);
+    }
+}

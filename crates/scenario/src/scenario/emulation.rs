@@ -1,0 +1,269 @@
+//! From a scenario to a laboratory, and what the emulator cannot do of it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use sumlink_link::profile::scale;
+use sumlink_link::{Change, Interferer};
+
+use crate::config::{
+    CouplingGroup, Direction, InterfererSpec, LinkChange, LinkSpec, MAX_LINKS, PlannedChange,
+    RadioSpec, Setting, members,
+};
+use crate::plan::LabConfig;
+
+use super::Scenario;
+use super::document::Document;
+use super::link::ProfileUse;
+use super::shared::{Group, SharedRadio, Stranger};
+
+impl Scenario {
+    /// Notes what only the emulator can tell, at the place where it stands.
+    pub(super) fn check_emulated(&self, document: &mut Document<'_>) {
+        let whole = || LabConfig::new(self.links().cloned().collect());
+        // One after the other, so that each complaint has its own line.
+        for group in &self.groups {
+            let config = LabConfig {
+                groups: group.specs().collect(),
+                ..whole()
+            };
+            self.tell(document, &group.span, config);
+        }
+        for stranger in &self.interferers {
+            let config = LabConfig {
+                interferers: stranger.specs().collect(),
+                ..whole()
+            };
+            self.tell(document, &stranger.span, config);
+        }
+        for radio in &self.radios {
+            let config = LabConfig {
+                radios: vec![radio.spec()],
+                ..whole()
+            };
+            self.tell(document, &radio.span, config);
+        }
+        // What only all of it together shows, such as a link in two groups.
+        if document.is_right() {
+            self.tell(document, &(0..0), self.lab_config(1));
+        }
+    }
+
+    fn tell(&self, document: &mut Document<'_>, span: &Range<usize>, mut config: LabConfig) {
+        config.gso = self.gso;
+        if let Err(error) = config.check() {
+            document.problem(span, error);
+        }
+    }
+
+    /// The links as they are at the start.
+    pub fn links(&self) -> impl Iterator<Item = &LinkSpec> {
+        self.links.iter().map(|link| &link.spec)
+    }
+
+    /// The laboratory that it describes.
+    pub fn lab_config(&self, seed: u64) -> LabConfig {
+        let timeline = self.timeline(seed);
+        // What a profile begins with holds before the run too, while systems connect.
+        let links = self.links.iter().map(|link| {
+            let mut spec = link.spec.clone();
+            if link.profile.is_some() {
+                let name = spec.name.clone();
+                let first = |c: &&PlannedChange| c.at.is_zero() && c.link == name;
+                for planned in timeline.iter().filter(first) {
+                    for direction in planned.change.directions() {
+                        spec.shapes[direction.index()].set(&planned.change.setting);
+                    }
+                }
+            }
+            spec
+        });
+        let links = links.collect();
+        let config = LabConfig {
+            congestion: self.congestion.clone(),
+            seed,
+            gso: self.gso,
+            unshaped: self.unshaped,
+            sample_interval: self.interval(),
+            groups: self.groups.iter().flat_map(Group::specs).collect(),
+            interferers: self.interferers.iter().flat_map(Stranger::specs).collect(),
+            radios: self.radios.iter().map(SharedRadio::spec).collect(),
+            ..LabConfig::new(links)
+        };
+        LabConfig { timeline, ..config }
+    }
+
+    /// The events of the file, and what the links' profiles do.
+    fn timeline(&self, seed: u64) -> Vec<PlannedChange> {
+        let mut timeline = Vec::new();
+        for (number, link) in (0u64..).zip(&self.links) {
+            if let Some(profile) = &link.profile {
+                // Links of the same profile are not in step, and no two runs share a link's seed.
+                let place = profile.place.unwrap_or(number);
+                let own = seed.wrapping_mul(MAX_LINKS as u64).wrapping_add(place);
+                timeline.extend(profile.changes(&link.spec.name, own, self.duration));
+            }
+        }
+        timeline.extend(self.events.iter().cloned());
+        timeline
+    }
+}
+
+impl Group {
+    /// One group for each direction: what goes the other way is no part of it.
+    fn specs(&self) -> impl Iterator<Item = CouplingGroup> {
+        self.directions.iter().map(|direction| CouplingGroup {
+            members: members(*direction, self.links.iter().map(String::as_str)),
+            air: self.air.clone(),
+        })
+    }
+}
+
+impl Stranger {
+    /// One for each direction. It is there from one time to another, and before and after that nobody.
+    fn specs(&self) -> impl Iterator<Item = InterfererSpec> {
+        let mut changes = Vec::new();
+        if !self.from.is_zero() {
+            changes.push((self.from, self.interferer));
+        }
+        changes.extend(self.until.map(|until| (until, Interferer::NONE)));
+        self.directions.iter().map(move |direction| InterfererSpec {
+            members: members(*direction, self.links.iter().map(String::as_str)),
+            interferer: if self.from.is_zero() {
+                self.interferer
+            } else {
+                Interferer::NONE
+            },
+            changes: changes.clone(),
+        })
+    }
+}
+
+impl SharedRadio {
+    fn spec(&self) -> RadioSpec {
+        RadioSpec {
+            links: self.links.clone(),
+            radio: self.radio.clone(),
+        }
+    }
+}
+
+impl ProfileUse {
+    fn changes(
+        &self,
+        link: &str,
+        seed: u64,
+        duration: Duration,
+    ) -> impl Iterator<Item = PlannedChange> {
+        let keeps = |setting: &Setting| match setting {
+            Setting::Delay(_) => !self.keeps_delay,
+            Setting::Jitter(_) => !self.keeps_jitter,
+            _ => true,
+        };
+        Direction::BOTH.into_iter().flat_map(move |direction| {
+            let mut timeline = self.profile.timeline(seed, duration);
+            scale(&mut timeline, self.scale[direction.index()]);
+            let planned = timeline.into_iter().filter_map(|(at, change)| {
+                let setting = setting_of(change).filter(keeps)?;
+                Some(PlannedChange {
+                    at,
+                    link: link.to_owned(),
+                    change: LinkChange {
+                        direction: Some(direction),
+                        setting,
+                    },
+                })
+            });
+            planned.collect::<Vec<_>>()
+        })
+    }
+}
+
+/// The laboratory's word for a change of the model; states are of whole links, and no profile has them.
+fn setting_of(change: Change) -> Option<Setting> {
+    Some(match change {
+        Change::Rate(rate) => Setting::Rate(rate),
+        Change::Trace(trace) => Setting::Trace(trace),
+        Change::Delay(delay) => Setting::Delay(delay),
+        Change::Jitter(jitter) => Setting::Jitter(jitter),
+        Change::Loss(loss) => Setting::Loss(loss),
+        Change::Queue(queue) => Setting::Queue(queue),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scenario::read::read;
+
+    #[test]
+    fn a_profile_becomes_changes_of_both_directions() {
+        let text = "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"cell\"\nprofile = \"lte\"\n\
+                    scale = { down = 1.0, up = 0.5 }\ndelay = \"7ms\"\n";
+        let scenario = read(Path::new("s.toml"), text).unwrap();
+        let config = scenario.lab_config(1);
+        config.check().unwrap();
+        let first_rate = |direction| {
+            let of_direction = |c: &&PlannedChange| c.change.direction == Some(direction);
+            let mut changes = config.timeline.iter().filter(of_direction);
+            changes.find_map(|change| match change.change.setting {
+                Setting::Rate(rate) => Some(rate as f64),
+                _ => None,
+            })
+        };
+        let (down, up) = (
+            first_rate(Direction::Down).unwrap(),
+            first_rate(Direction::Up).unwrap(),
+        );
+        assert!((up / down - 0.5).abs() < 0.01, "{down} {up}");
+        assert_eq!(
+            config.links[0].shapes[Direction::Down.index()].rate as f64,
+            down
+        );
+        let is_delay = |c: &PlannedChange| matches!(c.change.setting, Setting::Delay(_));
+        assert!(!config.timeline.iter().any(is_delay));
+        assert_ne!(config.timeline, scenario.lab_config(2).timeline);
+    }
+
+    #[test]
+    fn a_profile_does_the_same_at_any_place_that_says_whose_it_has() {
+        let first = "[[link]]\nname = \"a\"\nrate = \"1mbit\"\n";
+        let timeline = |links: &str| {
+            let text = format!("name = \"a\"\nduration = \"5s\"\n{links}");
+            let scenario = read(Path::new("s.toml"), &text).unwrap();
+            scenario.lab_config(1).timeline
+        };
+        let cell = "[[link]]\nname = \"cell\"\nprofile = \"lte\"\n";
+        let second = timeline(&format!("{first}{cell}"));
+        assert_ne!(timeline(cell), second);
+        assert_eq!(timeline(&format!("{cell}place = 1\n")), second);
+        let text = format!("name = \"a\"\nduration = \"5s\"\n{first}place = 1\n");
+        let wrong = read(Path::new("s.toml"), &text).unwrap_err();
+        assert!(wrong[0].reason.contains("place belong"), "{wrong:?}");
+    }
+
+    #[test]
+    fn what_is_shared_reaches_the_emulator_or_is_told() {
+        let links = "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"x\"\nrate = \"1mbit\"\n\
+                     [[link]]\nname = \"y\"\nrate = \"1mbit\"\n";
+        let group = "[[group]]\nlinks = [\"x\", \"y\"]\ndeferral = [[0, 0.9], [0.1, 0]]\n";
+        let stranger =
+            "[[interferer]]\nlinks = [\"y\"]\noccupancy = \"30%\"\nfrom = \"1s\"\nuntil = \"2s\"\n";
+        let radio = "[[radio]]\nlinks = [\"x\", \"y\"]\nrate = \"10mbit\"\nswitching = \"1ms\"\nturn = \"20ms\"\n";
+        let read_with = |blocks: &str| read(Path::new("s.toml"), &format!("{links}{blocks}"));
+        let config = read_with(&format!("{group}{stranger}"))
+            .unwrap()
+            .lab_config(1);
+        assert_eq!(config.groups.len(), 1);
+        assert_eq!(config.interferers[0].interferer, Interferer::NONE);
+        assert_eq!(config.interferers[0].changes.len(), 2);
+        assert_eq!(read_with(radio).unwrap().lab_config(1).radios.len(), 1);
+        let twice = read_with(&format!("{group}{group}")).unwrap_err();
+        assert_eq!(twice.len(), 1, "{twice:?}");
+        let wrong = read_with(&group.replace("0.9", "1.9")).unwrap_err();
+        assert_eq!(wrong[0].line, 9, "{wrong:?}");
+    }
+}

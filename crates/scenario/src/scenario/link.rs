@@ -1,0 +1,228 @@
+//! `[[link]]`: what a link is like before anything happens to it.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use sumlink_link::{Jitter, Profile};
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::config::{
+    Direction, LinkSpec, MAX_LINKS, Setting, Shape, check_name, parse_jitter, parse_loss,
+    parse_queue,
+};
+use crate::units::parse_duration;
+
+use super::document::Document;
+use super::rate::{RATE_KEYS, read_rates};
+use super::section::{Section, number_of, text_of};
+
+/// A link as a scenario describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Link {
+    pub(crate) spec: LinkSpec,
+    /// What it does over time by itself.
+    pub(crate) profile: Option<ProfileUse>,
+    /// Texts of the traces that it names, for the scenario's digest.
+    pub(crate) traces: Vec<String>,
+}
+
+/// A generator of what a link does over time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProfileUse {
+    pub(crate) profile: Profile,
+    /// Factor on its rates: client to server, then server to client.
+    pub(crate) scale: [f64; 2],
+    /// Whether the file says the delay and the jitter itself.
+    pub(crate) keeps_delay: bool,
+    pub(crate) keeps_jitter: bool,
+    /// The place in the file whose dice it has, where that is not its own.
+    pub(crate) place: Option<u64>,
+}
+
+/// Every block `[[link]]`.
+pub(super) fn read_all(
+    document: &mut Document<'_>,
+    root: &mut Section<'_, '_>,
+    gso: bool,
+    unshaped: bool,
+) -> Vec<Link> {
+    let blocks = root.blocks(document, "link");
+    if blocks.is_empty() || blocks.len() > MAX_LINKS {
+        document.problem(
+            &root.span(),
+            format!(
+                "{} links: a laboratory has 1 to {MAX_LINKS}; each is a block [[link]] with name and rate",
+                blocks.len()
+            ),
+        );
+    }
+    let mut names = HashSet::new();
+    let mut links = Vec::new();
+    for block in blocks {
+        let span = block.span();
+        if let Some(link) = read(document, block, gso, unshaped) {
+            let name = &link.spec.name;
+            if !names.insert(name.clone()) {
+                document.problem(&span, format!("there are two links called '{name}'"));
+            }
+            links.push(link);
+        }
+    }
+    links
+}
+
+/// Reads a block `[[link]]`.
+fn read(
+    document: &mut Document<'_>,
+    mut section: Section<'_, '_>,
+    gso: bool,
+    unshaped: bool,
+) -> Option<Link> {
+    let name = section.parsed(document, "name", |text| {
+        check_name(text).map(|()| text.to_owned())
+    });
+    if !section.has("name") {
+        section.missing(document, "name", "name = \"wifi\"");
+    }
+    let label = name.as_ref().map_or("", |name| &name.value).to_owned();
+    let mut traces = Vec::new();
+    let rates = read_rates(document, &mut section, &label, gso, &mut traces);
+    let settings = read_settings(document, &mut section);
+    let profile = read_profile(document, &mut section);
+    let has_rate = RATE_KEYS.into_iter().any(|key| section.has(key));
+    if unshaped {
+        let settings = ["delay", "jitter", "loss", "queue", "profile"];
+        if has_rate || settings.iter().any(|key| section.has(key)) {
+            let reason = "[[link]]: with unshaped = true a link is as fast as the machine, and has a name only";
+            document.problem(&section.span(), reason);
+        }
+    } else if has_rate == section.has("profile") {
+        let reason = "[[link]]: give either rate, or down and up, or trace, or profile";
+        document.problem(&section.span(), reason);
+    }
+    section.finish(document);
+    let rates = match (rates, &profile) {
+        (Some(rates), _) => rates,
+        // Until the profile says something, which it does at once.
+        (None, Some(_)) => [Setting::Rate(0), Setting::Rate(0)],
+        // Nobody looks at it.
+        (None, None) if unshaped => [Setting::Rate(0), Setting::Rate(0)],
+        (None, None) => return None,
+    };
+    let mut shapes = [Shape::of_rate(0), Shape::of_rate(0)];
+    for (way, shape) in shapes.iter_mut().enumerate() {
+        shape.jitter = Jitter::NONE;
+        shape.set(&rates[way]);
+        for setting in settings.iter().filter_map(|both| both[way].as_ref()) {
+            shape.set(setting);
+        }
+    }
+    Some(Link {
+        spec: LinkSpec {
+            name: name?.value,
+            shapes,
+        },
+        profile,
+        traces,
+    })
+}
+
+/// `profile`, `scale` and `place`.
+fn read_profile(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<ProfileUse> {
+    let profile = section.parsed(document, "profile", str::parse::<Profile>);
+    let scale = each_way(document, section, "scale", |document, value| {
+        let number = number_of(value).filter(|number| *number > 0.0 && *number <= 1000.0);
+        if number.is_none() {
+            document.problem(
+                &value.span(),
+                "scale is a number above 0: a factor on the profile's rates",
+            );
+        }
+        number
+    });
+    let place = section.integer(document, "place", 0..MAX_LINKS as u64);
+    if ["scale", "place"].into_iter().any(|key| section.has(key)) && !section.has("profile") {
+        section.missing(
+            document,
+            "profile",
+            "profile = \"lte\", which scale and place belong to",
+        );
+    }
+    Some(ProfileUse {
+        profile: profile?.value,
+        scale: scale.map(|factor| factor.unwrap_or(1.0)),
+        keeps_delay: section.has("delay"),
+        keeps_jitter: section.has("jitter"),
+        place: place.map(|at| at.value),
+    })
+}
+
+/// What a link has besides its rate, and an event may change: `delay`, `jitter`, `loss`, `queue`.
+pub(crate) fn read_settings(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+) -> [[Option<Setting>; 2]; 4] {
+    [
+        each_way(document, section, "delay", |document, value| {
+            parse(document, value, |text| {
+                parse_duration(text).map(Setting::Delay)
+            })
+        }),
+        each_way(document, section, "jitter", |document, value| {
+            parse(document, value, |text| {
+                parse_jitter(text).map(Setting::Jitter)
+            })
+        }),
+        each_way(document, section, "loss", |document, value| {
+            parse(document, value, |text| parse_loss(text).map(Setting::Loss))
+        }),
+        each_way(document, section, "queue", |document, value| {
+            parse(document, value, |text| {
+                parse_queue(text).map(Setting::Queue)
+            })
+        }),
+    ]
+}
+
+/// A value that holds for both directions, or a table with `down` and `up`; client to server first.
+pub(crate) fn each_way<T: Clone>(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    mut parse: impl FnMut(&mut Document<'_>, &Spanned<DeValue<'_>>) -> Option<T>,
+) -> [Option<T>; 2] {
+    let Some(value) = section.value(key) else {
+        return [None, None];
+    };
+    if !value.get_ref().is_table() {
+        let both = parse(document, value);
+        return [both.clone(), both];
+    }
+    let mut values = [None, None];
+    if let Some(mut ways) = Section::of(document, value, key) {
+        for (way, direction) in [("up", Direction::Up), ("down", Direction::Down)] {
+            values[direction.index()] = ways.value(way).and_then(|value| parse(document, value));
+        }
+        if !ways.has("up") && !ways.has("down") {
+            ways.missing(document, "direction", "down = …, up = …, or both");
+        }
+        ways.finish(document);
+    }
+    values
+}
+
+/// A text that stands for something.
+pub(crate) fn parse<T, E: std::fmt::Display>(
+    document: &mut Document<'_>,
+    value: &Spanned<DeValue<'_>>,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Option<T> {
+    let text = text_of(document, value, "the value")?;
+    parse(&text.value)
+        .map_err(|error| document.problem(&text.span, error))
+        .ok()
+}
+
+/// Where something stands, for the emulator's complaints.
+pub(crate) type Place = Range<usize>;

@@ -1,0 +1,325 @@
+//! The file as a whole: its own keys, then every block.
+
+use std::path::Path;
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+use crate::system::{self, System};
+use crate::units::parse_duration;
+
+use super::document::{Document, Problem};
+use super::names::Names;
+use super::section::{Section, keep};
+use super::{Scenario, Traffic, event, link, sha256_of, shared, workload};
+
+/// The longest run, so that a mistyped unit is noticed.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// The most seeds.
+const MOST_SEEDS: u64 = 1000;
+
+/// Reads a scenario; the error is everything that is wrong with it.
+pub(crate) fn read(file: &Path, text: &str) -> Result<Scenario, Vec<Problem>> {
+    let mut document = Document::new(file, text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        document.problem(&error.span().unwrap_or(0..0), error.message());
+    }
+    // What follows a mistake in the syntax may be read wrongly.
+    if !errors.is_empty() {
+        return Err(document.into_problems());
+    }
+    let mut root = Section::new(&table, "the scenario");
+    let scenario = read_root(&mut document, &mut root, file, text);
+    root.finish(&mut document);
+    match scenario {
+        Some(scenario) => {
+            let problems = document.into_problems();
+            if problems.is_empty() {
+                Ok(scenario)
+            } else {
+                Err(problems)
+            }
+        }
+        None => Err(document.into_problems()),
+    }
+}
+
+/// `None` when something is missing without which nothing can be made of the rest.
+fn read_root(
+    document: &mut Document<'_>,
+    root: &mut Section<'_, '_>,
+    file: &Path,
+    text: &str,
+) -> Option<Scenario> {
+    let name = root.parsed(document, "name", parse_name);
+    if !root.has("name") {
+        root.missing(document, "name", "name = \"wifi-wigig\"");
+    }
+    let about = root.text(document, "about").map(|about| about.value);
+    let clean = root.parsed(document, "clean", parse_name);
+    let duration = root.parsed(document, "duration", parse_duration);
+    if !root.has("duration") {
+        root.missing(document, "duration", "duration = \"10s\"");
+    }
+    if let Some(at) = duration
+        .as_ref()
+        .filter(|at| at.value < Duration::from_secs(1) || at.value > LONGEST)
+    {
+        document.problem(&at.span, "duration: a run takes from 1s to 1h");
+    }
+    let warmup = root.parsed(document, "warmup", parse_duration);
+    if let (Some(warmup), Some(duration)) = (&warmup, &duration)
+        && warmup.value >= duration.value
+    {
+        document.problem(
+            &warmup.span,
+            "warmup: it is part of the duration, and nothing would be left to measure",
+        );
+    }
+    let traffic = root.parsed(document, "direction", Traffic::parse);
+    let seeds = root.integer(document, "seeds", 1..MOST_SEEDS + 1);
+    let gso = root.boolean(document, "gso").unwrap_or(false);
+    let unshaped = root.boolean(document, "unshaped").unwrap_or(false);
+    let congestion = root.parsed(document, "congestion", parse_congestion);
+    let systems = read_systems(document, root);
+    let workload = match root.value("workload") {
+        None => Some(workload::Workload::Bulk),
+        Some(value) => Section::of(document, value, "[workload]")
+            .and_then(|section| workload::read(document, section)),
+    };
+
+    let links = link::read_all(document, root, gso, unshaped);
+    let known = Names::new(document, root);
+    let rival = root
+        .text(document, "rival")
+        .and_then(|name| known.find(document, &name));
+    let traffic = traffic.map_or(Traffic::Down, |at| at.value);
+    let length = duration.as_ref().map(|at| at.value);
+    let events = event::read_all(document, root, &known, &links, length, gso);
+    let groups = root.blocks(document, "group").into_iter();
+    let groups = groups.filter_map(|block| shared::read_group(document, block, &known, traffic));
+    let groups: Vec<_> = groups.collect();
+    let radios = root.blocks(document, "radio").into_iter();
+    let radios = radios.filter_map(|block| shared::read_radio(document, block, &known));
+    let radios: Vec<_> = radios.collect();
+    let interferers = root.blocks(document, "interferer").into_iter();
+    let interferers =
+        interferers.filter_map(|block| shared::read_interferer(document, block, &known, traffic));
+    let interferers: Vec<_> = interferers.collect();
+
+    let shapes = ["event", "group", "radio", "interferer", "gso"];
+    if unshaped && shapes.iter().any(|key| root.has(key)) {
+        let reason =
+            "unshaped: nothing is emulated, so that nothing of it can change, be shared or be cut";
+        document.problem(&root.span(), reason);
+    }
+
+    let mut parts = vec![text.as_bytes().to_vec()];
+    for link in &links {
+        parts.extend(link.traces.iter().map(|text| text.clone().into_bytes()));
+    }
+    let scenario = Scenario {
+        file: file.to_path_buf(),
+        text: text.to_owned(),
+        sha256: sha256_of(parts.iter().map(Vec::as_slice)),
+        name: name?.value,
+        about: about.unwrap_or_default(),
+        duration: duration?.value,
+        warmup: warmup.map_or(Duration::ZERO, |at| at.value),
+        traffic,
+        clean: clean.map(|at| at.value),
+        gso,
+        unshaped,
+        seeds: seeds.map_or(5, |at| at.value),
+        congestion: congestion.map_or_else(|| "cubic".to_owned(), |at| at.value),
+        systems,
+        workload: workload?,
+        rival,
+        links,
+        events,
+        groups,
+        radios,
+        interferers,
+    };
+    scenario.check_emulated(document);
+    Some(scenario)
+}
+
+fn read_systems(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<String> {
+    let Some(listed) = root.texts(document, "systems") else {
+        return system::DEFAULT.map(str::to_owned).to_vec();
+    };
+    let mut names = Vec::new();
+    for at in listed {
+        if names.contains(&at.value) {
+            document.problem(&at.span, format!("systems: '{}' is there twice", at.value));
+        } else if keep(
+            document,
+            &at.span,
+            "systems",
+            System::parse(&at.value).map(drop),
+        )
+        .is_some()
+        {
+            names.push(at.value);
+        }
+    }
+    names
+}
+
+/// A scenario's name is also that of a directory.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    let plausible = (1..=64).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if plausible {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "'{text}' cannot be a scenario's name: use 1 to 64 letters, digits, '-' or '_', starting with a \
+             letter or digit"
+        ))
+    }
+}
+
+/// A name as the kernel would accept it (TCP_CA_NAME_MAX is 16 with its NUL).
+pub fn parse_congestion(text: &str) -> Result<String, String> {
+    let plausible = (1..=15).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if plausible {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "'{text}' cannot be the name of a congestion control; the kernel lists its own in \
+             /proc/sys/net/ipv4/tcp_available_congestion_control"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        read(Path::new("s.toml"), text)
+            .map(|_| ())
+            .unwrap_err()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    const GOOD: &str =
+        "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"wifi\"\nrate = \"60mbit\"\n";
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        let scenario = read(Path::new("s.toml"), GOOD).unwrap();
+        assert_eq!(scenario.seeds, 5);
+        assert_eq!(scenario.congestion, "cubic");
+        assert_eq!(scenario.traffic, Traffic::Down);
+        assert_eq!(scenario.workload, workload::Workload::Bulk);
+        assert_eq!(scenario.systems, system::DEFAULT);
+    }
+
+    #[test]
+    fn every_problem_is_told_with_its_line() {
+        let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\nsystems = [\"sumlink:fbtd\"]\n\
+                    [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\nrate = \"1mbit\"\ncolour = \"red\"\n\
+                    [[event]]\nat = \"1s\"\nlink = \"wimax\"\nrate = \"0\"\n";
+        let found = problems(text);
+        let starts = [
+            "s.toml:1: name: 'a b' cannot be",
+            "s.toml:2: duration: 'parsecs' in '10 parsecs' is not a unit",
+            "s.toml:3: the scenario has no key 'speed'",
+            "s.toml:4: systems: ",
+            "s.toml:7: rate is a text",
+            "s.toml:9: name: 'lo' cannot be a link's name",
+            "s.toml:11: [[link]] has no key 'colour'",
+            "s.toml:14: there is no link 'wimax'",
+        ];
+        for start in starts {
+            assert!(
+                found.iter().any(|line| line.starts_with(start)),
+                "{start}: {found:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn mistakes_of_syntax_have_lines_too() {
+        let found = problems("name = \"a\nduration = \"10s\"\n");
+        assert!(found[0].starts_with("s.toml:1: "), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_that_cannot_happen_is_accepted() {
+        let late = format!("{GOOD}[[event]]\nat = \"11s\"\nlink = \"wifi\"\nrate = \"0\"\n");
+        assert!(problems(&late)[0].contains("the run is over by then"));
+        let warm = format!("warmup = \"10s\"\n{GOOD}");
+        assert!(problems(&warm)[0].contains("nothing would be left to measure"));
+        let twice = format!("{GOOD}[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n");
+        assert!(problems(&twice)[0].contains("two links called 'wifi'"));
+    }
+
+    #[test]
+    fn a_rival_needs_a_link_of_the_scenario() {
+        let of = |rival: &str| format!("rival = \"{rival}\"\n{GOOD}");
+        let scenario = read(Path::new("s.toml"), &of("wifi")).unwrap();
+        assert_eq!(scenario.rival.as_deref(), Some("wifi"));
+        assert!(problems(&of("lte"))[0].starts_with("s.toml:1: there is no link 'lte'"));
+    }
+
+    #[test]
+    fn an_unshaped_link_has_a_name_and_nothing_else() {
+        let of = |keys: &str| {
+            format!(
+                "name = \"a\"\nduration = \"5s\"\nunshaped = true\n[[link]]\nname = \"one\"\n{keys}"
+            )
+        };
+        let scenario = read(Path::new("s.toml"), &of("")).unwrap();
+        assert!(scenario.unshaped && scenario.lab_config(1).unshaped);
+        for keys in [
+            "rate = \"1mbit\"\n",
+            "delay = \"1ms\"\n",
+            "profile = \"lte\"\n",
+        ] {
+            let found = problems(&of(keys));
+            assert!(found[0].contains("as fast as the machine"), "{found:?}");
+        }
+        let found = problems(&of(
+            "[[event]]\nat = \"1s\"\nlink = \"one\"\nrate = \"0\"\n",
+        ));
+        assert!(found[0].contains("nothing is emulated"), "{found:?}");
+    }
+
+    #[test]
+    fn questions_and_answers_have_sizes() {
+        let of = |keys: &str| format!("{GOOD}[workload]\nkind = \"requests\"\n{keys}");
+        let scenario = read(Path::new("s.toml"), &of("load = true\n")).unwrap();
+        let expected = workload::Workload::Requests {
+            request: 100,
+            answer: 1000,
+            gap: Duration::from_millis(50),
+            load: true,
+        };
+        assert_eq!(scenario.workload, expected);
+        assert!(problems(&of("answer = \"2MB\"\n"))[0].contains("answer: from 16B to 1MB"));
+    }
+
+    #[test]
+    fn too_fast_a_link_is_refused_with_advice() {
+        let fast = GOOD.replace("60mbit", "8000mbit");
+        let found = problems(&fast);
+        assert!(
+            found[0].starts_with(
+                "s.toml:5: rate: link 'wifi': 8gbit is more than the emulator carries"
+            ),
+            "{found:?}"
+        );
+        assert!(found[0].contains("at most 2.5gbit"));
+    }
+}

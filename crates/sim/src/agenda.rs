@@ -1,0 +1,89 @@
+//! What happens when: the heap of events.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::clock::Nanos;
+
+/// Events in the order of their times; those of the same moment in the order in which they were planned.
+#[derive(Clone, Debug)]
+pub(crate) struct Agenda<E> {
+    heap: BinaryHeap<Entry<E>>,
+    /// Events planned so far.
+    planned: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<E> {
+    at: Nanos,
+    sequence: u64,
+    event: E,
+}
+
+impl<E> Agenda<E> {
+    pub(crate) fn new() -> Self {
+        Self {
+            heap: BinaryHeap::new(),
+            planned: 0,
+        }
+    }
+
+    /// Plans an event.
+    pub(crate) fn plan(&mut self, at: Nanos, event: E) {
+        let sequence = self.planned;
+        self.planned += 1;
+        self.heap.push(Entry {
+            at,
+            sequence,
+            event,
+        });
+    }
+
+    /// When the next event is.
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        self.heap.peek().map(|entry| entry.at)
+    }
+
+    /// The next event, if it is due.
+    pub(crate) fn pop(&mut self, now: Nanos) -> Option<E> {
+        self.next().filter(|at| *at <= now)?;
+        self.heap.pop().map(|entry| entry.event)
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    /// The earliest one is the greatest, since that is what the heap gives first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_in_the_order_of_planning() {
+        let mut agenda = Agenda::new();
+        for (at, event) in [(7, "c"), (5, "a"), (7, "d"), (5, "b")] {
+            agenda.plan(at, event);
+        }
+        assert_eq!(agenda.pop(4), None);
+        let order: Vec<_> = std::iter::from_fn(|| agenda.pop(7)).collect();
+        assert_eq!(order, ["a", "b", "c", "d"]);
+    }
+}

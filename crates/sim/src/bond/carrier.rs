@@ -1,0 +1,237 @@
+//! A carrier as sumlink's daemon drives it: TLS records, how much may wait in the socket, and the samples of TCP_INFO.
+//!
+//! What is here is what `sumlink-transport` does in `carrier.rs`, with its constants: the engine is told the same of a
+//! modelled connection as of a real one. A change there belongs here as well.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sumlink_engine::{LossState, PathId, PathSample};
+
+use crate::clock::{MILLISECOND, Nanos, SECOND, duration};
+use crate::net::{Connection, Net};
+use crate::tcp::{CaState, Side, TcpInfo};
+
+/// TCP_INFO is not older than this when a decision is made with it.
+const SAMPLE_AGE: Nanos = MILLISECOND;
+/// What may wait unsent in the socket: this long at the present rate ...
+const LOWAT_TIME: Nanos = 3 * MILLISECOND;
+/// ... within these bounds.
+const LOWAT: std::ops::RangeInclusive<u64> = 12 * 1024..=512 * 1024;
+/// The low-water mark is changed no more often than this, unless twice as much is wanted.
+const LOWAT_PAUSE: Nanos = 50 * MILLISECOND;
+/// A carrier is young until so much of what it sends has been acknowledged.
+const YOUTH: u64 = 256 * 1024;
+/// The low-water mark of a young carrier.
+const YOUNG_LOWAT: u64 = 2;
+/// Most bytes handed over at once.
+const MOST_AT_ONCE: u64 = 64 * 1024;
+
+/// The most data in a TLS record (RFC 8446, section 5.1), and what it is longer on the wire: header, type and tag.
+const RECORD: usize = 16 * 1024;
+const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
+/// A segment of the socket's queue, for which the low-water mark is looked at once (`tcp_sendmsg_locked`).
+const SOCKET_SEGMENT: u64 = 64 * 1024;
+
+/// A TLS record, and where it ends in the connection.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) end: u64,
+    pub(super) frames: Vec<u8>,
+}
+
+/// Records on their way in one direction of a connection.
+pub(super) type Pipe = VecDeque<Record>;
+
+/// One end of a connection past its handshake.
+#[derive(Debug)]
+pub(super) struct Carrier {
+    pub(super) id: PathId,
+    pub(super) connection: Connection,
+    side: Side,
+    info: TcpInfo,
+    sampled: Nanos,
+    lowat: u64,
+    lowat_set: Nanos,
+    young_until: u64,
+    /// Something was handed to the socket since TCP_INFO was taken.
+    moved: bool,
+    /// Records that the socket has not taken.
+    waiting: VecDeque<Vec<u8>>,
+    /// Frame bytes in them, as counted by the daemon.
+    unwritten: u64,
+    /// The socket was full and is to tell when it is not.
+    is_refused: bool,
+}
+
+impl Carrier {
+    pub(super) fn new(id: PathId, connection: Connection, side: Side, net: &Net) -> Self {
+        let info = net.tcp(connection, side).info(net.now());
+        Self {
+            id,
+            connection,
+            side,
+            sampled: net.now(),
+            lowat: YOUNG_LOWAT,
+            lowat_set: net.now(),
+            young_until: info.acknowledged + YOUTH,
+            info,
+            moved: true,
+            waiting: VecDeque::new(),
+            unwritten: 0,
+            is_refused: false,
+        }
+    }
+
+    /// Whether the socket, which was full, has told that it takes something.
+    pub(super) fn has_become_writable(&mut self, net: &Net) -> bool {
+        let woken = self.is_refused && self.unsent(net) * 2 < self.lowat;
+        self.is_refused &= !woken;
+        woken
+    }
+
+    /// Whether the socket takes more.
+    pub(super) fn poll_writable(&mut self, net: &mut Net, pipe: &mut Pipe) -> bool {
+        while !self.waiting.is_empty() {
+            if !self.flush(net, pipe) {
+                self.is_refused = true;
+                return false;
+            }
+        }
+        if self.is_parked(net) && self.unsent(net) * 2 >= self.lowat {
+            self.is_refused = true;
+            return false;
+        }
+        true
+    }
+
+    /// Whether something waits in the socket of a young carrier for TCP's window to open.
+    fn is_parked(&mut self, net: &Net) -> bool {
+        if self.is_young() && (self.moved || self.info.unsent > 0) {
+            self.refresh(net);
+        }
+        self.is_young() && self.info.unsent > 0
+    }
+
+    /// Hands records to the socket; false when it is full.
+    fn flush(&mut self, net: &mut Net, pipe: &mut Pipe) -> bool {
+        if self.unsent(net) >= self.lowat {
+            return false;
+        }
+        let mut wire = 0;
+        let start = net.tcp(self.connection, self.side).written();
+        while wire < SOCKET_SEGMENT
+            && let Some(frames) = self.waiting.pop_front()
+        {
+            wire += frames.len() as u64 + RECORD_OVERHEAD;
+            pipe.push_back(Record {
+                end: start + wire,
+                frames,
+            });
+        }
+        net.write(self.connection, self.side, wire);
+        self.moved = true;
+        if self.waiting.is_empty() {
+            self.unwritten = 0;
+        }
+        true
+    }
+
+    /// Encrypts frames; [`Carrier::poll_writable`] writes them. `spare` gives memory.
+    pub(super) fn send(&mut self, frames: &[u8], spare: &mut Vec<Vec<u8>>) {
+        self.unwritten += frames.len() as u64;
+        for part in frames.chunks(RECORD) {
+            let mut record = spare.pop().unwrap_or_default();
+            record.extend_from_slice(part);
+            self.waiting.push_back(record);
+        }
+    }
+
+    /// Bytes to hand over at once.
+    pub(super) fn budget(&self) -> usize {
+        if self.is_young() {
+            let info = &self.info;
+            let taken = info.unacked + info.unsent + self.unwritten;
+            let room = info.cwnd.saturating_sub(taken) + u64::from(info.mss);
+            return room.clamp(512, MOST_AT_ONCE) as usize;
+        }
+        (self.lowat / 2).clamp(8 * 1024, MOST_AT_ONCE) as usize
+    }
+
+    fn is_young(&self) -> bool {
+        self.info.acknowledged < self.young_until
+    }
+
+    /// What TCP knows now: at most a millisecond old, and of a young carrier no older than what was last sent.
+    pub(super) fn sample(&mut self, net: &Net) -> PathSample {
+        let is_old = net.now() - self.sampled >= SAMPLE_AGE;
+        if is_old || self.info.srtt == 0 || self.is_young() && self.moved {
+            self.refresh(net);
+        }
+        let info = &self.info;
+        PathSample {
+            srtt: duration(info.srtt),
+            rttvar: duration(info.rttvar),
+            min_rtt: duration(info.min_rtt),
+            mss: info.mss,
+            cwnd: info.cwnd,
+            ssthresh: info.ssthresh,
+            loss: match info.ca_state {
+                CaState::Open => LossState::Open,
+                CaState::Loss => LossState::Timeout,
+                CaState::Disorder | CaState::Cwr | CaState::Recovery => LossState::Recovery,
+            },
+            in_flight: info.unacked,
+            unsent: info.unsent + self.unwritten,
+            // The interfaces of the laboratory keep no queue.
+            local_queue: 0,
+            full: !self.waiting.is_empty() || self.is_young() && info.unsent > 0,
+            delivery_rate: info.delivery_rate,
+            pacing_rate: info.pacing_rate,
+            segments: info.segments,
+            retransmitted: info.retransmitted,
+            delivered: info.delivered,
+        }
+    }
+
+    fn unsent(&self, net: &Net) -> u64 {
+        net.tcp(self.connection, self.side).unsent()
+    }
+
+    fn refresh(&mut self, net: &Net) {
+        let now = net.now();
+        (self.sampled, self.moved) = (now, false);
+        self.info = net.tcp(self.connection, self.side).info(now);
+        if self.info.since_sent > self.info.rto && self.info.unacked == 0 {
+            self.young_until = self.info.acknowledged + YOUTH;
+        }
+        match self.is_young() {
+            true => self.set_lowat(YOUNG_LOWAT, now),
+            false => self.adapt_lowat(now),
+        }
+    }
+
+    fn adapt_lowat(&mut self, now: Nanos) {
+        let info = &self.info;
+        let mut rate = info.delivery_rate as f64;
+        if info.ssthresh.is_none() {
+            // In slow start what was measured is the rate of the window before.
+            let srtt = Duration::from_nanos(info.srtt).as_secs_f64();
+            rate = rate.max(info.cwnd as f64 / srtt.max(1e-6));
+        }
+        let time = LOWAT_TIME as f64 / SECOND as f64;
+        let wanted = ((rate * time) as u64).clamp(*LOWAT.start(), *LOWAT.end());
+        let is_due = now - self.lowat_set >= LOWAT_PAUSE;
+        let has_grown = wanted / 2 >= self.lowat;
+        if has_grown || is_due && wanted.abs_diff(self.lowat) > self.lowat / 4 {
+            self.set_lowat(wanted, now);
+        }
+    }
+
+    fn set_lowat(&mut self, lowat: u64, now: Nanos) {
+        if lowat != self.lowat {
+            self.lowat_set = now;
+            self.lowat = lowat;
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! One end of a session, as the daemon's task drives it (`driver.rs` of `sumlink-transport`).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
+
+use super::carrier::{Carrier, Pipe};
+use super::streams::Streams;
+use crate::clock::{MILLISECOND, Nanos, SECOND, duration, nanos};
+use crate::net::{Alarm, Connection, Net};
+use crate::tcp::Side;
+
+/// Rounds in one go.
+const ROUNDS: usize = 16;
+/// What is due and cannot be sent is tried again after this time.
+const OVERDUE_PAUSE: Nanos = 5 * MILLISECOND;
+/// Pieces given to one carrier before the others get their turn.
+const SEND_PIECES: usize = 4;
+/// Bytes taken from one carrier before the others get their turn.
+const RECEIVE_QUOTA: usize = 512 * 1024;
+/// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
+pub(super) const SILENCE: Nanos = 3 * SECOND;
+/// Memory that is kept for records.
+const SPARE: usize = 256;
+
+/// What a daemon tells the manager of its links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Tell {
+    /// A carrier has ended.
+    Ended(PathId),
+    /// Nothing has been confirmed on it for too long.
+    Silent(PathId),
+}
+
+/// A session and its carriers.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    side: Side,
+    pub(super) session: Session,
+    pub(super) carriers: Vec<Carrier>,
+    /// Which carrier is served first: the turn goes round.
+    turn: usize,
+    frames: Vec<u8>,
+    spare: Vec<Vec<u8>>,
+    silence_check: Nanos,
+    /// For when it is to be woken, as far as that is planned.
+    planned: Nanos,
+    /// What it has to tell.
+    pub(super) told: Vec<Tell>,
+}
+
+impl Daemon {
+    pub(super) fn new(side: Side, config: Config) -> Result<Self, ConfigError> {
+        Ok(Self {
+            side,
+            session: Session::new(config, Duration::ZERO)?,
+            carriers: Vec::new(),
+            turn: 0,
+            frames: Vec::with_capacity(128 * 1024),
+            spare: Vec::new(),
+            silence_check: SILENCE,
+            planned: Nanos::MAX,
+            told: Vec::new(),
+        })
+    }
+
+    /// The role of a side.
+    pub(super) fn role(side: Side) -> Role {
+        match side {
+            Side::Client => Role::Client,
+            Side::Server => Role::Server,
+        }
+    }
+
+    /// A carrier is past its handshake.
+    pub(super) fn add(&mut self, id: PathId, connection: Connection, net: &mut Net) {
+        if self.session.is_closed() || self.session.check_path().is_err() {
+            self.told.push(Tell::Ended(id));
+            return;
+        }
+        let mut carrier = Carrier::new(id, connection, self.side, net);
+        self.session.path_up(id, duration(net.now()));
+        self.tell(net, id, "up");
+        self.session.path_link(id, net.link_of(connection) as u64);
+        self.session.path_stats(id, carrier.sample(net));
+        self.carriers.push(carrier);
+    }
+
+    fn tell(&self, net: &mut Net, path: PathId, event: &'static str) {
+        let now = net.now();
+        if let Some(trace) = net.trace() {
+            trace.path(now, self.side, path, event);
+        }
+    }
+
+    /// The daemon leaves a carrier.
+    pub(super) fn remove(&mut self, id: PathId, net: &mut Net) {
+        if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
+            let carrier = self.carriers.swap_remove(index);
+            self.session.path_down(id, duration(net.now()));
+            self.tell(net, id, "down");
+            net.abort(carrier.connection, self.side);
+        }
+    }
+
+    /// Whether what has changed at a connection wakes the daemon.
+    pub(super) fn is_woken(&mut self, connection: Connection, net: &Net, arriving: &Pipe) -> bool {
+        let Some(carrier) = self
+            .carriers
+            .iter_mut()
+            .find(|carrier| carrier.connection == connection)
+        else {
+            return false;
+        };
+        let tcp = net.tcp(connection, self.side);
+        let has_record = arriving
+            .front()
+            .is_some_and(|record| record.end <= tcp.received());
+        carrier.has_become_writable(net) || has_record || tcp.state().has_ended()
+    }
+
+    /// The alarm went off; false if it was an old one.
+    pub(super) fn on_alarm(&mut self, net: &Net) -> bool {
+        let is_due = self.planned <= net.now();
+        if is_due {
+            self.planned = Nanos::MAX;
+        }
+        is_due
+    }
+
+    /// Does what there is to do. `pipes` has what travels over each connection, to the client and to the server.
+    pub(super) fn take_turn(
+        &mut self,
+        net: &mut Net,
+        pipes: &mut [[Pipe; 2]],
+        streams: &mut Streams,
+    ) {
+        for _ in 0..ROUNDS {
+            let mut moved = self.receive(net, pipes);
+            self.session.handle_timeout(duration(net.now()));
+            moved |= self.events(net, streams);
+            moved |= self.transmit(net, pipes);
+            moved |= self.events(net, streams);
+            self.look_for_silence(net);
+            if !moved {
+                break;
+            }
+        }
+        self.arm(net);
+    }
+
+    fn arm(&mut self, net: &mut Net) {
+        let now = net.now();
+        let engine = self.session.poll_timeout().map(nanos);
+        let engine = engine.map(|at| if at > now { at } else { now + OVERDUE_PAUSE });
+        let silence = (!self.carriers.is_empty() && self.side == Side::Client)
+            .then_some(self.silence_check.max(now + 1));
+        if let Some(at) = engine.into_iter().chain(silence).min()
+            && at < self.planned
+        {
+            self.planned = at;
+            net.wake(at, Alarm::Session(self.side));
+        }
+    }
+
+    fn receive(&mut self, net: &mut Net, pipes: &mut [[Pipe; 2]]) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while index < self.carriers.len() {
+            let carrier = &self.carriers[index];
+            let (id, connection) = (carrier.id, carrier.connection);
+            let tcp = net.tcp(connection, self.side);
+            let received = tcp.received();
+            let has_ended = tcp.state().has_ended();
+            let pipe = &mut pipes[connection][self.side.index()];
+            let now = duration(net.now());
+            let mut taken = 0;
+            while taken < RECEIVE_QUOTA
+                && pipe.front().is_some_and(|record| record.end <= received)
+                && let Some(mut record) = pipe.pop_front()
+            {
+                taken += record.frames.len();
+                // A fault closes the session, which is told as an event.
+                let _ = self.session.handle_frames(id, &record.frames, now);
+                record.frames.clear();
+                if self.spare.len() < SPARE {
+                    self.spare.push(record.frames);
+                }
+            }
+            if taken > 0 {
+                moved = true;
+                net.read(connection, self.side, received);
+            }
+            if has_ended {
+                moved = true;
+                self.carriers.swap_remove(index);
+                self.session.path_down(id, now);
+                self.tell(net, id, "down");
+                self.told.push(Tell::Ended(id));
+                continue;
+            }
+            index += 1;
+        }
+        moved
+    }
+
+    fn events(&mut self, net: &mut Net, streams: &mut Streams) -> bool {
+        let mut moved = false;
+        let now = net.now();
+        while let Some(event) = self.session.poll_event() {
+            moved = true;
+            if let Some(trace) = net.trace() {
+                match &event {
+                    Event::PathStalled { path, .. } => trace.path(now, self.side, *path, "stalled"),
+                    Event::PathRecovered { path } => trace.path(now, self.side, *path, "recovered"),
+                    _ => {}
+                }
+            }
+            streams.on_event(&event, self.side, &mut self.session, net);
+        }
+        moved
+    }
+
+    fn transmit(&mut self, net: &mut Net, pipes: &mut [[Pipe; 2]]) -> bool {
+        let to = self.side.peer().index();
+        for carrier in &mut self.carriers {
+            // Whether it takes anything is a part of the sample.
+            carrier.poll_writable(net, &mut pipes[carrier.connection][to]);
+            let sample = carrier.sample(net);
+            let (at, link) = (net.now(), net.link_of(carrier.connection));
+            if let Some(trace) = net.trace() {
+                trace.sample(at, self.side, carrier.id, link, &sample);
+            }
+            self.session.path_stats(carrier.id, sample);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        let count = self.carriers.len();
+        let mut moved = false;
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            moved |= self.transmit_on(index, net, pipes);
+        }
+        moved
+    }
+
+    fn transmit_on(&mut self, index: usize, net: &mut Net, pipes: &mut [[Pipe; 2]]) -> bool {
+        let carrier = &mut self.carriers[index];
+        let pipe = &mut pipes[carrier.connection][self.side.peer().index()];
+        let mut moved = false;
+        for _ in 0..SEND_PIECES {
+            if !carrier.poll_writable(net, pipe) {
+                return moved;
+            }
+            self.frames.clear();
+            let now = duration(net.now());
+            self.session.path_stats(carrier.id, carrier.sample(net));
+            let budget = carrier.budget();
+            if self
+                .session
+                .poll_transmit(carrier.id, budget, now, &mut self.frames)
+                == 0
+            {
+                return moved;
+            }
+            let at = net.now();
+            if let Some(trace) = net.trace() {
+                trace.sent(at, self.side, carrier.id, &self.frames);
+            }
+            moved = true;
+            carrier.send(&self.frames, &mut self.spare);
+        }
+        carrier.poll_writable(net, pipe);
+        moved
+    }
+
+    fn look_for_silence(&mut self, net: &Net) {
+        let now = net.now();
+        if now < self.silence_check {
+            return;
+        }
+        self.silence_check = now + SILENCE;
+        if self.side == Side::Server {
+            return;
+        }
+        for path in self.session.path_stats_all(duration(now)) {
+            if path.stuck_for.is_some() {
+                self.silence_check = now + SILENCE / 6;
+            }
+            if path.stuck_for.is_some_and(|time| nanos(time) >= SILENCE) {
+                self.told.push(Tell::Silent(path.id));
+            }
+        }
+    }
+
+    /// Paths that deliver.
+    pub(super) fn active_paths(&self) -> BTreeSet<PathId> {
+        let active = self
+            .session
+            .paths()
+            .filter(|path| path.state() == PathState::Active);
+        active.map(|path| path.id()).collect()
+    }
+}

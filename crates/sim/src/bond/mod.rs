@@ -1,0 +1,190 @@
+//! sumlink: both sessions are the real engine, each driven as the daemon drives it, over modelled connections.
+
+mod carrier;
+mod daemon;
+mod manager;
+mod pattern;
+mod streams;
+
+use sumlink_engine::{Config, ConfigError};
+use sumlink_link::Random;
+
+use carrier::Pipe;
+use daemon::{Daemon, Tell};
+use manager::Manager;
+use streams::Streams;
+
+use crate::clock::{Nanos, duration};
+use crate::net::{Alarm, Connection, Net, News};
+use crate::tcp::{Side, TcpConfig};
+use crate::workload::{Bearer, Channel, Progress};
+
+/// A client and a server of sumlink, with the links between them.
+#[derive(Debug)]
+pub(crate) struct Bond {
+    daemons: [Daemon; 2],
+    /// What travels over each connection, by whom it goes to.
+    pipes: Vec<[Pipe; 2]>,
+    manager: Manager,
+    streams: Streams,
+    /// Daemons that have something to do.
+    due: [bool; 2],
+}
+
+/// What a bond says about itself at the end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Account {
+    /// Bytes sent more than once, by either side.
+    pub(crate) duplicates: u64,
+    /// The most bytes held because earlier ones were missing, of both sides together.
+    pub(crate) reorder_peak: u64,
+    /// Paths that deliver at the end.
+    pub(crate) active: usize,
+    /// Bytes arrived that had not been sent.
+    pub(crate) fault: Option<String>,
+}
+
+impl Bond {
+    /// `configure` makes the configuration of each end from the default one; each link gets so many carriers.
+    pub(crate) fn new(
+        configure: impl Fn(&mut Config),
+        tcp: TcpConfig,
+        links: usize,
+        carriers: usize,
+    ) -> Result<Self, ConfigError> {
+        let daemon = |side: Side| {
+            let mut config = Config::new(Daemon::role(side));
+            configure(&mut config);
+            Daemon::new(side, config)
+        };
+        Ok(Self {
+            daemons: [daemon(Side::Client)?, daemon(Side::Server)?],
+            pipes: Vec::new(),
+            manager: Manager::new(tcp, links, carriers),
+            streams: Streams::new(),
+            due: [false; 2],
+        })
+    }
+
+    /// The client starts.
+    pub(crate) fn start(&mut self, net: &mut Net, random: &mut Random) {
+        self.manager.start(net, random);
+    }
+
+    /// Whether every link that can have paths has them.
+    pub(crate) fn is_ready(&self) -> bool {
+        let wanted = self.manager.wanted();
+        self.daemons
+            .iter()
+            .all(|daemon| daemon.active_paths().len() >= wanted)
+    }
+
+    /// Takes note of news; true if they concern it.
+    pub(crate) fn on_news(&mut self, net: &mut Net, news: News) -> bool {
+        match news {
+            News::Connection(connection, side) => return self.on_connection(net, connection, side),
+            News::Alarm(Alarm::Session(side)) => {
+                self.due[side.index()] |= self.daemons[side.index()].on_alarm(net);
+            }
+            News::Alarm(Alarm::Manager) => self.manager.on_alarm(net, &mut self.pipes),
+            News::Link(link, _) => {
+                if net.has_carrier(link) {
+                    self.manager.link_up(link, net, &mut self.pipes);
+                } else {
+                    let client = &mut self.daemons[Side::Client.index()];
+                    for path in self.manager.link_down(link, net) {
+                        client.remove(path, net);
+                    }
+                    self.due[Side::Client.index()] = true;
+                }
+            }
+            News::Alarm(Alarm::Flow(_)) => return false,
+        }
+        true
+    }
+
+    fn on_connection(&mut self, net: &mut Net, connection: Connection, side: Side) -> bool {
+        if connection >= self.pipes.len() {
+            return false;
+        }
+        if self
+            .manager
+            .on_connection(net, connection, side, &mut self.daemons)
+        {
+            self.due[side.index()] = true;
+        }
+        let arriving = &self.pipes[connection][side.index()];
+        self.due[side.index()] |= self.daemons[side.index()].is_woken(connection, net, arriving);
+        true
+    }
+
+    /// Has the daemons do what there is to do; says what the programs should know.
+    pub(crate) fn work(&mut self, net: &mut Net) -> Vec<Progress> {
+        while self.due != [false; 2] {
+            for side in Side::BOTH {
+                if !std::mem::take(&mut self.due[side.index()]) {
+                    continue;
+                }
+                let daemon = &mut self.daemons[side.index()];
+                daemon.take_turn(net, &mut self.pipes, &mut self.streams);
+                for tell in std::mem::take(&mut daemon.told) {
+                    if side == Side::Server {
+                        continue;
+                    }
+                    match tell {
+                        Tell::Ended(path) => self.manager.on_end(path, net),
+                        Tell::Silent(path) => self.manager.on_silence(path, net, &mut self.pipes),
+                    }
+                }
+                let leaving = self.manager.take_leaving();
+                if !leaving.is_empty() {
+                    for path in leaving {
+                        self.daemons[Side::Client.index()].remove(path, net);
+                    }
+                    self.due[Side::Client.index()] = true;
+                }
+            }
+        }
+        self.streams.take_progress()
+    }
+
+    /// What it says about itself.
+    pub(crate) fn account(&self) -> Account {
+        let stats = self.daemons.each_ref().map(|daemon| daemon.session.stats());
+        Account {
+            duplicates: stats.iter().map(|stats| stats.duplicates_sent).sum(),
+            reorder_peak: stats.iter().map(|stats| stats.reorder_peak).sum(),
+            active: self.daemons[0].active_paths().len(),
+            fault: self.streams.fault.clone(),
+        }
+    }
+
+    fn now(net: &Net) -> (Nanos, std::time::Duration) {
+        (net.now(), duration(net.now()))
+    }
+}
+
+impl Bearer for Bond {
+    fn open(&mut self, net: &mut Net, _link: Option<usize>) -> Channel {
+        let (now, _) = Self::now(net);
+        self.due[Side::Client.index()] = true;
+        let session = &mut self.daemons[Side::Client.index()].session;
+        self.streams.open(session, now)
+    }
+
+    fn offer(&mut self, net: &mut Net, channel: Channel, side: Side, bytes: u64) {
+        let (_, now) = Self::now(net);
+        self.due[side.index()] = true;
+        let session = &mut self.daemons[side.index()].session;
+        self.streams.offer(channel, side, bytes, session, now);
+    }
+
+    fn close(&mut self, net: &mut Net, channel: Channel) {
+        let (_, now) = Self::now(net);
+        for side in Side::BOTH {
+            self.due[side.index()] = true;
+            let session = &mut self.daemons[side.index()].session;
+            self.streams.leave(channel, session, now);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What streams carry: bytes that tell where they belong.
+
+/// Prime, so that a shift by any size of piece is noticed.
+const PERIOD: usize = 65_521;
+/// The longest piece.
+pub(super) const PIECE: usize = 64 * 1024;
+
+/// Bytes that repeat after a prime number of them.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern(Vec<u8>);
+
+impl Pattern {
+    pub(super) fn new() -> Self {
+        let byte = |index: usize| {
+            let number = (index % PERIOD) as u64;
+            (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+        };
+        Self((0..PERIOD + PIECE).map(byte).collect())
+    }
+
+    /// So many bytes, at most [`PIECE`], from an offset of a stream on. Each direction of each stream has its own.
+    pub(super) fn piece(&self, stream: u64, offset: u64, len: usize) -> &[u8] {
+        let start = (offset.wrapping_add(stream.wrapping_mul(7919)) % PERIOD as u64) as usize;
+        &self.0[start..start + len.min(PIECE)]
+    }
+
+    /// Whether these are the bytes from that offset on.
+    pub(super) fn is(&self, stream: u64, mut offset: u64, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(bytes.len().min(PIECE));
+            if piece != self.piece(stream, offset, piece.len()) {
+                return false;
+            }
+            offset += piece.len() as u64;
+            bytes = rest;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_too_many_or_elsewhere_is_noticed() {
+        let pattern = Pattern::new();
+        let mut bytes = pattern.piece(4, 1_000_000, 50_000).to_vec();
+        bytes.extend_from_slice(pattern.piece(4, 1_050_000, 50_000));
+        assert!(pattern.is(4, 1_000_000, &bytes));
+        assert!(!pattern.is(4, 1_000_001, &bytes));
+        assert!(!pattern.is(6, 1_000_000, &bytes));
+        bytes[70_000] ^= 1;
+        assert!(!pattern.is(4, 1_000_000, &bytes));
+    }
+}

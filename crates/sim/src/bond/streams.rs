@@ -1,0 +1,228 @@
+//! The programs' ends of a session's streams: the proxy's and the relay's part of the daemon.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use sumlink_engine::{Event, Session, StreamError, StreamId};
+
+use super::pattern::{PIECE, Pattern};
+use crate::clock::{Nanos, SECOND, duration};
+use crate::log::Kind;
+use crate::net::Net;
+use crate::tcp::Side;
+use crate::workload::{Channel, Progress};
+
+/// Where all streams go.
+const TARGET: &[u8] = b"10.99.0.1:5001";
+/// A target that was connected so long ago is taken for connected at once.
+const KNOWN_FOR: Nanos = 60 * SECOND;
+
+#[derive(Debug, Default)]
+struct Stream {
+    id: Option<StreamId>,
+    /// Bytes that the programs want to write, have written, and were given.
+    offered: [u64; 2],
+    written: [u64; 2],
+    received: [u64; 2],
+    /// The server knows it.
+    is_there: bool,
+    is_over: bool,
+}
+
+/// All streams of a session.
+#[derive(Debug)]
+pub(super) struct Streams {
+    channels: Vec<Stream>,
+    by_id: BTreeMap<StreamId, Channel>,
+    waiting: VecDeque<Channel>,
+    known_until: Nanos,
+    /// Connected at the client, and its program has not been told.
+    opened: Vec<Channel>,
+    progress: Vec<Progress>,
+    pattern: Pattern,
+    buffer: Vec<u8>,
+    /// Where bytes were other than those sent: a fault of the engine's.
+    pub(super) fault: Option<String>,
+}
+
+impl Streams {
+    pub(super) fn new() -> Self {
+        Self {
+            channels: Vec::new(),
+            by_id: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            known_until: 0,
+            opened: Vec::new(),
+            progress: Vec::new(),
+            pattern: Pattern::new(),
+            buffer: Vec::new(),
+            fault: None,
+        }
+    }
+
+    /// A program connects.
+    pub(super) fn open(&mut self, session: &mut Session, now: Nanos) -> Channel {
+        let channel = self.channels.len();
+        self.channels.push(Stream::default());
+        self.try_open(channel, session, now);
+        channel
+    }
+
+    fn try_open(&mut self, channel: Channel, session: &mut Session, now: Nanos) {
+        match session.open_stream(TARGET, None, duration(now)) {
+            Ok(id) => {
+                self.channels[channel].id = Some(id);
+                self.by_id.insert(id, channel);
+                if now < self.known_until {
+                    self.progress.push(Progress::Opened(channel));
+                } else {
+                    self.opened.push(channel);
+                }
+            }
+            Err(StreamError::NoMoreStreams) => self.waiting.push_back(channel),
+            Err(_) => self.progress.push(Progress::Broken(channel)),
+        }
+    }
+
+    /// A program wants to write so much more.
+    pub(super) fn offer(
+        &mut self,
+        channel: Channel,
+        side: Side,
+        bytes: u64,
+        session: &mut Session,
+        now: Duration,
+    ) {
+        self.channels[channel].offered[side.index()] += bytes;
+        self.pump(channel, side, session, now);
+    }
+
+    /// The program at this side is done.
+    pub(super) fn leave(&mut self, channel: Channel, session: &mut Session, now: Duration) {
+        self.channels[channel].is_over = true;
+        if let Some(id) = self.channels[channel].id {
+            session.abandon(id, now);
+        }
+    }
+
+    /// Writes as much as the session takes.
+    fn pump(&mut self, channel: Channel, side: Side, session: &mut Session, now: Duration) {
+        let stream = &mut self.channels[channel];
+        let index = side.index();
+        let Some(id) = stream.id else {
+            return;
+        };
+        if side == Side::Server && !stream.is_there {
+            return;
+        }
+        while stream.offered[index] > 0 {
+            let len = stream.offered[index].min(PIECE as u64) as usize;
+            let own = id * 2 + index as u64;
+            let piece = self.pattern.piece(own, stream.written[index], len);
+            let Ok(taken) = session.write(id, piece, now) else {
+                stream.offered[index] = 0;
+                return;
+            };
+            stream.written[index] += taken as u64;
+            stream.offered[index] -= taken as u64;
+            if taken < len {
+                return;
+            }
+        }
+    }
+
+    /// What a session of a side tells.
+    pub(super) fn on_event(
+        &mut self,
+        event: &Event,
+        side: Side,
+        session: &mut Session,
+        net: &mut Net,
+    ) {
+        let now = net.now();
+        let channel = |stream: &StreamId| self.by_id.get(stream).copied();
+        match event {
+            Event::Opened { stream, .. } => {
+                // The server's program is on the server's machine and answers at once.
+                let _ = session.accept(*stream, duration(now));
+                if let Some(channel) = channel(stream) {
+                    self.channels[channel].is_there = true;
+                    self.pump(channel, side, session, duration(now));
+                }
+            }
+            Event::Accepted { stream } => {
+                self.known_until = now + KNOWN_FOR;
+                if let Some(channel) = channel(stream)
+                    && self.opened.contains(&channel)
+                {
+                    self.opened.retain(|other| *other != channel);
+                    self.progress.push(Progress::Opened(channel));
+                }
+            }
+            Event::Readable { stream } => {
+                if let Some(channel) = channel(stream) {
+                    self.give(channel, *stream, side, session, net);
+                }
+            }
+            Event::Writable { stream } => {
+                if let Some(channel) = channel(stream) {
+                    self.pump(channel, side, session, duration(now));
+                }
+            }
+            Event::Reset { stream, .. } => {
+                if let Some(channel) = channel(stream).filter(|c| !self.channels[*c].is_over) {
+                    self.progress.push(Progress::Broken(channel));
+                }
+            }
+            Event::StreamsAvailable if side == Side::Client => {
+                for channel in std::mem::take(&mut self.waiting) {
+                    self.try_open(channel, session, now);
+                }
+            }
+            Event::Closed { .. } => {
+                let open = (0..self.channels.len()).filter(|c| !self.channels[*c].is_over);
+                self.progress.extend(open.map(Progress::Broken));
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives the program what has arrived.
+    fn give(
+        &mut self,
+        channel: Channel,
+        id: StreamId,
+        side: Side,
+        session: &mut Session,
+        net: &mut Net,
+    ) {
+        let now = net.now();
+        self.buffer.clear();
+        let Ok(outcome) = session.read(id, usize::MAX, &mut self.buffer, duration(now)) else {
+            return;
+        };
+        if outcome.len == 0 {
+            return;
+        }
+        let stream = &mut self.channels[channel];
+        let offset = stream.received[side.index()];
+        let sender = id * 2 + side.peer().index() as u64;
+        if self.fault.is_none() && !self.pattern.is(sender, offset, &self.buffer) {
+            self.fault = Some(format!(
+                "stream {id}: bytes from {offset} on are not what was sent"
+            ));
+        }
+        stream.received[side.index()] += outcome.len as u64;
+        let bytes = outcome.len as u64;
+        net.log().note(now, Kind::Delivered, id, bytes);
+        if let Some(trace) = net.trace() {
+            let waiting = session.stats().reorder;
+            trace.read(now, side, id, offset, bytes, waiting);
+        }
+        self.progress.push(Progress::Received(channel, side, bytes));
+    }
+
+    pub(super) fn take_progress(&mut self) -> Vec<Progress> {
+        std::mem::take(&mut self.progress)
+    }
+}

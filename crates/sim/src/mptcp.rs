@@ -1,0 +1,411 @@
+//! A system like the kernel's MPTCP: a subflow of TCP on each link, below one scheduler and one receive window.
+//!
+//! After `net/mptcp/protocol.c` of Linux 6.12. The scheduler gives the next burst to the subflow that will have sent first
+//! what it already holds, and nothing while that one's send buffer is full. What is given to a subflow stays there: only
+//! when nothing has been acknowledged at the level of the connection for a timeout, the oldest bytes go once more over a
+//! subflow that has nothing else to do, and all that a subflow held goes over the others when it breaks or has timed out
+//! four times in a row. The client
+//! connects over the first link and joins the others as soon as that has succeeded.
+//!
+//! Not modelled: keys and their check, backups, the growing of the connection's buffers.
+
+use std::collections::VecDeque;
+
+use sumlink_engine::RangeSet;
+
+use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::net::{Alarm, Connection, Net};
+use crate::tcp::{Side, TcpConfig};
+use crate::workload::{Bearer, Channel, Progress};
+
+/// Bytes of the option that maps data and acknowledges it (RFC 8684, section 3.3), with padding.
+pub(crate) const DSS: u32 = 28;
+/// Bytes that stay on the subflow that was chosen (MPTCP_SEND_BURST_SIZE).
+const BURST: u64 = 65_428;
+/// Bytes that the receiver takes beyond what has arrived in order: half of a socket buffer of 32 MiB, as of TCP's.
+const WINDOW: u64 = 16 << 20;
+/// A send buffer holds twice the congestion window, and no less than this (`tcp_sndbuf_expand`).
+const SEND_BUFFER: u64 = 64 * 1024;
+/// How often the age of what is not acknowledged is looked at.
+const LOOK: Nanos = 100 * MILLISECOND;
+/// Timeouts in a row after which a subflow is stale (`net.mptcp.stale_loss_cnt`).
+const STALE: u64 = 4;
+/// The least age at which it goes over another subflow (TCP_RTO_MIN).
+const LEAST_TIMEOUT: Nanos = 200 * MILLISECOND;
+
+/// What one end has given a subflow: where it ends there, and which bytes of the connection it is.
+type Mapping = (u64, u64, u64);
+
+#[derive(Debug)]
+struct Subflow {
+    connection: Connection,
+    is_over: bool,
+    /// By the receiver's side.
+    mappings: [VecDeque<Mapping>; 2],
+    /// Average pacing rate of each sender, in bytes per second.
+    pacing: [u64; 2],
+    /// How far each sender was when something was last acknowledged, after how many timeouts.
+    marks: [(u64, u64); 2],
+    /// Nothing is acknowledged to that sender for long: it uses the others.
+    is_stale: [bool; 2],
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Half {
+    /// Bytes that the program wants to write, beyond `next`.
+    offered: u64,
+    /// Bytes given to subflows.
+    next: u64,
+    /// Bytes to be given once more.
+    again: VecDeque<(u64, u64)>,
+    /// Everything before has arrived; and beyond it.
+    arrived: u64,
+    ahead: RangeSet,
+    /// What the sender knows of `arrived`, and since when.
+    acknowledged: u64,
+    progress: Nanos,
+    /// The subflow whose burst goes on, and what is left of it.
+    burst: Option<(usize, u64)>,
+}
+
+#[derive(Debug)]
+struct Multipath {
+    subflows: Vec<Subflow>,
+    /// By the sender's side.
+    halves: [Half; 2],
+    is_open: bool,
+    has_joined: bool,
+    is_over: bool,
+}
+
+/// Connections of programs, each over all links.
+#[derive(Debug)]
+pub(crate) struct Mptcp {
+    config: TcpConfig,
+    links: usize,
+    channels: Vec<Multipath>,
+    /// Channel and subflow of each connection.
+    owners: Vec<Option<(Channel, usize)>>,
+    progress: Vec<Progress>,
+}
+
+impl Mptcp {
+    pub(crate) fn new(config: TcpConfig, links: usize) -> Self {
+        Self {
+            config: TcpConfig {
+                mss: config.mss - DSS,
+                options: DSS,
+                ..config
+            },
+            links,
+            channels: Vec::new(),
+            owners: Vec::new(),
+            progress: Vec::new(),
+        }
+    }
+
+    fn add_subflow(&mut self, net: &mut Net, channel: Channel, link: usize) {
+        // The congestion control was tried before the run.
+        let Ok(connection) = net.connect(link, &self.config) else {
+            return;
+        };
+        let subflows = &mut self.channels[channel].subflows;
+        subflows.push(Subflow {
+            connection,
+            is_over: false,
+            mappings: Default::default(),
+            pacing: [0; 2],
+            marks: [(0, 0); 2],
+            is_stale: [false; 2],
+        });
+        let own = (channel, subflows.len() - 1);
+        self.owners.resize(connection + 1, None);
+        self.owners[connection] = Some(own);
+    }
+
+    /// Something has changed at an end of a connection.
+    pub(crate) fn on_connection(&mut self, net: &mut Net, connection: Connection, side: Side) {
+        let owner = self.owners.get(connection).copied().flatten();
+        let Some((number, index)) = owner.filter(|(n, _)| !self.channels[*n].is_over) else {
+            return;
+        };
+        let tcp = net.tcp(connection, side);
+        if tcp.state().has_ended() {
+            return self.lose_subflow(net, number, index);
+        }
+        if !tcp.is_established() {
+            return;
+        }
+        let channel = &mut self.channels[number];
+        if side == Side::Client && !channel.is_open {
+            channel.is_open = true;
+            self.progress.push(Progress::Opened(number));
+        }
+        if side == Side::Client && !std::mem::replace(&mut channel.has_joined, true) {
+            for link in 1..self.links {
+                self.add_subflow(net, number, link);
+            }
+        }
+        self.take(net, number, index, side);
+        self.note_acknowledged(net, number, side);
+        self.pump(net, number, side);
+    }
+
+    /// What has arrived on a subflow at this side.
+    fn take(&mut self, net: &mut Net, number: Channel, index: usize, side: Side) {
+        let channel = &mut self.channels[number];
+        let subflow = &mut channel.subflows[index];
+        let received = net.tcp(subflow.connection, side).received();
+        let half = &mut channel.halves[side.peer().index()];
+        let mappings = &mut subflow.mappings[side.index()];
+        let mut any = false;
+        while let Some(&(_, start, end)) = mappings.front().filter(|(at, ..)| *at <= received) {
+            mappings.pop_front();
+            any = true;
+            if end > half.arrived {
+                half.ahead.insert(start.max(half.arrived)..end);
+            }
+        }
+        if !any {
+            return;
+        }
+        net.read(subflow.connection, side, received);
+        let before = half.arrived;
+        let first = half.ahead.first();
+        if let Some(range) = first.filter(|range| range.start <= half.arrived) {
+            half.arrived = range.end;
+            half.ahead.remove(0..range.end);
+        }
+        let new = half.arrived - before;
+        if new > 0 {
+            let arrived = half.arrived;
+            for (other, subflow) in channel.subflows.iter().enumerate() {
+                // An acknowledgement of the subflow's own has just left, without this.
+                net.set_data_ack(subflow.connection, side, arrived, other == index);
+            }
+            self.progress.push(Progress::Received(number, side, new));
+        }
+    }
+
+    /// What the peer has told of what this side sent.
+    fn note_acknowledged(&mut self, net: &Net, number: Channel, side: Side) {
+        let channel = &mut self.channels[number];
+        let told = channel.subflows.iter();
+        let told = told.map(|subflow| net.tcp(subflow.connection, side).data_acknowledged());
+        let half = &mut channel.halves[side.index()];
+        let told = told.max().unwrap_or(0);
+        if told > half.acknowledged {
+            half.acknowledged = told;
+            half.progress = net.now();
+            half.again.retain(|(_, end)| *end > told);
+        }
+    }
+
+    /// Gives subflows what they take.
+    fn pump(&mut self, net: &mut Net, number: Channel, side: Side) {
+        loop {
+            let channel = &mut self.channels[number];
+            let half = &channel.halves[side.index()];
+            let room = (half.acknowledged + WINDOW).saturating_sub(half.next);
+            if half.again.is_empty() && half.offered.min(room) == 0 {
+                return;
+            }
+            let Some((index, left)) = choose(channel, net, side) else {
+                return;
+            };
+            let mss = u64::from(self.config.mss);
+            let half = &mut channel.halves[side.index()];
+            let (start, end) = match half.again.pop_front() {
+                Some((start, end)) => {
+                    let cut = end.min(start + mss);
+                    if cut < end {
+                        half.again.push_front((cut, end));
+                    }
+                    (start, cut)
+                }
+                None => {
+                    let len = mss.min(half.offered).min(room);
+                    half.offered -= len;
+                    half.next += len;
+                    (half.next - len, half.next)
+                }
+            };
+            half.burst = Some((index, left.saturating_sub(end - start)));
+            let subflow = &mut channel.subflows[index];
+            let at = net.tcp(subflow.connection, side).written() + (end - start);
+            subflow.mappings[side.peer().index()].push_back((at, start, end));
+            net.write(subflow.connection, side, end - start);
+        }
+    }
+
+    /// A subflow has broken: what it held goes over the others.
+    fn lose_subflow(&mut self, net: &mut Net, number: Channel, index: usize) {
+        let channel = &mut self.channels[number];
+        if std::mem::replace(&mut channel.subflows[index].is_over, true) {
+            return;
+        }
+        for side in Side::BOTH {
+            let held = std::mem::take(&mut channel.subflows[index].mappings[side.peer().index()]);
+            let half = &mut channel.halves[side.index()];
+            half.burst = None;
+            let unacknowledged = held
+                .into_iter()
+                .filter(|(.., end)| *end > half.acknowledged);
+            half.again
+                .extend(unacknowledged.map(|(_, start, end)| (start, end)));
+        }
+        if channel.subflows.iter().all(|subflow| subflow.is_over) {
+            channel.is_over = true;
+            self.progress.push(Progress::Broken(number));
+            return;
+        }
+        for side in Side::BOTH {
+            self.pump(net, number, side);
+        }
+    }
+
+    /// Looks at what has not been acknowledged for long.
+    pub(crate) fn on_alarm(&mut self, net: &mut Net) {
+        for number in 0..self.channels.len() {
+            for side in Side::BOTH {
+                self.find_stale(net, number, side);
+                self.repeat_oldest(net, number, side);
+            }
+        }
+        if self.channels.iter().any(|channel| !channel.is_over) {
+            net.wake(net.now() + LOOK, Alarm::Manager);
+        }
+    }
+
+    /// Linux: mptcp_pm_subflow_chk_stale. What a subflow holds that has timed out again and again goes over the others.
+    fn find_stale(&mut self, net: &mut Net, number: Channel, side: Side) {
+        let channel = &mut self.channels[number];
+        let others = channel.subflows.iter();
+        let usable = others.filter(|other| !other.is_over && !other.is_stale[side.index()]);
+        let has_other = usable.count() > 1;
+        let half = &mut channel.halves[side.index()];
+        for subflow in &mut channel.subflows {
+            let tcp = net.tcp(subflow.connection, side);
+            let (acknowledged, timeouts) = (tcp.acknowledged(), tcp.counters().timeouts);
+            let mark = &mut subflow.marks[side.index()];
+            let stale = &mut subflow.is_stale[side.index()];
+            if acknowledged > mark.0 {
+                *mark = (acknowledged, timeouts);
+                *stale = false;
+            } else if timeouts >= mark.1 + STALE && has_other && !*stale && !subflow.is_over {
+                *stale = true;
+                half.burst = None;
+                let held = subflow.mappings[side.peer().index()].iter();
+                let missing = held.filter(|(.., end)| *end > half.acknowledged);
+                half.again
+                    .extend(missing.map(|(_, start, end)| (*start, *end)));
+            }
+        }
+        self.pump(net, number, side);
+    }
+
+    /// Linux: mptcp_subflow_get_retrans, __mptcp_retrans.
+    fn repeat_oldest(&mut self, net: &mut Net, number: Channel, side: Side) {
+        let channel = &mut self.channels[number];
+        let half = &mut channel.halves[side.index()];
+        if channel.is_over || half.acknowledged >= half.next {
+            return;
+        }
+        let is_usable = |subflow: &&Subflow| !subflow.is_over && !subflow.is_stale[side.index()];
+        let usable = || channel.subflows.iter().filter(is_usable);
+        let rto = |subflow: &Subflow| net.tcp(subflow.connection, side).info(net.now()).rto;
+        let timeout = usable().map(rto).max().unwrap_or(SECOND).max(LEAST_TIMEOUT);
+        let is_idle = |subflow: &Subflow| {
+            let tcp = net.tcp(subflow.connection, side);
+            tcp.is_established() && tcp.acknowledged() == tcp.written()
+        };
+        if net.now() - half.progress < timeout || !usable().any(is_idle) {
+            return;
+        }
+        let end = half.next.min(half.acknowledged + BURST);
+        half.again.push_front((half.acknowledged, end));
+        half.progress = net.now();
+        self.pump(net, number, side);
+    }
+
+    pub(crate) fn take_progress(&mut self) -> Vec<Progress> {
+        std::mem::take(&mut self.progress)
+    }
+
+    /// Subflows that are connected.
+    pub(crate) fn connected(&self, net: &Net) -> usize {
+        let all = self.channels.iter().flat_map(|channel| &channel.subflows);
+        all.filter(|subflow| net.tcp(subflow.connection, Side::Client).is_established())
+            .count()
+    }
+}
+
+/// Linux: mptcp_subflow_get_send. The subflow for what is next, and what is left of its burst.
+fn choose(channel: &mut Multipath, net: &Net, side: Side) -> Option<(usize, u64)> {
+    let info = |subflow: &Subflow| net.tcp(subflow.connection, side).info(net.now());
+    let is_full = |subflow: &Subflow| {
+        let info = info(subflow);
+        info.unacked + info.unsent >= (2 * info.cwnd).max(SEND_BUFFER)
+    };
+    let half = &channel.halves[side.index()];
+    if let Some((index, left)) = half.burst.filter(|(_, left)| *left > 0) {
+        let subflow = &channel.subflows[index];
+        if !subflow.is_over && !subflow.is_stale[side.index()] && !is_full(subflow) {
+            return Some((index, left));
+        }
+    }
+    let pacing = |subflow: &Subflow| match subflow.pacing[side.index()] {
+        0 => info(subflow).pacing_rate.max(1),
+        average => average,
+    };
+    let linger = |subflow: &Subflow| {
+        let info = info(subflow);
+        u128::from(info.unacked + info.unsent) * u128::from(SECOND) / u128::from(pacing(subflow))
+    };
+    let usable = channel.subflows.iter().enumerate().filter(|(_, subflow)| {
+        !subflow.is_over
+            && !subflow.is_stale[side.index()]
+            && net.tcp(subflow.connection, side).is_established()
+    });
+    let (index, best) = usable.min_by_key(|(index, subflow)| (linger(subflow), *index))?;
+    if is_full(best) {
+        return None;
+    }
+    // avg_pacing = (avg_pacing * queued + pacing * burst) / (queued + burst)
+    let (now, average) = (info(best), pacing(best));
+    let queued = u128::from(now.unacked + now.unsent);
+    let sum = u128::from(average) * queued + u128::from(now.pacing_rate) * u128::from(BURST);
+    channel.subflows[index].pacing[side.index()] = (sum / (queued + u128::from(BURST))) as u64;
+    Some((index, BURST))
+}
+
+impl Bearer for Mptcp {
+    fn open(&mut self, net: &mut Net, _link: Option<usize>) -> Channel {
+        let number = self.channels.len();
+        self.channels.push(Multipath {
+            subflows: Vec::new(),
+            halves: Default::default(),
+            is_open: false,
+            has_joined: false,
+            is_over: false,
+        });
+        self.add_subflow(net, number, 0);
+        net.wake(net.now() + LOOK, Alarm::Manager);
+        number
+    }
+
+    fn offer(&mut self, net: &mut Net, channel: Channel, side: Side, bytes: u64) {
+        let half = &mut self.channels[channel].halves[side.index()];
+        half.offered += bytes;
+        half.progress = net.now();
+        self.pump(net, channel, side);
+    }
+
+    fn close(&mut self, net: &mut Net, channel: Channel) {
+        self.channels[channel].is_over = true;
+        for subflow in &self.channels[channel].subflows {
+            net.abort(subflow.connection, Side::Client);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Links with TCP connections over them, and the clock.
+
+use std::time::Duration;
+
+use sumlink_link::{LinkId, Network};
+use sumlink_scenario::config::{Direction, InterfaceState, Setting};
+use sumlink_scenario::error::LinkError;
+use sumlink_scenario::model::Model;
+use sumlink_scenario::plan::LabConfig;
+use sumlink_scenario::timeline::{Action, Timeline};
+
+use crate::agenda::Agenda;
+use crate::clock::{Nanos, duration, nanos};
+use crate::log::{EventLog, Kind};
+use crate::tcp::{BuildError, Packet, Side, Tcp, TcpConfig};
+use crate::trace::Trace;
+
+/// Number of a connection.
+pub(crate) type Connection = usize;
+
+/// What somebody wants to be woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// The session of a side.
+    Session(Side),
+    /// Whoever makes carriers.
+    Manager,
+    /// A flow of the workload.
+    Flow(usize),
+}
+
+/// What is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Something has changed at this end of a connection.
+    Connection(Connection, Side),
+    /// An alarm went off.
+    Alarm(Alarm),
+    /// A link went up or down, and the client noticed.
+    Link(usize, InterfaceState),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Tcp(Connection, Side),
+    Alarm(Alarm),
+}
+
+/// An end of a connection.
+#[derive(Debug)]
+struct End {
+    tcp: Tcp,
+    /// When it is looked at next, as far as that is planned.
+    planned: Nanos,
+}
+
+/// What one direction of a link delivered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Carried {
+    /// Wire bytes in each interval since the beginning.
+    pub(crate) buckets: Vec<u64>,
+}
+
+/// All links and connections of a run.
+#[derive(Debug)]
+pub(crate) struct Net {
+    now: Nanos,
+    network: Network<Packet>,
+    /// Both directions of each link: up, down.
+    ids: Vec<[LinkId; 2]>,
+    states: Vec<InterfaceState>,
+    timeline: Timeline,
+    /// The settings that count from the beginning of a run: link, direction, setting.
+    restarts: Vec<(usize, Direction, Setting)>,
+    /// When the run began; before, nothing happens to the links.
+    zero: Option<Nanos>,
+    interval: Nanos,
+    carried: Vec<Carried>,
+    connections: Vec<[End; 2]>,
+    links: Vec<usize>,
+    agenda: Agenda<Event>,
+    news: Vec<News>,
+    log: EventLog,
+    trace: Option<Trace>,
+}
+
+impl Net {
+    pub(crate) fn new(config: &LabConfig) -> Result<Self, LinkError> {
+        let Model {
+            network,
+            ids,
+            actions,
+        } = Model::build(config)?;
+        let mut restarts = Vec::new();
+        for (link, spec) in config.links.iter().enumerate() {
+            for direction in Direction::BOTH {
+                let rest = spec.shapes[direction.index()].rest();
+                let clocked = rest.filter(has_a_clock);
+                restarts.extend(clocked.map(|setting| (link, direction, setting)));
+            }
+        }
+        Ok(Self {
+            now: 0,
+            network,
+            states: vec![InterfaceState::Up; ids.len()],
+            carried: vec![Carried::default(); ids.len() * 2],
+            ids,
+            timeline: Timeline::new(actions),
+            restarts,
+            zero: None,
+            interval: nanos(config.sample_interval),
+            connections: Vec::new(),
+            links: Vec::new(),
+            agenda: Agenda::new(),
+            news: Vec::new(),
+            log: EventLog::new(),
+            trace: None,
+        })
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Since the run began; 0 before.
+    pub(crate) fn elapsed(&self) -> Nanos {
+        self.zero.map_or(0, |zero| self.now - zero)
+    }
+
+    /// When a moment of the run is.
+    pub(crate) fn at(&self, since: Nanos) -> Nanos {
+        self.zero.unwrap_or(self.now) + since
+    }
+
+    pub(crate) fn log(&mut self) -> &mut EventLog {
+        &mut self.log
+    }
+
+    /// Has everything told from now on.
+    pub(crate) fn set_trace(&mut self, trace: Option<Trace>) {
+        self.trace = trace;
+    }
+
+    /// Where what happens is told, if anywhere.
+    pub(crate) fn trace(&mut self) -> Option<&mut Trace> {
+        self.trace.as_mut()
+    }
+
+    pub(crate) fn take_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
+    }
+
+    /// How many links there are.
+    pub(crate) fn link_count(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether the client sees a carrier on a link.
+    pub(crate) fn has_carrier(&self, link: usize) -> bool {
+        matches!(
+            self.states[link],
+            InterfaceState::Up | InterfaceState::Blackhole
+        )
+    }
+
+    /// The run begins now: what is planned counts from here, and traces and scripts start over.
+    pub(crate) fn begin(&mut self) {
+        self.zero = Some(self.now);
+        self.timeline.begin(duration(self.now));
+        for (link, direction, setting) in std::mem::take(&mut self.restarts) {
+            let id = self.ids[link][direction.index()];
+            let now = duration(self.now);
+            self.network.set(now, id, setting.to_change(now));
+        }
+    }
+
+    /// Counters of a direction of a link.
+    pub(crate) fn counters(&self, link: usize, direction: Direction) -> sumlink_link::Counters {
+        self.network.counters(self.ids[link][direction.index()])
+    }
+
+    /// What it delivered over time.
+    pub(crate) fn carried(&self, link: usize, direction: Direction) -> &Carried {
+        &self.carried[link * 2 + direction.index()]
+    }
+
+    /// Opens a connection over a link.
+    pub(crate) fn connect(
+        &mut self,
+        link: usize,
+        config: &TcpConfig,
+    ) -> Result<Connection, BuildError> {
+        let number = self.connections.len();
+        let mut ends = [
+            Tcp::new(number as u32, Side::Client, config)?,
+            Tcp::new(number as u32, Side::Server, config)?,
+        ];
+        ends[Side::Client.index()].connect(self.now);
+        self.connections.push(ends.map(|tcp| End {
+            tcp,
+            planned: Nanos::MAX,
+        }));
+        self.links.push(link);
+        self.flush(number, Side::Client);
+        Ok(number)
+    }
+
+    /// The link that a connection goes over.
+    pub(crate) fn link_of(&self, connection: Connection) -> usize {
+        self.links[connection]
+    }
+
+    /// An end of a connection.
+    pub(crate) fn tcp(&self, connection: Connection, side: Side) -> &Tcp {
+        &self.connections[connection][side.index()].tcp
+    }
+
+    /// Both ends' counters added up, over all connections.
+    pub(crate) fn retransmissions(&self) -> u64 {
+        let ends = self.connections.iter().flatten();
+        ends.map(|end| end.tcp.counters().retransmitted).sum()
+    }
+
+    /// A program writes so many bytes.
+    pub(crate) fn write(&mut self, connection: Connection, side: Side, bytes: u64) {
+        self.connections[connection][side.index()].tcp.write(bytes);
+        self.flush(connection, side);
+    }
+
+    /// A program has taken everything before `offset`.
+    pub(crate) fn read(&mut self, connection: Connection, side: Side, offset: u64) {
+        let now = self.now;
+        self.connections[connection][side.index()]
+            .tcp
+            .read(offset, now);
+        self.flush(connection, side);
+    }
+
+    /// Has the next packets of a subflow tell how much of the whole has arrived; `soon` if there should be one.
+    pub(crate) fn set_data_ack(
+        &mut self,
+        connection: Connection,
+        side: Side,
+        offset: u64,
+        soon: bool,
+    ) {
+        let now = self.now;
+        let end = &mut self.connections[connection][side.index()];
+        end.tcp.set_data_ack(offset, soon.then_some(now));
+        if soon {
+            self.flush(connection, side);
+        }
+    }
+
+    /// A program leaves its connection.
+    pub(crate) fn abort(&mut self, connection: Connection, side: Side) {
+        self.connections[connection][side.index()].tcp.abort();
+        self.flush(connection, side);
+    }
+
+    /// Has `alarm` go off at a time.
+    pub(crate) fn wake(&mut self, at: Nanos, alarm: Alarm) {
+        self.agenda.plan(at.max(self.now), Event::Alarm(alarm));
+    }
+
+    /// Sends what an end has to send, and plans when it is looked at again.
+    fn flush(&mut self, connection: Connection, side: Side) {
+        let end = &mut self.connections[connection][side.index()];
+        let direction = match side {
+            Side::Client => Direction::Up,
+            Side::Server => Direction::Down,
+        };
+        let id = self.ids[self.links[connection]][direction.index()];
+        let now = duration(self.now);
+        while let Some(packet) = end.tcp.poll_transmit(self.now) {
+            self.network.enqueue(now, id, packet);
+        }
+        if let Some(at) = end.tcp.deadline().map(|at| at.max(self.now))
+            && at < end.planned
+        {
+            end.planned = at;
+            self.agenda.plan(at, Event::Tcp(connection, side));
+        }
+    }
+
+    /// Goes to the next moment at which something happens, if that is not after `until`, and says what did; false when
+    /// nothing does before.
+    pub(crate) fn step(&mut self, until: Nanos) -> bool {
+        let next = [
+            self.timeline.next().map(nanos),
+            self.network.next_deadline().map(nanos),
+            self.agenda.next(),
+        ];
+        let Some(at) = next.into_iter().flatten().min().filter(|at| *at <= until) else {
+            self.now = self.now.max(until);
+            return false;
+        };
+        self.now = self.now.max(at);
+        self.apply_planned();
+        while let Some((id, delivery)) = self.network.poll(duration(self.now)) {
+            self.arrive(id, &delivery.packet);
+        }
+        while let Some(event) = self.agenda.pop(self.now) {
+            match event {
+                Event::Tcp(connection, side) => self.fire(connection, side),
+                Event::Alarm(alarm) => self.news.push(News::Alarm(alarm)),
+            }
+        }
+        true
+    }
+
+    /// What has happened since it was last asked.
+    pub(crate) fn take_news(&mut self, into: &mut Vec<News>) {
+        into.clear();
+        std::mem::swap(into, &mut self.news);
+    }
+
+    fn arrive(&mut self, id: LinkId, packet: &Packet) {
+        let (connection, side) = (packet.connection as usize, packet.to);
+        if let Some(zero) = self.zero {
+            let bucket = ((self.now - zero) / self.interval) as usize;
+            let buckets = &mut self.carried[id.index()].buckets;
+            if buckets.len() <= bucket {
+                buckets.resize(bucket + 1, 0);
+            }
+            buckets[bucket] += sumlink_link::Packet::wire_len(packet) as u64;
+        }
+        let who = connection as u64 * 2 + side.index() as u64;
+        self.log.note(
+            self.now,
+            Kind::Packet,
+            who,
+            packet.seq ^ packet.ack.rotate_left(32),
+        );
+        let end = &mut self.connections[connection][side.index()];
+        end.tcp.receive(packet, self.now);
+        self.flush(connection, side);
+        self.tell(connection, side);
+    }
+
+    fn fire(&mut self, connection: Connection, side: Side) {
+        let end = &mut self.connections[connection][side.index()];
+        if end.planned > self.now {
+            return;
+        }
+        end.planned = Nanos::MAX;
+        if end.tcp.deadline().is_some_and(|at| at <= self.now) {
+            let who = connection as u64 * 2 + side.index() as u64;
+            self.log.note(self.now, Kind::Timer, who, 0);
+            end.tcp.on_time(self.now);
+        }
+        self.flush(connection, side);
+        self.tell(connection, side);
+    }
+
+    fn tell(&mut self, connection: Connection, side: Side) {
+        let news = News::Connection(connection, side);
+        if self.news.last() != Some(&news) {
+            self.news.push(news);
+        }
+    }
+
+    fn apply_planned(&mut self) {
+        while let Some((at, action)) = self.timeline.pop(duration(self.now)) {
+            match action {
+                Action::Link(link, change) => {
+                    self.log.note(self.now, Kind::Link, link as u64, 0);
+                    if let Setting::State(state) = change.setting {
+                        self.states[link] = state;
+                        self.news.push(News::Link(link, state));
+                    }
+                    let zero = self.zero.map_or(Duration::ZERO, duration);
+                    for direction in change.directions() {
+                        let id = self.ids[link][direction.index()];
+                        self.network.set(at, id, change.setting.to_change(zero));
+                    }
+                }
+                Action::Interferer(id, interferer) => {
+                    // It was tried when the network was built.
+                    let _ = self.network.set_interferer(at, id, interferer);
+                }
+            }
+        }
+    }
+}
+
+/// Traces and scripted losses start over when a run begins.
+fn has_a_clock(setting: &Setting) -> bool {
+    matches!(
+        setting,
+        Setting::Trace(_) | Setting::Loss(sumlink_link::Loss::Script(_))
+    )
+}

@@ -1,0 +1,126 @@
+//! Plain TCP: each channel is a connection of its own, over a link or over the first one.
+
+use crate::net::{Connection, Net};
+use crate::tcp::{Side, TcpConfig};
+use crate::workload::{Bearer, Channel, Progress};
+
+/// What a program has given its socket ahead of what was sent, at most: a part of its send buffer.
+const AHEAD: u64 = 1 << 20;
+
+#[derive(Debug)]
+struct Plain {
+    connection: Connection,
+    is_open: bool,
+    is_over: bool,
+    /// Bytes that the programs want to write, and have received.
+    offered: [u64; 2],
+    received: [u64; 2],
+}
+
+/// Connections of programs.
+#[derive(Debug)]
+pub(crate) struct PlainTcp {
+    config: TcpConfig,
+    channels: Vec<Plain>,
+    /// Number of the first channel here.
+    base: Channel,
+    progress: Vec<Progress>,
+}
+
+impl PlainTcp {
+    /// Channels are numbered from `base` on.
+    pub(crate) fn new(config: TcpConfig, base: Channel) -> Self {
+        Self {
+            config,
+            channels: Vec::new(),
+            base,
+            progress: Vec::new(),
+        }
+    }
+
+    /// Something has changed at an end of a connection; false if it is none of these.
+    pub(crate) fn on_connection(
+        &mut self,
+        net: &mut Net,
+        connection: Connection,
+        side: Side,
+    ) -> bool {
+        let found = self
+            .channels
+            .iter()
+            .rposition(|channel| channel.connection == connection);
+        let Some(index) = found else {
+            return false;
+        };
+        let number = self.base + index;
+        let tcp = net.tcp(connection, side);
+        let channel = &mut self.channels[index];
+        if channel.is_over {
+            return true;
+        }
+        if tcp.state().has_ended() {
+            channel.is_over = true;
+            self.progress.push(Progress::Broken(number));
+            return true;
+        }
+        if side == Side::Client && !channel.is_open && tcp.is_established() {
+            channel.is_open = true;
+            self.progress.push(Progress::Opened(number));
+        }
+        let received = tcp.received();
+        let new = received - channel.received[side.index()];
+        if new > 0 {
+            channel.received[side.index()] = received;
+            net.read(connection, side, received);
+            self.progress.push(Progress::Received(number, side, new));
+        }
+        self.pump(net, index, side);
+        true
+    }
+
+    pub(crate) fn take_progress(&mut self) -> Vec<Progress> {
+        std::mem::take(&mut self.progress)
+    }
+
+    /// Keeps the socket supplied.
+    fn pump(&mut self, net: &mut Net, index: usize, side: Side) {
+        let channel = &mut self.channels[index];
+        let offered = &mut channel.offered[side.index()];
+        let tcp = net.tcp(channel.connection, side);
+        if *offered == 0 || !tcp.is_established() || tcp.unsent() > AHEAD / 2 {
+            return;
+        }
+        let bytes = (*offered).min(AHEAD - tcp.unsent());
+        *offered -= bytes;
+        net.write(channel.connection, side, bytes);
+    }
+}
+
+impl Bearer for PlainTcp {
+    fn open(&mut self, net: &mut Net, link: Option<usize>) -> Channel {
+        // The congestion control was tried before the run.
+        let connection = net
+            .connect(link.unwrap_or(0), &self.config)
+            .unwrap_or(Connection::MAX);
+        self.channels.push(Plain {
+            connection,
+            is_open: false,
+            is_over: connection == Connection::MAX,
+            offered: [0; 2],
+            received: [0; 2],
+        });
+        self.base + self.channels.len() - 1
+    }
+
+    fn offer(&mut self, net: &mut Net, channel: Channel, side: Side, bytes: u64) {
+        let index = channel - self.base;
+        self.channels[index].offered[side.index()] += bytes;
+        self.pump(net, index, side);
+    }
+
+    fn close(&mut self, net: &mut Net, channel: Channel) {
+        let index = channel - self.base;
+        self.channels[index].is_over = true;
+        net.abort(self.channels[index].connection, Side::Client);
+    }
+}

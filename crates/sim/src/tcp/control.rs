@@ -1,0 +1,228 @@
+//! The congestion control of an end: one of `sumlink-congestion`, with what Linux does around it.
+//!
+//! Linux' CUBIC (`net/ipv4/tcp_cubic.c`) differs from RFC 9438 in points that decide how fast a connection becomes. Before
+//! the first loss: it has hybrid slow start, and after that it grows by a twentieth in each round trip at least, because
+//! the curve may be too careful while the bandwidth is unknown. After a loss: the curve is looked at again only when the
+//! window has changed or a 32nd of a second has passed, so that for so long the window does not grow at all; where losses
+//! follow each other faster than that, it does not get up again.
+
+use sumlink_congestion::{
+    Ack, BuildError, CongestionControl, Idle, Loss, Settings, Siblings, Timeout, build,
+};
+
+use super::hystart::Hystart;
+use super::timer::TICK;
+use crate::clock::{Nanos, SECOND, duration};
+
+/// The control that has these.
+const CUBIC: &str = "cubic";
+/// Acknowledged packets for each packet that its window grows before the first loss, at most.
+const UNKNOWN: f64 = 20.0;
+/// How long its window does not grow after a loss: more than a 32nd of a second, in whole ticks of the kernel's clock.
+const HELD: Nanos = (250 / 32 + 1) * TICK;
+
+/// A congestion control, and the slow start of Linux.
+#[derive(Debug)]
+pub(super) struct Control {
+    inner: Box<dyn CongestionControl>,
+    is_cubic: bool,
+    hystart: Option<Hystart>,
+    /// No loss has told yet what the path carries.
+    is_unknown: bool,
+    /// The window does not grow before; nothing while no loss has been repaired since the last time.
+    held: Held,
+    /// No samples of the delay are taken before: right after a recovery they are of an emptied queue.
+    undisturbed_from: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    No,
+    /// From the first acknowledgement in congestion avoidance on.
+    FromNext,
+    Until(Nanos),
+}
+
+/// What an acknowledgement says to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acknowledged {
+    /// Segments delivered for the first time.
+    pub(super) segments: u32,
+    pub(super) rtt: Option<Nanos>,
+    pub(super) srtt: Nanos,
+    /// The first byte not acknowledged, and the first one not sent.
+    pub(super) acked: u64,
+    pub(super) next: u64,
+    pub(super) cwnd_limited: bool,
+}
+
+impl Control {
+    /// The one of that name.
+    pub(super) fn new(name: &str) -> Result<Self, BuildError> {
+        let is_cubic = name == CUBIC;
+        let settings = match is_cubic {
+            // In place of HyStart++, which Linux does not have.
+            true => Settings::default().with("hystart", "false")?,
+            false => Settings::default(),
+        };
+        Ok(Self {
+            inner: build(name, &settings)?,
+            hystart: is_cubic.then(Hystart::default),
+            is_unknown: is_cubic,
+            held: Held::No,
+            is_cubic,
+            undisturbed_from: 0,
+        })
+    }
+
+    pub(super) fn on_ack(&mut self, news: &Acknowledged, now: Nanos) {
+        let before = self.inner.cwnd();
+        self.inner.on_ack(
+            &Ack {
+                now: duration(now),
+                acked: news.segments,
+                rtt: news.rtt.map(duration),
+                srtt: duration(news.srtt),
+                acknowledged: news.acked,
+                sent: news.next,
+                cwnd_limited: news.cwnd_limited,
+            },
+            &Siblings::NONE,
+        );
+        if before >= self.inner.ssthresh() {
+            self.hold(before, now);
+        }
+        if self.is_unknown && news.cwnd_limited && before >= self.inner.ssthresh() {
+            let least = before + f64::from(news.segments) / UNKNOWN;
+            if self.inner.cwnd() < least {
+                self.inner.window_mut().set_cwnd(least);
+            }
+        }
+        if let (Some(hystart), Some(rtt)) = (&mut self.hystart, news.rtt)
+            && now >= self.undisturbed_from
+            && self.inner.cwnd() < self.inner.ssthresh()
+            && hystart.ends(rtt, self.inner.cwnd(), news.acked, news.next, now)
+        {
+            let cwnd = self.inner.cwnd();
+            self.inner.window_mut().set_ssthresh(cwnd);
+        }
+    }
+
+    fn hold(&mut self, cwnd: f64, now: Nanos) {
+        if self.held == Held::FromNext {
+            self.held = Held::Until(now / TICK * TICK + HELD);
+        }
+        match self.held {
+            Held::Until(until) if now < until => {
+                if self.inner.cwnd() > cwnd {
+                    self.inner.window_mut().set_cwnd(cwnd);
+                }
+            }
+            _ => self.held = Held::No,
+        }
+    }
+
+    /// A loss was found.
+    pub(super) fn on_loss(&mut self, now: Nanos) {
+        self.is_unknown = false;
+        self.inner
+            .on_loss(&Loss { now: duration(now) }, &Siblings::NONE);
+    }
+
+    /// The retransmission timer fired; `repeated` without anything acknowledged since it did before.
+    pub(super) fn on_timeout(&mut self, repeated: bool, next: u64, now: Nanos) {
+        let timeout = Timeout {
+            now: duration(now),
+            repeated,
+        };
+        self.is_unknown = false;
+        self.inner.on_rto(&timeout, &Siblings::NONE);
+        if let Some(hystart) = &mut self.hystart {
+            hystart.begin_again(next, now);
+        }
+    }
+
+    /// What was lost is repaired.
+    pub(super) fn on_recovery_exit(&mut self, now: Nanos) {
+        self.inner.on_recovery_exit(duration(now));
+        if self.is_cubic {
+            self.held = Held::FromNext;
+        }
+        self.undisturbed_from = now + SECOND;
+    }
+
+    /// Nothing had been lost.
+    pub(super) fn on_spurious_loss(&mut self, now: Nanos) {
+        self.inner.on_spurious_loss(duration(now));
+    }
+
+    /// Something is sent after a pause.
+    pub(super) fn on_idle_end(&mut self, idle: Nanos, timeout: Nanos, now: Nanos) {
+        self.inner.on_idle_end(&Idle {
+            now: duration(now),
+            lasted: duration(idle),
+            rto: duration(timeout),
+        });
+    }
+
+    /// Whole segments that may be in flight.
+    pub(super) fn cwnd(&self) -> u32 {
+        self.inner.cwnd() as u32
+    }
+
+    /// The slow start threshold in whole segments; `None` before anything set it.
+    pub(super) fn ssthresh(&self) -> Option<u32> {
+        let ssthresh = self.inner.ssthresh();
+        ssthresh.is_finite().then_some(ssthresh as u32)
+    }
+
+    pub(super) fn is_in_slow_start(&self) -> bool {
+        self.inner.cwnd() < self.inner.ssthresh()
+    }
+
+    /// Time between two segments, where the algorithm spaces them.
+    pub(super) fn pause(&self) -> Option<Nanos> {
+        let rate = self.inner.pacing_rate()?;
+        Some((SECOND as f64 / rate.max(1e-3)) as Nanos)
+    }
+}
+
+/// Whether there is a congestion control of that name; the error says which there are.
+pub fn check_congestion(name: &str) -> Result<(), BuildError> {
+    Control::new(name).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_told() {
+        assert!(check_congestion("cubic").is_ok());
+        let error = check_congestion("cubik").unwrap_err().to_string();
+        assert!(
+            error.contains("cubik") && error.contains("cubic"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn slow_start_ends_without_a_loss_when_the_delay_grows() {
+        let mut control = Control::new("cubic").unwrap();
+        for n in 1..60u64 {
+            let rtt = Duration::from_millis(if n < 30 { 20 } else { 20 + n });
+            let news = Acknowledged {
+                segments: 1,
+                rtt: Some(rtt.as_nanos() as Nanos),
+                srtt: rtt.as_nanos() as Nanos,
+                acked: n,
+                next: (n / 20 + 1) * 20,
+                cwnd_limited: true,
+            };
+            control.on_ack(&news, n * 3_000_000);
+        }
+        assert!(control.ssthresh().is_some_and(|ssthresh| ssthresh < 60));
+    }
+}

@@ -1,0 +1,119 @@
+//! Hybrid slow start as Linux has it in CUBIC: leaves slow start when acknowledgements arrive for half a round trip
+//! without a pause, or when the delay grows.
+//!
+//! Source: `hystart_update` in `net/ipv4/tcp_cubic.c`; Ha and Rhee, "Taming the elephants: New TCP slow start", Computer
+//! Networks 55(9), 2011. It is a part of the model of Linux and not of the algorithm: RFC 9438 leaves slow start open, and
+//! its HyStart++ (RFC 9406) is what the crate of congestion controls has.
+
+use crate::clock::{MICROSECOND, MILLISECOND, Nanos};
+
+/// Least window in packets at which it begins (`hystart_low_window`).
+const LEAST_WINDOW: f64 = 16.0;
+/// Acknowledgements closer together belong to one train (`hystart_ack_delta_us`).
+const CLOSE: Nanos = 2 * MILLISECOND;
+/// Samples of a round before its delay is judged (HYSTART_MIN_SAMPLES).
+const SAMPLES: u32 = 8;
+/// Growth of the delay that counts (HYSTART_DELAY_MIN, HYSTART_DELAY_MAX).
+const DELAY: std::ops::RangeInclusive<Nanos> = 4 * MILLISECOND..=16 * MILLISECOND;
+/// What aggregation on the way may add to a train (`hystart_ack_delay`).
+const AGGREGATION: Nanos = MILLISECOND;
+
+/// One slow start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hystart {
+    found: bool,
+    /// The round ends when this byte is acknowledged.
+    end: u64,
+    begun: Nanos,
+    last: Nanos,
+    /// Least delay of the round, and of how many samples.
+    current: Nanos,
+    samples: u32,
+    /// Least delay of all.
+    least: Nanos,
+}
+
+impl Hystart {
+    /// An acknowledgement with a round-trip time, in slow start with a window of `cwnd` packets; `acked` and `next` are the
+    /// first byte not acknowledged and the first one not sent. Whether slow start is to end.
+    pub(super) fn ends(
+        &mut self,
+        rtt: Nanos,
+        cwnd: f64,
+        acked: u64,
+        next: u64,
+        now: Nanos,
+    ) -> bool {
+        let rtt = rtt.max(MICROSECOND);
+        if self.least == 0 || rtt < self.least {
+            self.least = rtt;
+        }
+        if acked > self.end {
+            (self.begun, self.last, self.end) = (now, now, next);
+            (self.current, self.samples) = (Nanos::MAX, 0);
+        }
+        if self.found || cwnd < LEAST_WINDOW {
+            return false;
+        }
+        if now - self.last <= CLOSE {
+            self.last = now;
+            // Half of it: packets are not spaced.
+            self.found |= now - self.begun > (self.least + AGGREGATION) / 2;
+        }
+        self.current = self.current.min(rtt);
+        if self.samples < SAMPLES {
+            self.samples += 1;
+        } else {
+            let growth = (self.least / 8).clamp(*DELAY.start(), *DELAY.end());
+            self.found |= self.current > self.least + growth;
+        }
+        self.found
+    }
+
+    /// After a timeout slow start begins again.
+    pub(super) fn begin_again(&mut self, next: u64, now: Nanos) {
+        *self = Self {
+            end: next,
+            begun: now,
+            last: now,
+            least: self.least,
+            current: Nanos::MAX,
+            ..Self::default()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_train_of_half_a_round_trip_ends_it() {
+        let mut hystart = Hystart::default();
+        let rtt = 40 * MILLISECOND;
+        let ends: Vec<bool> = (0..30)
+            .map(|n| hystart.ends(rtt, 20.0, 1 + n, 1000, 100 * MILLISECOND + n * MILLISECOND))
+            .collect();
+        assert_eq!(ends.iter().position(|end| *end), Some(21));
+    }
+
+    #[test]
+    fn so_does_a_delay_that_grows_by_an_eighth_and_no_less() {
+        let after = |later: Nanos| {
+            let mut hystart = Hystart::default();
+            let mut now = 0;
+            (0..30).any(|n| {
+                now += 5 * MILLISECOND;
+                let rtt = if n < 9 { 80 } else { 80 + later };
+                hystart.ends(rtt * MILLISECOND, 20.0, n * 9 + 1, (n / 10) * 90 + 90, now)
+            })
+        };
+        assert!(!after(8) && after(12));
+    }
+
+    #[test]
+    fn small_windows_are_left_alone() {
+        let mut hystart = Hystart::default();
+        assert!((0..100).all(|n| !hystart.ends(MILLISECOND, 15.0, n, 1, n * MILLISECOND)));
+    }
+}

@@ -1,0 +1,108 @@
+//! What a program can ask of its connection: the fields of TCP_INFO that sumlink reads.
+
+use super::Tcp;
+use crate::clock::{MICROSECOND, MILLISECOND, Nanos, SECOND};
+
+/// How far losses are repaired (`enum tcp_ca_state` of Linux).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CaState {
+    /// Nothing is suspicious.
+    #[default]
+    Open,
+    /// Something was received behind a gap.
+    Disorder,
+    /// The window was reduced without anything to repair.
+    Cwr,
+    /// Fast recovery.
+    Recovery,
+    /// After a timeout.
+    Loss,
+}
+
+/// One sample. Bytes are counted in whole segments where the kernel does, times in its resolution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// The state of loss recovery.
+    pub ca_state: CaState,
+    /// Smoothed round-trip time; 0 before the first sample.
+    pub srtt: Nanos,
+    /// Its mean deviation.
+    pub rttvar: Nanos,
+    /// The least of the last minutes; 0 before the first sample.
+    pub min_rtt: Nanos,
+    /// Retransmission timeout.
+    pub rto: Nanos,
+    /// Bytes of data in a segment.
+    pub mss: u32,
+    /// Congestion window in bytes.
+    pub cwnd: u64,
+    /// Slow start threshold in bytes; `None` before the first loss.
+    pub ssthresh: Option<u64>,
+    /// Bytes sent and not acknowledged.
+    pub unacked: u64,
+    /// Bytes written and not sent.
+    pub unsent: u64,
+    /// Bytes per second delivered lately; 0 before the first measurement.
+    pub delivery_rate: u64,
+    /// Bytes per second at which Linux would space packets.
+    pub pacing_rate: u64,
+    /// Bytes acknowledged.
+    pub acknowledged: u64,
+    /// Bytes received in order.
+    pub received: u64,
+    /// Segments that have reached the peer.
+    pub delivered: u64,
+    /// Segments sent, and sent again.
+    pub segments: u64,
+    /// See `segments`.
+    pub retransmitted: u64,
+    /// Time since data was last sent.
+    pub since_sent: Nanos,
+}
+
+impl Tcp {
+    /// What is known of the connection now.
+    pub fn info(&self, now: Nanos) -> TcpInfo {
+        let mss = u64::from(self.config.mss);
+        let micros = |time: Nanos| time / MICROSECOND * MICROSECOND;
+        TcpInfo {
+            ca_state: self.recovery.state(),
+            srtt: micros(self.rtt.srtt()),
+            rttvar: micros(self.rtt.deviation()),
+            min_rtt: micros(self.rtt.least()),
+            rto: self.rtt.timeout(),
+            mss: self.config.mss,
+            cwnd: u64::from(self.cwnd()) * mss,
+            ssthresh: self.control.ssthresh().map(|n| u64::from(n) * mss),
+            unacked: u64::from(self.board.len()) * mss,
+            unsent: self.unsent(),
+            delivery_rate: self.delivery.rate(self.config.mss),
+            pacing_rate: self.pacing_rate(),
+            acknowledged: self.acked,
+            received: self.receiver.next(),
+            delivered: self.delivery.delivered(),
+            segments: self.counters.segments,
+            retransmitted: self.counters.retransmitted,
+            since_sent: now.saturating_sub(self.last_sent) / MILLISECOND * MILLISECOND,
+        }
+    }
+
+    /// Linux: tcp_update_pacing_rate, which is computed whether or not it is used.
+    fn pacing_rate(&self) -> u64 {
+        let mss = u64::from(self.config.mss);
+        if let Some(pause) = self.control.pause() {
+            return mss * SECOND / pause.max(1);
+        }
+        let srtt = self.rtt.srtt();
+        if srtt == 0 {
+            return 0;
+        }
+        let cwnd = self.control.cwnd();
+        // 200 % in slow start, 120 % in congestion avoidance.
+        let is_early = self.control.ssthresh().is_none_or(|half| cwnd < half / 2);
+        let percent = if is_early { 200 } else { 120 };
+        let window = u64::from(cwnd.max(self.board.len())) * mss;
+        let per_second = u128::from(window) * u128::from(SECOND) / u128::from(srtt);
+        (per_second * percent / 100) as u64
+    }
+}

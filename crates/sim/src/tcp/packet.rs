@@ -1,0 +1,155 @@
+//! What travels over the links.
+
+use crate::clock::Nanos;
+
+/// Bytes of an IPv4 header.
+const IP_HEADER: usize = 20;
+/// Bytes of a TCP header with the timestamp option (RFC 7323), as every packet after the first ones has it.
+const TCP_HEADER: usize = 32;
+/// Bytes of the options of a SYN beyond that: MSS, SACK permitted, window scale, with padding.
+const SYN_OPTIONS: usize = 8;
+
+/// Headers of a packet with data.
+pub const HEADERS: usize = IP_HEADER + TCP_HEADER;
+
+/// The most blocks of a SACK option beside timestamps (RFC 2018, section 3).
+pub(crate) const MAX_SACKS: usize = 3;
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Who connects.
+    Client,
+    /// Who listens.
+    Server,
+}
+
+impl Side {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
+
+    /// The other one.
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// 0 for the client, 1 for the server.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What a packet is besides data and acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The first packet of the client, and the answer to it.
+    Syn,
+    /// Any other.
+    Data,
+    /// The end of the connection, at once.
+    Reset,
+}
+
+/// A TCP segment. Sequence numbers begin at 0 with the first byte of data and do not wrap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Packet {
+    /// Number of the connection.
+    pub(crate) connection: u32,
+    /// Whom it goes to.
+    pub(crate) to: Side,
+    pub(crate) kind: Kind,
+    /// The end of a segment that has arrived twice (RFC 2883); 0 if none has.
+    pub(crate) duplicate: u64,
+    /// How many of `sacks` there are.
+    pub(crate) sack_count: u8,
+    /// Bytes of further options.
+    pub(crate) options: u8,
+    /// Bytes of data.
+    pub(crate) len: u32,
+    /// Number of the first byte of data.
+    pub(crate) seq: u64,
+    /// Everything before has arrived.
+    pub(crate) ack: u64,
+    /// Bytes from `ack` on that the receiver takes.
+    pub(crate) window: u32,
+    /// Everything before has arrived of the connection that this one is a subflow of.
+    pub(crate) data_ack: u64,
+    /// Received ranges behind a gap, as offsets from `ack`; the newest first.
+    pub(crate) sacks: [(u32, u32); MAX_SACKS],
+    /// When it was sent (TSval).
+    pub(crate) sent: Nanos,
+    /// `sent` of the packet that is answered (TSecr).
+    pub(crate) echo: Nanos,
+}
+
+impl Packet {
+    /// Received ranges behind a gap.
+    pub(crate) fn sacks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let absolute = |offset: u32| self.ack + u64::from(offset);
+        self.sacks[..usize::from(self.sack_count)]
+            .iter()
+            .map(move |(start, end)| (absolute(*start), absolute(*end)))
+    }
+}
+
+impl sumlink_link::Packet for Packet {
+    /// From the IP header on, as the laboratory's emulator counts.
+    fn wire_len(&self) -> usize {
+        let options = match (self.kind, self.sack_count, self.duplicate) {
+            (Kind::Syn, ..) => SYN_OPTIONS,
+            (_, 0, 0) => 0,
+            // Kind and length with two bytes of padding, then two numbers for each block.
+            (_, blocks, duplicate) => {
+                4 + 8 * (usize::from(blocks) + usize::from(duplicate > 0)).min(MAX_SACKS)
+            }
+        };
+        HEADERS + options + usize::from(self.options) + self.len as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sumlink_link::Packet as _;
+
+    #[test]
+    fn packets_are_as_long_as_on_a_wire() {
+        let packet = Packet {
+            connection: 0,
+            to: Side::Server,
+            kind: Kind::Data,
+            duplicate: 0,
+            sack_count: 0,
+            options: 0,
+            data_ack: 0,
+            len: 1448,
+            seq: 0,
+            ack: 100,
+            window: 1 << 20,
+            sacks: [(1448, 2896), (5000, 6000), (0, 0)],
+            sent: 0,
+            echo: 0,
+        };
+        assert_eq!(packet.wire_len(), 1500);
+        let ack = Packet { len: 0, ..packet };
+        assert_eq!(ack.wire_len(), 52);
+        let sack = Packet {
+            sack_count: 2,
+            ..ack
+        };
+        assert_eq!(sack.wire_len(), 72);
+        assert_eq!(
+            sack.sacks().collect::<Vec<_>>(),
+            [(1548, 2996), (5100, 6100)]
+        );
+        let syn = Packet {
+            kind: Kind::Syn,
+            ..ack
+        };
+        assert_eq!(syn.wire_len(), 60);
+        assert!(size_of::<Packet>() <= 104, "{}", size_of::<Packet>());
+    }
+}

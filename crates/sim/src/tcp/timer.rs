@@ -1,0 +1,113 @@
+//! The one timer of a sender, and what happens when it fires.
+
+use super::packet::Kind;
+use super::{End, State, Tcp};
+use crate::clock::{MILLISECOND, Nanos, SECOND};
+
+/// What the timer is for; Linux has one timer for all of it, too (`icsk_pending`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// A packet of the handshake was not answered.
+    Handshake,
+    /// Nothing was acknowledged for a timeout (RFC 6298).
+    Retransmission,
+    /// The tail may be lost (RFC 8985, section 7.2).
+    LossProbe,
+    /// What was overtaken may be lost (RFC 8985, section 6.3).
+    Reordering,
+    /// The peer's window is closed, and the news of its opening may be lost (RFC 9293, section 3.8.6.1).
+    Persist,
+}
+
+/// The kernel's clock for its timers (CONFIG_HZ of 250): they fire with one of its ticks, not before their time.
+pub(super) const TICK: Nanos = 4 * MILLISECOND;
+/// Added to what a probe waits for (TCP_TIMEOUT_MIN).
+const TICKS: Nanos = 2 * TICK;
+/// The longest wait between packets of the handshake.
+const HANDSHAKE_MAX: Nanos = 64 * SECOND;
+
+impl Tcp {
+    pub(super) fn fire(&mut self, timer: Timer, now: Nanos) {
+        match timer {
+            Timer::Handshake => {
+                self.syn_sent = 0;
+                self.syn_timeout = (self.syn_timeout * 2).min(HANDSHAKE_MAX);
+                self.send_handshake(Kind::Syn, now);
+            }
+            Timer::Retransmission => self.on_timeout(now),
+            Timer::LossProbe => self.send_loss_probe(now),
+            Timer::Reordering => self.on_reordering_timeout(now),
+            Timer::Persist => {
+                self.probe_due = true;
+                self.rtt.back_off();
+                self.set_timer(now + self.rtt.timeout(), Timer::Persist);
+            }
+        }
+    }
+
+    /// Something new was acknowledged, or sent with nothing or a probe pending: the clock starts again.
+    pub(super) fn rearm(&mut self, now: Nanos) {
+        if !self.board.is_empty() {
+            match self.probe_after() {
+                Some(wait) => self.set_timer(now + wait, Timer::LossProbe),
+                None => self.rearm_timeout(now),
+            }
+        } else if self.unsent() > 0 && self.window_end <= self.next {
+            self.set_timer(now + self.rtt.timeout(), Timer::Persist);
+        } else {
+            self.timer = None;
+        }
+    }
+
+    /// The timeout alone, without a probe before it.
+    pub(super) fn rearm_timeout(&mut self, now: Nanos) {
+        self.timer = None;
+        if !self.board.is_empty() {
+            self.set_timer(now + self.rtt.timeout(), Timer::Retransmission);
+        }
+    }
+
+    fn set_timer(&mut self, at: Nanos, timer: Timer) {
+        self.timer = Some((at.next_multiple_of(TICK), timer));
+    }
+
+    /// What is overtaken is looked at again so much later.
+    pub(super) fn rearm_reordering(&mut self, wait: Nanos, now: Nanos) {
+        self.set_timer(now + wait + TICKS, Timer::Reordering);
+    }
+
+    /// How long to wait for the tail's acknowledgement before it is probed; nothing where losses are known or suspected.
+    fn probe_after(&self) -> Option<Nanos> {
+        if !self.recovery.may_probe() || self.board.sacked() > 0 || self.board.lost() > 0 {
+            return None;
+        }
+        // Linux: tcp_schedule_loss_probe
+        let srtt = self.rtt.srtt();
+        let wait = match srtt {
+            0 => SECOND,
+            srtt if self.board.len() == 1 => 2 * srtt + self.rtt.floor(),
+            srtt => 2 * srtt + TICKS,
+        };
+        Some(wait.min(self.rtt.timeout()))
+    }
+
+    fn on_timeout(&mut self, now: Nanos) {
+        if self.board.is_empty() {
+            return;
+        }
+        if now.saturating_sub(self.last_progress) > self.config.user_timeout {
+            return self.end(End::TimedOut);
+        }
+        self.counters.timeouts += 1;
+        self.enter_loss(now);
+        self.rtt.back_off();
+        self.rearm_timeout(now);
+    }
+}
+
+impl State {
+    /// Whether the connection is over.
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+}

@@ -1,0 +1,191 @@
+//! What an end sends next.
+
+use super::packet::{Kind, MAX_SACKS, Packet};
+use super::scoreboard::Segment;
+use super::timer::Timer;
+use super::{State, Tcp};
+use crate::clock::Nanos;
+
+impl Tcp {
+    /// The next packet to be sent; nothing if there is none for now.
+    pub fn poll_transmit(&mut self, now: Nanos) -> Option<Packet> {
+        if let Some(kind) = self.handshake_due.take() {
+            let mut packet = self.packet(kind, 0, 0, now);
+            self.receiver.acknowledge(&mut packet);
+            return Some(packet);
+        }
+        if self.state != State::Established {
+            return None;
+        }
+        if let Some(packet) = self.resend_lost(now).or_else(|| self.send_new(now)) {
+            return Some(packet);
+        }
+        if std::mem::take(&mut self.probe_due) {
+            // One byte before the window: the peer answers with how far it is.
+            let mut packet = self.packet(Kind::Data, self.acked.saturating_sub(1), 0, now);
+            self.receiver.acknowledge(&mut packet);
+            return Some(packet);
+        }
+        self.receiver.is_due().then(|| {
+            let mut packet = self.packet(Kind::Data, self.next, 0, now);
+            self.receiver.acknowledge(&mut packet);
+            packet
+        })
+    }
+
+    fn resend_lost(&mut self, now: Nanos) -> Option<Packet> {
+        if let Some(id) = self.recovery.take_probe()
+            && self.board.holds(id)
+        {
+            return Some(self.resend(id, now));
+        }
+        let id = self.board.next_to_resend()?;
+        if self.board.in_flight() >= self.cwnd() || self.is_paced(now) {
+            return None;
+        }
+        Some(self.resend(id, now))
+    }
+
+    /// Sends a segment again.
+    fn resend(&mut self, id: u64, now: Nanos) -> Packet {
+        let delivery = &mut self.delivery;
+        let segment = self.board.resend(id, |segment| {
+            delivery.send(segment, false, now);
+            segment.sent = now;
+        });
+        let (seq, len) = segment.map_or((self.acked, 0), |segment| (segment.seq, segment.len));
+        self.counters.retransmitted += 1;
+        self.recovery.resent(now);
+        if self.timer.is_none() {
+            self.rearm_timeout(now);
+        }
+        self.data(seq, len, now)
+    }
+
+    fn send_new(&mut self, now: Nanos) -> Option<Packet> {
+        let unsent = self.unsent();
+        if unsent == 0 {
+            return None;
+        }
+        let probe = self.recovery.take_new_data_probe();
+        let in_flight = self.board.in_flight();
+        if in_flight == 0 && self.board.is_empty() {
+            self.begin_after_idle(now);
+        }
+        if in_flight >= self.cwnd() && !probe {
+            self.note_usage(true);
+            return None;
+        }
+        if self.is_paced(now) {
+            return None;
+        }
+        let room = self.window_end.saturating_sub(self.next);
+        let len = unsent.min(u64::from(self.config.mss));
+        if room < len {
+            if self.timer.is_none() {
+                self.rearm(now);
+            }
+            return None;
+        }
+        let mut segment = Segment {
+            seq: self.next,
+            len: len as u32,
+            transmissions: 1,
+            sacked: false,
+            lost: false,
+            resent: false,
+            app_limited: false,
+            sent: now,
+            delivered: 0,
+            delivered_at: 0,
+            first_sent: 0,
+        };
+        self.delivery.send(&mut segment, self.board.is_empty(), now);
+        let was_empty = self.board.is_empty();
+        self.board.push(segment);
+        self.next += len;
+        self.recovery.sent();
+        self.last_sent = now;
+        if was_empty {
+            self.last_progress = now;
+        }
+        self.note_usage(self.board.in_flight() >= self.cwnd());
+        // Linux: tcp_event_new_data_sent, tcp_schedule_loss_probe
+        match self.timer {
+            Some((_, Timer::Retransmission | Timer::Reordering)) if !was_empty => {
+                if self.recovery.may_probe() && self.board.sacked() == 0 && self.board.lost() == 0 {
+                    self.rearm(now);
+                }
+            }
+            _ => self.rearm(now),
+        }
+        Some(self.data(segment.seq, segment.len, now))
+    }
+
+    /// Linux: tcp_cwnd_validate. Whether the window held the sender back is remembered for a flight.
+    fn note_usage(&mut self, limited: bool) {
+        let out = self.board.len();
+        if self.acked >= self.usage_from || limited || !self.cwnd_limited && out > self.most_out {
+            self.cwnd_limited = limited;
+            self.most_out = out;
+            self.usage_from = self.next;
+        }
+    }
+
+    /// Whether the window may be taken for the reason why no more is in flight (Linux: tcp_is_cwnd_limited).
+    pub(super) fn is_cwnd_limited(&self) -> bool {
+        self.cwnd_limited
+            || self.control.is_in_slow_start() && self.control.cwnd() < 2 * self.most_out
+    }
+
+    /// Linux: tcp_slow_start_after_idle_check.
+    fn begin_after_idle(&mut self, now: Nanos) {
+        let idle = now.saturating_sub(self.last_sent);
+        let rto = self.rtt.timeout();
+        if self.last_sent > 0 && idle > rto && !self.recovery.is_repairing() {
+            self.control.on_idle_end(idle, rto, now);
+        }
+    }
+
+    /// A packet with data, and what this end has received.
+    fn data(&mut self, seq: u64, len: u32, now: Nanos) -> Packet {
+        if let Some(pause) = self.control.pause() {
+            let part = pause * u64::from(len) / u64::from(self.config.mss);
+            self.paced_until = self.paced_until.max(now) + part;
+        }
+        let mut packet = self.packet(Kind::Data, seq, len, now);
+        self.receiver.acknowledge(&mut packet);
+        packet
+    }
+
+    fn packet(&mut self, kind: Kind, seq: u64, len: u32, now: Nanos) -> Packet {
+        self.counters.segments += 1;
+        Packet {
+            connection: self.connection,
+            to: self.side.peer(),
+            kind,
+            duplicate: 0,
+            sack_count: 0,
+            options: self.config.options as u8,
+            data_ack: self.data_ack.0,
+            len,
+            seq,
+            ack: 0,
+            window: 0,
+            sacks: [(0, 0); MAX_SACKS],
+            sent: now,
+            echo: 0,
+        }
+    }
+
+    fn is_paced(&self, now: Nanos) -> bool {
+        self.control.pause().is_some() && now < self.paced_until
+    }
+
+    /// Whether a packet waits for its time, and for nothing else.
+    pub(super) fn is_held_by_pacing(&self) -> bool {
+        self.control.pause().is_some()
+            && self.board.in_flight() < self.cwnd()
+            && (self.unsent() > 0 || self.board.next_to_resend().is_some())
+    }
+}

@@ -1,0 +1,141 @@
+//! What a session decided and what became of it, as JSON lines.
+//!
+//! | `event` | fields beside `t_ns` (since the simulation began) and `side` |
+//! | --- | --- |
+//! | `data` | a path was given bytes of a stream: `path`, `stream`, `offset`, `bytes` |
+//! | `path` | what the engine knows of a path, at most every 10 ms: `path`, `link`, `cwnd`, `in_flight`, `unsent` (bytes), `srtt_us`, `delivery_rate` (bytes per second), `loss` (`open`, `recovery`, `timeout`) |
+//! | `read` | a program was given bytes in order: `stream`, `offset`, `bytes`, and `waiting`, those behind a gap |
+//! | `up`, `down`, `stalled`, `recovered` | of a path: `path` |
+
+use std::fmt;
+use std::io::{self, Write};
+
+use sumlink_engine::frame::Frame;
+use sumlink_engine::{LossState, PathId, PathSample};
+
+use crate::clock::{MILLISECOND, Nanos};
+use crate::tcp::Side;
+
+/// Time between two lines about what is known of a path.
+const PAUSE: Nanos = 10 * MILLISECOND;
+
+/// Where the lines go.
+pub(crate) struct Trace {
+    out: Box<dyn Write + Send>,
+    /// When each path of each side was last told about.
+    told: Vec<(Side, PathId, Nanos)>,
+    /// The first failure; nothing is written after it.
+    failure: Option<io::Error>,
+}
+
+impl Trace {
+    pub(crate) fn new(out: Box<dyn Write + Send>) -> Self {
+        Self {
+            out,
+            told: Vec::new(),
+            failure: None,
+        }
+    }
+
+    fn line(&mut self, now: Nanos, event: &str, side: Side, rest: fmt::Arguments<'_>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let side = match side {
+            Side::Client => "client",
+            Side::Server => "server",
+        };
+        let written = writeln!(
+            self.out,
+            "{{\"t_ns\":{now},\"event\":\"{event}\",\"side\":\"{side}\",{rest}}}"
+        );
+        self.failure = written.err();
+    }
+
+    /// A path was given frames.
+    pub(crate) fn sent(&mut self, now: Nanos, side: Side, path: PathId, mut frames: &[u8]) {
+        while let Ok(Some((frame, len))) = Frame::decode(frames) {
+            if let Frame::Data {
+                stream,
+                offset,
+                data,
+            } = frame
+            {
+                let (path, bytes) = (path.0, data.len());
+                let rest = format_args!(
+                    "\"path\":{path},\"stream\":{stream},\"offset\":{offset},\"bytes\":{bytes}"
+                );
+                self.line(now, "data", side, rest);
+            }
+            frames = &frames[len..];
+        }
+    }
+
+    /// The engine was told this of a path.
+    pub(crate) fn sample(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        path: PathId,
+        link: usize,
+        sample: &PathSample,
+    ) {
+        let known = |(of, id, _): &&mut (Side, PathId, Nanos)| (*of, *id) == (side, path);
+        match self.told.iter_mut().find(known) {
+            Some((.., at)) if now - *at < PAUSE => return,
+            Some((.., at)) => *at = now,
+            None => self.told.push((side, path, now)),
+        }
+        let loss = match sample.loss {
+            LossState::Open => "open",
+            LossState::Recovery => "recovery",
+            LossState::Timeout => "timeout",
+        };
+        let rest = format_args!(
+            "\"path\":{},\"link\":{link},\"cwnd\":{},\"in_flight\":{},\"unsent\":{},\"srtt_us\":{},\
+             \"delivery_rate\":{},\"loss\":\"{loss}\"",
+            path.0,
+            sample.cwnd,
+            sample.in_flight,
+            sample.unsent,
+            sample.srtt.as_micros(),
+            sample.delivery_rate
+        );
+        self.line(now, "path", side, rest);
+    }
+
+    /// A program was given bytes.
+    pub(crate) fn read(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        stream: u64,
+        offset: u64,
+        bytes: u64,
+        waiting: u64,
+    ) {
+        let rest = format_args!(
+            "\"stream\":{stream},\"offset\":{offset},\"bytes\":{bytes},\"waiting\":{waiting}"
+        );
+        self.line(now, "read", side, rest);
+    }
+
+    /// Something happened to a path.
+    pub(crate) fn path(&mut self, now: Nanos, side: Side, path: PathId, event: &'static str) {
+        self.line(now, event, side, format_args!("\"path\":{}", path.0));
+    }
+
+    /// Writes what is left; the error is the first one there was.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None => self.out.flush(),
+        }
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,471 @@
+//! The programs at both ends: what each flow asks for, sends, and records.
+//!
+//! The flows are those of the laboratory's traffic programs: a connection carries a request, and then what was asked
+//! for. Only receivers count, by the time at which bytes are theirs.
+
+use sumlink_link::Random;
+use sumlink_scenario::config::Direction;
+use sumlink_scenario::results::{FlowRecord, ObjectRecord};
+use sumlink_scenario::scenario::{Scenario, Workload};
+
+use crate::clock::{MILLISECOND, Nanos, SECOND, nanos};
+use crate::net::{Alarm, Net};
+use crate::tcp::Side;
+
+/// Number of a channel: what a system gives a flow for a connection.
+pub(crate) type Channel = usize;
+
+/// A connection as a program sees it, whatever carries it.
+pub(crate) trait Bearer {
+    /// Connects, over that link if one is given; [`Progress::Opened`] follows.
+    fn open(&mut self, net: &mut Net, link: Option<usize>) -> Channel;
+
+    /// A program at that side wants so many bytes more to be written.
+    fn offer(&mut self, net: &mut Net, channel: Channel, side: Side, bytes: u64);
+
+    /// The programs are done with it.
+    fn close(&mut self, net: &mut Net, channel: Channel);
+}
+
+/// What happened to a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The client's program may write.
+    Opened(Channel),
+    /// So many bytes have been given to the program at that side.
+    Received(Channel, Side, u64),
+    /// The connection broke.
+    Broken(Channel),
+}
+
+/// More than any run carries.
+const ENDLESS: u64 = u64::MAX / 4;
+/// Bytes of a request: its length and a JSON object.
+const REQUEST: u64 = 130;
+/// Pause before a connection is tried again.
+const RETRY: Nanos = 100 * MILLISECOND;
+
+/// What a flow carries.
+#[derive(Clone, Debug)]
+enum Load {
+    Bulk,
+    Objects {
+        sizes: Vec<u64>,
+        /// Objects asked for so far, and all of them.
+        asked: u64,
+        all: u64,
+        gap: Nanos,
+    },
+    Questions {
+        question: u64,
+        answer: u64,
+        gap: Nanos,
+        /// How many were asked, and answered.
+        asked: u64,
+        answered: u64,
+    },
+    Messages {
+        size: u64,
+        pause: Nanos,
+        /// How many were sent, and when the first one was due.
+        sent: u64,
+        first: Nanos,
+    },
+}
+
+/// One flow.
+#[derive(Debug)]
+struct Flow {
+    /// The link that it is bound to.
+    link: Option<usize>,
+    down: bool,
+    load: Load,
+    channel: Option<Channel>,
+    /// Bytes received at each side over the present channel.
+    received: [u64; 2],
+    /// The server has read the request.
+    is_asked: bool,
+    /// When the present object or question was asked for.
+    since: Nanos,
+    is_over: bool,
+    record: FlowRecord,
+}
+
+/// All flows of a run.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    flows: Vec<Flow>,
+    /// The flow of each channel.
+    owners: Vec<(Channel, usize)>,
+    duration: Nanos,
+    interval: Nanos,
+}
+
+impl Programs {
+    /// The flows of a scenario over ways that may be bound to links, and the rival's.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        ways: &[Option<usize>],
+        rival: Option<usize>,
+    ) -> Result<Self, String> {
+        let names: Vec<String> = scenario.links().map(|link| link.name.clone()).collect();
+        let directions = scenario.traffic.directions();
+        let is_down = |direction: &Direction| *direction == Direction::Down;
+        let interval = nanos(scenario.interval());
+        let intervals = nanos(scenario.duration).div_ceil(interval);
+        let mut flows: Vec<Flow> = Vec::new();
+        let mut add = |link: Option<usize>, down: bool, load: Load, rival: bool| {
+            let number = 2 * flows.len() as u32 + u32::from(!down);
+            flows.push(Flow {
+                link,
+                down,
+                load,
+                channel: None,
+                received: [0; 2],
+                is_asked: false,
+                since: 0,
+                is_over: false,
+                record: FlowRecord {
+                    flow: number,
+                    link: link.map(|link| names[link].clone()),
+                    rival,
+                    buckets: vec![0; intervals as usize],
+                    ..FlowRecord::default()
+                },
+            });
+        };
+        for way in ways {
+            if let Workload::Requests { load, .. } = &scenario.workload {
+                add(*way, true, load_of(&scenario.workload)?, false);
+                for direction in directions.iter().filter(|_| *load) {
+                    add(*way, is_down(direction), Load::Bulk, false);
+                }
+                continue;
+            }
+            for direction in directions {
+                add(
+                    *way,
+                    is_down(direction),
+                    load_of(&scenario.workload)?,
+                    false,
+                );
+            }
+        }
+        if let Some(link) = rival {
+            for direction in directions {
+                add(Some(link), is_down(direction), Load::Bulk, true);
+            }
+        }
+        Ok(Self {
+            flows,
+            owners: Vec::new(),
+            duration: nanos(scenario.duration),
+            interval,
+        })
+    }
+
+    /// The run begins: each flow does within a millisecond, as programs that are started at once do.
+    pub(crate) fn begin(&mut self, net: &mut Net, random: &mut Random) {
+        for flow in 0..self.flows.len() {
+            let late = random.next_u64() % MILLISECOND;
+            net.wake(net.now() + late, Alarm::Flow(flow));
+        }
+    }
+
+    /// Whether every flow has done all that it was to do.
+    pub(crate) fn are_over(&self) -> bool {
+        self.flows
+            .iter()
+            .all(|flow| flow.is_over || flow.record.rival)
+    }
+
+    /// What the flows recorded.
+    pub(crate) fn into_records(self) -> Vec<FlowRecord> {
+        self.flows.into_iter().map(|flow| flow.record).collect()
+    }
+
+    /// A flow's alarm went off: it begins, asks for the next object, asks a question or sends a message.
+    pub(crate) fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn Bearer) {
+        let flow = &mut self.flows[number];
+        if flow.is_over || net.elapsed() >= self.duration {
+            return;
+        }
+        let Some(channel) = flow.channel else {
+            return self.open(number, net, bearer);
+        };
+        match &mut flow.load {
+            Load::Questions {
+                question, asked, ..
+            } => {
+                let bytes = *question;
+                *asked += 1;
+                flow.since = net.now();
+                bearer.offer(net, channel, Side::Client, bytes);
+            }
+            Load::Messages {
+                size,
+                pause,
+                sent,
+                first,
+            } => {
+                let (bytes, next) = (*size, *first + *pause * (*sent + 1));
+                *sent += 1;
+                let side = if flow.down {
+                    Side::Server
+                } else {
+                    Side::Client
+                };
+                bearer.offer(net, channel, side, bytes);
+                net.wake(next, Alarm::Flow(number));
+            }
+            Load::Bulk | Load::Objects { .. } => {}
+        }
+    }
+
+    fn open(&mut self, number: usize, net: &mut Net, bearer: &mut dyn Bearer) {
+        let flow = &mut self.flows[number];
+        flow.received = [0; 2];
+        flow.is_asked = false;
+        if let Load::Objects { asked, .. } = &mut flow.load {
+            *asked += 1;
+            flow.since = net.now();
+        }
+        let channel = bearer.open(net, flow.link);
+        flow.channel = Some(channel);
+        self.owners.push((channel, number));
+    }
+
+    /// Something happened to a channel.
+    pub(crate) fn on_progress(
+        &mut self,
+        progress: Progress,
+        net: &mut Net,
+        bearer: &mut dyn Bearer,
+    ) {
+        let channel = match progress {
+            Progress::Opened(channel)
+            | Progress::Received(channel, ..)
+            | Progress::Broken(channel) => channel,
+        };
+        let Some((_, number)) = self.owners.iter().rev().find(|(own, _)| *own == channel) else {
+            return;
+        };
+        let number = *number;
+        if self.flows[number].channel != Some(channel) {
+            return;
+        }
+        match progress {
+            Progress::Opened(_) => self.opened(number, channel, net, bearer),
+            Progress::Received(_, side, bytes) => {
+                self.flows[number].received[side.index()] += bytes;
+                self.received(number, channel, side, bytes, net, bearer);
+            }
+            Progress::Broken(_) => {
+                let flow = &mut self.flows[number];
+                flow.channel = None;
+                if flow.record.connected {
+                    flow.is_over = true;
+                    let at = net.elapsed() as f64 / SECOND as f64;
+                    flow.record.error = Some(format!("the connection ended after {at:.1} s"));
+                } else {
+                    net.wake(net.now() + RETRY, Alarm::Flow(number));
+                }
+            }
+        }
+    }
+
+    fn opened(&mut self, number: usize, channel: Channel, net: &mut Net, bearer: &mut dyn Bearer) {
+        let flow = &mut self.flows[number];
+        flow.record.connected = true;
+        bearer.offer(net, channel, Side::Client, REQUEST);
+        match &mut flow.load {
+            Load::Bulk if !flow.down => bearer.offer(net, channel, Side::Client, ENDLESS),
+            Load::Objects { sizes, asked, .. } if !flow.down => {
+                let size = sizes[((*asked - 1) % sizes.len() as u64) as usize];
+                bearer.offer(net, channel, Side::Client, size);
+            }
+            Load::Questions { .. } => net.wake(net.now(), Alarm::Flow(number)),
+            Load::Messages { first, .. } if !flow.down => {
+                *first = net.now();
+                net.wake(net.now(), Alarm::Flow(number));
+            }
+            _ => {}
+        }
+    }
+
+    fn received(
+        &mut self,
+        number: usize,
+        channel: Channel,
+        side: Side,
+        bytes: u64,
+        net: &mut Net,
+        bearer: &mut dyn Bearer,
+    ) {
+        let flow = &mut self.flows[number];
+        let total = flow.received[side.index()];
+        if side == Side::Server && !flow.is_asked {
+            if total < REQUEST {
+                return;
+            }
+            flow.is_asked = true;
+            self.answer(number, channel, net, bearer);
+            let more = total - REQUEST;
+            if more > 0 {
+                self.count(number, side, more, net, bearer);
+            }
+            return;
+        }
+        self.count(number, side, bytes, net, bearer);
+    }
+
+    /// The server has read the request.
+    fn answer(&mut self, number: usize, channel: Channel, net: &mut Net, bearer: &mut dyn Bearer) {
+        let flow = &mut self.flows[number];
+        if !flow.down {
+            return;
+        }
+        match &mut flow.load {
+            Load::Bulk => bearer.offer(net, channel, Side::Server, ENDLESS),
+            Load::Objects { sizes, asked, .. } => {
+                let size = sizes[((*asked - 1) % sizes.len() as u64) as usize];
+                bearer.offer(net, channel, Side::Server, size);
+            }
+            Load::Messages { first, .. } => {
+                *first = net.now();
+                net.wake(net.now(), Alarm::Flow(number));
+            }
+            Load::Questions { .. } => {}
+        }
+    }
+
+    /// Bytes of what was asked for have arrived at a side.
+    fn count(
+        &mut self,
+        number: usize,
+        side: Side,
+        bytes: u64,
+        net: &mut Net,
+        bearer: &mut dyn Bearer,
+    ) {
+        let now = net.now();
+        let elapsed = net.elapsed();
+        let flow = &mut self.flows[number];
+        let channel = flow.channel.unwrap_or_default();
+        let is_receiver = (side == Side::Client) == flow.down;
+        if is_receiver
+            && let Some(bucket) = flow
+                .record
+                .buckets
+                .get_mut((elapsed / self.interval) as usize)
+        {
+            *bucket += bytes;
+        }
+        let arrived = match side {
+            Side::Client => flow.received[0],
+            Side::Server => flow.received[1] - REQUEST,
+        };
+        match &mut flow.load {
+            Load::Bulk => {}
+            Load::Objects {
+                sizes,
+                asked,
+                all,
+                gap,
+            } => {
+                let size = sizes[((*asked - 1) % sizes.len() as u64) as usize];
+                match (side, flow.down) {
+                    (Side::Server, false) if arrived == size => {
+                        return bearer.offer(net, channel, Side::Server, 1);
+                    }
+                    (Side::Client, true) if arrived == size => {}
+                    (Side::Client, false) => {}
+                    _ => return,
+                }
+                let begun = elapsed - (now - flow.since);
+                flow.record.objects.push(ObjectRecord {
+                    size,
+                    start_s: begun as f64 / SECOND as f64,
+                    duration_s: (now - flow.since) as f64 / SECOND as f64,
+                });
+                flow.channel = None;
+                flow.is_over = asked == all;
+                net.wake(now + *gap, Alarm::Flow(number));
+                bearer.close(net, channel);
+            }
+            Load::Questions {
+                question,
+                answer,
+                gap,
+                asked,
+                answered,
+            } => match side {
+                Side::Server if arrived == *question * *asked => {
+                    let bytes = *answer;
+                    bearer.offer(net, channel, Side::Server, bytes);
+                }
+                Side::Client if arrived == *answer * *asked => {
+                    *answered += 1;
+                    note_message(&mut flow.record, flow.since, now, elapsed);
+                    net.wake(now + *gap, Alarm::Flow(number));
+                }
+                _ => {}
+            },
+            Load::Messages {
+                size, pause, first, ..
+            } => {
+                if is_receiver {
+                    let before = (arrived - bytes) / *size;
+                    for message in before..arrived / *size {
+                        let due = *first + *pause * message;
+                        note_message(&mut flow.record, due, now, elapsed);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A message that was due, or a question that was asked then, has arrived or is answered now.
+fn note_message(record: &mut FlowRecord, due: Nanos, now: Nanos, elapsed: Nanos) {
+    let took = now.saturating_sub(due);
+    let at = elapsed.saturating_sub(took) as f64 / SECOND as f64;
+    record.messages.push((at, took as f64 / MILLISECOND as f64));
+}
+
+fn load_of(workload: &Workload) -> Result<Load, String> {
+    Ok(match workload {
+        Workload::Bulk => Load::Bulk,
+        Workload::Files {
+            sizes, count, gap, ..
+        } => Load::Objects {
+            sizes: sizes.clone(),
+            asked: 0,
+            all: sizes.len() as u64 * count,
+            gap: nanos(*gap),
+        },
+        Workload::Requests {
+            request,
+            answer,
+            gap,
+            ..
+        } => Load::Questions {
+            question: *request,
+            answer: *answer,
+            gap: nanos(*gap),
+            asked: 0,
+            answered: 0,
+        },
+        Workload::Cbr { rate, message } => Load::Messages {
+            size: *message,
+            // Bytes at bit/s.
+            pause: (u128::from(*message) * 8 * u128::from(SECOND) / u128::from((*rate).max(1)))
+                as Nanos,
+            sent: 0,
+            first: 0,
+        },
+        Workload::Command { .. } => {
+            return Err("the simulator runs no programs of the user's".to_owned());
+        }
+    })
+}

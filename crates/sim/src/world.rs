@@ -1,0 +1,265 @@
+//! A system and its programs on a network, from the first packet to the figures.
+
+use sumlink_link::Random;
+use sumlink_scenario::config::Direction;
+use sumlink_scenario::plan::LabConfig;
+use sumlink_scenario::results::{FlowRecord, LinkSeries, direction_name, series, set_shares};
+use sumlink_scenario::scenario::{Scenario, Workload};
+
+use crate::bond::{Account, Bond};
+use crate::clock::{MILLISECOND, Nanos, SECOND, duration, nanos};
+use crate::log::EventLog;
+use crate::mptcp::Mptcp;
+use crate::net::{Alarm, Net, News};
+use crate::plain::PlainTcp;
+use crate::tcp::Side;
+use crate::trace::Trace;
+use crate::workload::{Bearer, Channel, Programs, Progress};
+
+/// How long to wait for the paths before a run; a link that carries nothing has none.
+const PATHS_LIMIT: Nanos = 5 * SECOND;
+/// Pause between that and the beginning.
+const HEAD_START: Nanos = 100 * MILLISECOND;
+/// Rounds in which programs and system answer each other without time passing; more are a livelock.
+const MOST_ROUNDS: u32 = 100_000;
+/// What the dice of the programs and the daemon are split off for.
+const PROGRAMS: u64 = 0x5053;
+/// Channels of plain TCP beside another system have numbers from here on.
+const PLAIN: Channel = 1 << 40;
+
+/// What carries the flows.
+#[derive(Debug)]
+pub(crate) enum Carried {
+    /// Connections of the programs themselves.
+    Plain,
+    /// sumlink.
+    Bond(Box<Bond>),
+    /// A system like the kernel's MPTCP.
+    Mptcp(Mptcp),
+}
+
+/// The system, and plain TCP for a rival.
+#[derive(Debug)]
+pub(crate) struct Bearers {
+    system: Carried,
+    plain: PlainTcp,
+}
+
+impl Bearers {
+    pub(crate) fn new(system: Carried, plain: crate::tcp::TcpConfig) -> Self {
+        let base = match system {
+            Carried::Plain => 0,
+            Carried::Bond(_) | Carried::Mptcp(_) => PLAIN,
+        };
+        Self {
+            system,
+            plain: PlainTcp::new(plain, base),
+        }
+    }
+
+    fn on_news(&mut self, net: &mut Net, news: News) {
+        if let News::Connection(connection, side) = news
+            && self.plain.on_connection(net, connection, side)
+        {
+            return;
+        }
+        match (&mut self.system, news) {
+            (Carried::Bond(bond), news) => {
+                bond.on_news(net, news);
+            }
+            (Carried::Mptcp(mptcp), News::Connection(connection, side)) => {
+                mptcp.on_connection(net, connection, side);
+            }
+            (Carried::Mptcp(mptcp), News::Alarm(Alarm::Manager)) => mptcp.on_alarm(net),
+            _ => {}
+        }
+    }
+
+    fn work(&mut self, net: &mut Net) -> Vec<Progress> {
+        let mut progress = self.plain.take_progress();
+        match &mut self.system {
+            Carried::Bond(bond) => progress.extend(bond.work(net)),
+            Carried::Mptcp(mptcp) => progress.extend(mptcp.take_progress()),
+            Carried::Plain => {}
+        }
+        progress
+    }
+
+    fn of(&mut self, channel: Channel) -> &mut dyn Bearer {
+        match &mut self.system {
+            Carried::Bond(bond) if channel < PLAIN => bond.as_mut(),
+            Carried::Mptcp(mptcp) if channel < PLAIN => mptcp,
+            _ => &mut self.plain,
+        }
+    }
+}
+
+impl Bearer for Bearers {
+    fn open(&mut self, net: &mut Net, link: Option<usize>) -> Channel {
+        match &mut self.system {
+            Carried::Bond(bond) if link.is_none() => bond.open(net, link),
+            Carried::Mptcp(mptcp) if link.is_none() => mptcp.open(net, link),
+            _ => self.plain.open(net, link),
+        }
+    }
+
+    fn offer(&mut self, net: &mut Net, channel: Channel, side: Side, bytes: u64) {
+        self.of(channel).offer(net, channel, side, bytes);
+    }
+
+    fn close(&mut self, net: &mut Net, channel: Channel) {
+        self.of(channel).close(net, channel);
+    }
+}
+
+/// Everything of a run.
+#[derive(Debug)]
+pub(crate) struct World {
+    net: Net,
+    bearers: Bearers,
+    programs: Programs,
+    /// What is not the links' to decide.
+    random: Random,
+    news: Vec<News>,
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) records: Vec<FlowRecord>,
+    pub(crate) links: Vec<LinkSeries>,
+    pub(crate) retransmissions: u64,
+    /// Of sumlink.
+    pub(crate) account: Option<Account>,
+    /// Of MPTCP, those that were connected, over all connections.
+    pub(crate) subflows: Option<usize>,
+    pub(crate) log: EventLog,
+    pub(crate) trace: Option<Trace>,
+}
+
+impl World {
+    pub(crate) fn new(net: Net, bearers: Bearers, programs: Programs, seed: u64) -> Self {
+        Self {
+            random: Random::new(seed).split(PROGRAMS),
+            net,
+            bearers,
+            programs,
+            news: Vec::new(),
+        }
+    }
+
+    /// Runs a scenario, whose links are those of `config`. The error is the system's failure.
+    pub(crate) fn run(
+        mut self,
+        scenario: &Scenario,
+        config: &LabConfig,
+    ) -> Result<Outcome, String> {
+        if let Carried::Bond(bond) = &mut self.bearers.system {
+            bond.start(&mut self.net, &mut self.random);
+        }
+        self.drive(PATHS_LIMIT, |world| match &world.bearers.system {
+            Carried::Bond(bond) => bond.is_ready(),
+            Carried::Plain | Carried::Mptcp(_) => true,
+        })?;
+        let begin = self.net.now() + HEAD_START;
+        self.drive(begin, |_| false)?;
+        self.net.begin();
+        self.programs.begin(&mut self.net, &mut self.random);
+        let warmup = self.net.at(nanos(scenario.warmup));
+        self.drive(warmup, |_| false)?;
+        let before = self.counters();
+        let has_an_end = matches!(scenario.workload, Workload::Files { .. });
+        let end = self.net.at(nanos(scenario.duration));
+        self.drive(end, |world| has_an_end && world.programs.are_over())?;
+        let links = self.links(config, &before);
+        let account = match &self.bearers.system {
+            Carried::Bond(bond) => Some(bond.account()),
+            Carried::Plain | Carried::Mptcp(_) => None,
+        };
+        let subflows = match &self.bearers.system {
+            Carried::Mptcp(mptcp) => Some(mptcp.connected(&self.net)),
+            _ => None,
+        };
+        if let Some(fault) = account.as_ref().and_then(|account| account.fault.clone()) {
+            return Err(fault);
+        }
+        Ok(Outcome {
+            links,
+            retransmissions: self.net.retransmissions(),
+            account,
+            subflows,
+            log: *self.net.log(),
+            trace: self.net.take_trace(),
+            records: self.programs.into_records(),
+        })
+    }
+
+    /// Lets everything happen up to a time, or until `done`.
+    fn drive(&mut self, until: Nanos, done: impl Fn(&Self) -> bool) -> Result<(), String> {
+        loop {
+            self.settle()?;
+            if done(self) || !self.net.step(until) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has everybody answer what has happened, until nobody has anything to say at this moment.
+    fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..MOST_ROUNDS {
+            let mut news = std::mem::take(&mut self.news);
+            self.net.take_news(&mut news);
+            for item in &news {
+                match item {
+                    News::Alarm(Alarm::Flow(flow)) => {
+                        let bearers = &mut self.bearers;
+                        self.programs.on_alarm(*flow, &mut self.net, bearers);
+                    }
+                    item => self.bearers.on_news(&mut self.net, *item),
+                }
+            }
+            let is_quiet = news.is_empty();
+            self.news = news;
+            let progress = self.bearers.work(&mut self.net);
+            if is_quiet && progress.is_empty() {
+                return Ok(());
+            }
+            for item in progress {
+                let bearers = &mut self.bearers;
+                self.programs.on_progress(item, &mut self.net, bearers);
+            }
+        }
+        Err(format!(
+            "no end of work at {} ns: a livelock",
+            self.net.now()
+        ))
+    }
+
+    fn counters(&self) -> Vec<[sumlink_link::Counters; 2]> {
+        (0..self.net.link_count())
+            .map(|link| Direction::BOTH.map(|way| self.net.counters(link, way)))
+            .collect()
+    }
+
+    fn links(&self, config: &LabConfig, before: &[[sumlink_link::Counters; 2]]) -> Vec<LinkSeries> {
+        let after = self.counters();
+        let interval = duration(nanos(config.sample_interval));
+        let mut all = Vec::new();
+        for (link, spec) in config.links.iter().enumerate() {
+            for way in Direction::BOTH {
+                let [first, last] = [before, &after].map(|all| all[link][way.index()]);
+                all.push(LinkSeries {
+                    link: spec.name.clone(),
+                    direction: direction_name(way).to_owned(),
+                    wire_bytes: last.delivered_bytes - first.delivered_bytes,
+                    share: 0.0,
+                    lost_packets: last.lost_packets - first.lost_packets,
+                    dropped_packets: last.dropped_queue_packets - first.dropped_queue_packets,
+                    rate: series(&self.net.carried(link, way).buckets, interval),
+                });
+            }
+        }
+        set_shares(&mut all);
+        all
+    }
+}

@@ -1,0 +1,184 @@
+//! Whole runs: the same every time, and as fast as the links allow.
+
+use std::path::Path;
+
+use sumlink_scenario::results::{Measurement, Outcome};
+use sumlink_scenario::scenario::Scenario;
+use sumlink_sim::{run, run_logged};
+
+fn scenario(text: &str) -> Scenario {
+    let text = format!("name = \"test\"\n{text}");
+    Scenario::parse(Path::new("test.toml"), &text).unwrap()
+}
+
+const LOSSY: &str = "duration = \"5s\"\nwarmup = \"1s\"\n\
+    [[link]]\nname = \"first\"\nrate = \"20mbit\"\ndelay = \"20ms\"\njitter = \"5ms\"\nloss = \"1%\"\n\
+    [[link]]\nname = \"second\"\nrate = \"15mbit\"\ndelay = \"40ms\"\nloss = \"burst:1%:4\"\n";
+
+const CLEAN: &str = "duration = \"6s\"\nwarmup = \"2s\"\n\
+    [[link]]\nname = \"first\"\nrate = \"50mbit\"\ndelay = \"10ms\"\n\
+    [[link]]\nname = \"second\"\nrate = \"20mbit\"\ndelay = \"30ms\"\n";
+
+fn measured(scenario: &Scenario, system: &str, seed: u64) -> Measurement {
+    match run(scenario, system, seed).unwrap().outcome {
+        Outcome::Measured(figures) => *figures,
+        other => panic!("{system}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_log_and_another_one_does_not() {
+    let scenario = scenario(LOSSY);
+    for system in ["alone", "mptcp", "sumlink:fbdt", "sumlink:minrtt"] {
+        let hash = |seed| run_logged(&scenario, system, seed).unwrap().1.hash();
+        assert_eq!(hash(1), hash(1), "{system}");
+        assert_ne!(hash(1), hash(2), "{system}");
+        let whole = |seed| run(&scenario, system, seed).unwrap();
+        assert_eq!(whole(1), whole(1), "{system}");
+    }
+}
+
+/// The number is of TCP alone, which the engine has no part in: it changes with the models of links, TCP and congestion
+/// control only, and is the same in builds with and without optimisation.
+#[test]
+fn every_build_makes_the_same_events() {
+    let (_, log) = run_logged(&scenario(LOSSY), "simultaneous", 7).unwrap();
+    assert_eq!(
+        (log.entries(), log.hash()),
+        EVENTS,
+        "the models have changed: write down the new numbers"
+    );
+}
+
+const EVENTS: (u64, u64) = (5323, 16_153_286_892_767_295_345);
+
+#[test]
+fn one_flow_fills_its_link() {
+    let figures = measured(&scenario(CLEAN), "alone", 1);
+    let of = |index: usize| figures.flows[index].goodput_bps / 1e6;
+    // 1448 of 1500 bytes are data.
+    assert!(
+        (of(0) / (50.0 * 1448.0 / 1500.0) - 1.0).abs() < 0.01,
+        "{}",
+        of(0)
+    );
+    assert!(
+        (of(1) / (20.0 * 1448.0 / 1500.0) - 1.0).abs() < 0.01,
+        "{}",
+        of(1)
+    );
+}
+
+#[test]
+fn every_scheduler_carries_bulk_over_both_links() {
+    let scenario = scenario(CLEAN);
+    let best = 50.0 * 1448.0 / 1500.0;
+    for name in ["fbdt", "minrtt", "blest", "ecf", "linux", "roundrobin"] {
+        let figures = measured(&scenario, &format!("sumlink:{name}"), 1);
+        let goodput = figures.goodput_bps / 1e6;
+        assert!(goodput > 0.6 * best, "{name}: {goodput:.1}");
+        assert!(goodput < 70.0, "{name}: {goodput:.1}");
+    }
+    let fbdt = measured(&scenario, "sumlink:fbdt", 1).goodput_bps / 1e6;
+    assert!(fbdt > 63.0, "{fbdt}");
+}
+
+#[test]
+fn objects_arrive_and_questions_are_answered() {
+    let files = format!(
+        "{CLEAN}[workload]\nkind = \"files\"\nsizes = [\"10kB\", \"1MB\"]\ncount = 3\ngap = \"100ms\"\n"
+    );
+    let requests = format!("{CLEAN}[workload]\nkind = \"requests\"\n");
+    for system in ["alone", "sumlink:fbdt"] {
+        let files = measured(
+            &scenario(&files.replace("warmup = \"2s\"\n", "")),
+            system,
+            1,
+        );
+        let links = if system == "alone" { 2 } else { 1 };
+        assert_eq!(files.completions.len(), 6 * links, "{system}");
+        let requests = measured(&scenario(&requests), system, 1);
+        let least = requests
+            .message_delays_ms
+            .iter()
+            .copied()
+            .fold(f64::INFINITY, f64::min);
+        assert!((20.0..22.0).contains(&least), "{system}: {least} ms");
+        assert!(requests.message_delays_ms.len() > 40, "{system}");
+    }
+}
+
+#[test]
+fn mptcp_adds_equal_links_up_and_survives_one_that_goes_silent() {
+    let equal = CLEAN.replace("20mbit", "50mbit").replace("30ms", "10ms");
+    let figures = measured(&scenario(&equal), "mptcp", 1);
+    let goodput = figures.goodput_bps / 1e6;
+    assert!((85.0..97.0).contains(&goodput), "{goodput:.1}");
+    let silent = "[[event]]\nat = \"3s\"\nlink = \"second\"\nstate = \"blackhole\"\n";
+    let text = format!("{}{silent}", equal.replace("\"6s\"", "\"40s\""));
+    let figures = measured(&scenario(&text), "mptcp", 1);
+    assert!(figures.goodput.bps[390..].iter().any(|bps| *bps > 10e6));
+    let files = format!(
+        "{CLEAN}[workload]\nkind = \"files\"\nsizes = [\"10kB\", \"1MB\"]\ncount = 3\ngap = \"1s\"\n"
+    );
+    let files = scenario(&files.replace("warmup = \"2s\"\n", ""));
+    assert_eq!(measured(&files, "mptcp", 1).completions.len(), 6);
+}
+
+#[test]
+fn uploads_and_a_rival() {
+    let text = CLEAN.replace(
+        "duration",
+        "direction = \"both\"\nrival = \"first\"\nduration",
+    );
+    let figures = measured(&scenario(&text), "sumlink:fbdt", 1);
+    assert_eq!(figures.flows.len(), 2);
+    assert!(figures.flows.iter().all(|flow| flow.goodput_bps > 20e6));
+    assert!(figures.rival_bps.unwrap() > 10e6);
+}
+
+#[test]
+fn a_link_that_goes_and_comes_back_is_used_again() {
+    let events = "[[event]]\nat = \"2s\"\nlink = \"first\"\nstate = \"down\"\n\
+                  [[event]]\nat = \"3s\"\nlink = \"first\"\nstate = \"up\"\n";
+    for state in ["down", "blackhole"] {
+        let text = format!(
+            "{CLEAN}{}",
+            events.replace("\"down\"", &format!("\"{state}\""))
+        );
+        let figures = measured(&scenario(&text), "sumlink:fbdt", 1);
+        let rate = |from: usize, to: usize| {
+            figures.goodput.bps[from..to].iter().sum::<f64>() / (to - from) as f64 / 1e6
+        };
+        assert!(
+            rate(24, 30) > 10.0,
+            "{state}: {:.1} without the first link",
+            rate(24, 30)
+        );
+        assert!(
+            rate(50, 60) > 55.0,
+            "{state}: {:.1} with it again",
+            rate(50, 60)
+        );
+    }
+}
+
+#[test]
+fn what_there_is_not_is_skipped_with_the_reason() {
+    let scenario = scenario(CLEAN);
+    for (system, reason) in [
+        ("aggligator", "does not have this system"),
+        ("sumlink:fbdt+bbr", "bbr"),
+        ("sumlink:fbdt+auto+auto", "by measuring"),
+    ] {
+        match run(&scenario, system, 1).unwrap().outcome {
+            Outcome::Skipped { reason: said } => assert!(said.contains(reason), "{said}"),
+            other => panic!("{system}: {other:?}"),
+        }
+    }
+    assert!(
+        run(&scenario, "tcp", 1)
+            .unwrap_err()
+            .contains("no system 'tcp'")
+    );
+}
