@@ -234,15 +234,14 @@ impl Path {
         let oldest = self.oldest_unconfirmed()?;
         let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
         let patience = patience.min(STALL_MOST);
-        let repairs = self.sample.loss != LossState::Open;
-        let heard = match (repairs, self.last_delivered) {
-            (true, Some(delivered)) => self.last_progress.max(delivered),
-            _ => self.last_progress,
-        };
+        let repairing = self.sample.loss != LossState::Open;
+        let delivered = self.last_delivered.filter(|_| repairing);
+        let heard = self.last_progress.max(delivered.unwrap_or_default());
         let silent = oldest.max(heard) + patience;
-        let more = match heard > self.last_progress {
-            true => patience,
-            false => Duration::ZERO,
+        // Also when a part of the hole has just been closed: then the next piece is as late as the one before.
+        let more = match delivered {
+            Some(_) => patience,
+            None => Duration::ZERO,
         };
         let late = self.flights.front();
         let late = late.map(|flight| flight.expected_at + patience + more);

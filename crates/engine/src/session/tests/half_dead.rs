@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{Pair, Side};
-use crate::path::PathState;
+use crate::path::{Flight, LossState, Path, PathSample, PathState};
 use crate::{PathId, StreamId};
 
 const GOOD: [(f64, u64); 2] = [(50.0, 10), (30.0, 20)];
@@ -158,4 +158,34 @@ fn a_stalled_path_gets_small_frames_behind_which_tcp_notices_its_losses() {
         pair.run_for(Duration::from_millis(1));
     }
     assert!((1..200).contains(&more), "{more} bytes");
+}
+
+#[test]
+fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_it() {
+    let ms = Duration::from_millis;
+    let mut path = Path::new(PathId(0), ms(0));
+    let sample = |loss, delivered| PathSample {
+        srtt: ms(100),
+        loss,
+        delivered,
+        ..PathSample::default()
+    };
+    let flight = Flight {
+        stream: 0,
+        range: 0..1000,
+        sent_at: ms(1000),
+        expected_at: ms(1050),
+        repeated: false,
+        path_end: 1000,
+    };
+    path.flights.push_back(flight);
+    // Two round trips and 150 ms.
+    path.update(sample(LossState::Open, 10), ms(1000));
+    path.last_progress = ms(1200);
+    assert_eq!(path.stalls_at(), Some(ms(1050 + 350)));
+    path.update(sample(LossState::Recovery, 20), ms(1150));
+    assert_eq!(path.stalls_at(), Some(ms(1200 + 350)), "nothing is heard");
+    path.update(sample(LossState::Recovery, 30), ms(1700));
+    path.last_progress = ms(1710);
+    assert_eq!(path.stalls_at(), Some(ms(1050 + 2 * 350)), "it is too late");
 }
