@@ -98,6 +98,9 @@ pub struct Redundancy {
     pub floor: u64,
     /// Bytes per second by which a used floor fills up again.
     pub refill: u64,
+    /// Bytes behind which the receiver keeps more than it has to may be repeated before `share` allows it: as many as all
+    /// paths carry in this time. Nothing else is repeated then until `share` has made up for it.
+    pub advance: Duration,
 }
 
 impl Redundancy {
@@ -106,16 +109,18 @@ impl Redundancy {
         share: 0.0,
         floor: 0,
         refill: 0,
+        advance: Duration::ZERO,
     };
 }
 
 impl Default for Redundancy {
-    /// 1 %, and 128 KiB that come back by 16 KiB a second: two calls of speech at 64 kbit/s.
+    /// 1 %, and 128 KiB that come back by 16 KiB a second: two calls of speech at 64 kbit/s. What 40 ms carry in advance.
     fn default() -> Self {
         Self {
             share: 0.01,
             floor: 128 << 10,
             refill: 16 << 10,
+            advance: Duration::from_millis(40),
         }
     }
 }

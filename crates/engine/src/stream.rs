@@ -165,6 +165,12 @@ impl Stream {
         self.send.base
     }
 
+    /// Bytes that the peer is known to have and cannot hand on, since some before them are missing.
+    pub fn held_back(&self) -> u64 {
+        let ranges = self.send.acked.iter();
+        ranges.map(|range| range.end - range.start).sum()
+    }
+
     /// Offset after the last byte written so far.
     pub fn written(&self) -> u64 {
         self.send.written

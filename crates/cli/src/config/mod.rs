@@ -244,13 +244,14 @@ mod tests {
         assert_eq!(plain.redundancy, Redundancy::default());
         assert_eq!(plain.fbdt, FbdtConfig::default());
         let told = session(
-            "alpha = 0.5\n[session.redundancy]\nshare = \"2.5%\"\nrefill = \"1kB\"\n\
+            "alpha = 0.5\n[session.redundancy]\nshare = \"2.5%\"\nrefill = \"1kB\"\nadvance = \"25ms\"\n\
              [session.race]\ninteractive = \"8KiB\"\n\
              [session.windows.background]\nproducts = 3\nleast = \"32KiB\"\n",
         );
         let redundancy = Redundancy {
             share: 0.025,
             refill: 1000,
+            advance: std::time::Duration::from_millis(25),
             ..Redundancy::default()
         };
         assert_eq!(told.redundancy, redundancy);

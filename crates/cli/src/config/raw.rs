@@ -146,6 +146,7 @@ pub(super) struct Redundancy {
     pub(super) share: Field<String>,
     pub(super) floor: Field<String>,
     pub(super) refill: Field<String>,
+    pub(super) advance: Field<String>,
 }
 
 /// `[session.windows.CLASS]`

@@ -324,6 +324,7 @@ impl Reader<'_> {
     fn redundancy(&mut self, raw: raw::Redundancy) -> Redundancy {
         let default = Redundancy::default();
         let share = self.parse(raw.share, |s| units::parse_percentage(s));
+        let advance = self.parse(raw.advance, |s| parse_advance(s));
         let mut size = |field: Field<String>, default| {
             let said = self.parse(field, |s| parse_budget(s));
             said.unwrap_or(default)
@@ -332,6 +333,7 @@ impl Reader<'_> {
             share: share.unwrap_or(default.share),
             floor: size(raw.floor, default.floor),
             refill: size(raw.refill, default.refill),
+            advance: advance.unwrap_or(default.advance),
         }
     }
 
@@ -533,6 +535,15 @@ fn check_window(rule: WindowRule) -> Result<(), sumlink_engine::ConfigError> {
     let mut session = SessionConfig::default();
     session.fbdt.windows = [rule; 4];
     session.check()
+}
+
+fn parse_advance(text: &str) -> Result<Duration, String> {
+    let advance = units::parse_duration(text).map_err(|error| error.to_string())?;
+    if advance <= Duration::from_secs(1) {
+        Ok(advance)
+    } else {
+        Err("at most 1s".to_owned())
+    }
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

@@ -42,14 +42,17 @@ impl RepeatBudget {
         }
     }
 
-    /// Bytes that may be repeated now where nobody waits for them.
-    pub(super) fn other(&mut self, now: Instant) -> u64 {
-        self.other.left(now)
+    /// Bytes that may be repeated now where nobody waits for them; less than nothing after an advance.
+    pub(super) fn other(&mut self, now: Instant) -> i64 {
+        self.other.fill(now);
+        self.other.left as i64
     }
 
     /// Bytes that may be repeated now where somebody waits for them.
     pub(super) fn urgent(&mut self, now: Instant) -> u64 {
-        self.urgent.left(now) + self.other.left(now)
+        self.urgent.fill(now);
+        self.other.fill(now);
+        (self.urgent.left.max(0.0) + self.other.left.max(0.0)) as u64
     }
 
     /// So many stream bytes have been sent.
@@ -71,13 +74,12 @@ impl RepeatBudget {
 }
 
 impl Account {
-    fn left(&mut self, now: Instant) -> u64 {
+    fn fill(&mut self, now: Instant) {
         let filled = now.saturating_sub(self.at).as_secs_f64() * self.refill;
         self.at = self.at.max(now);
         if self.left < self.floor {
             self.left = (self.left + filled).min(self.floor);
         }
-        self.left.max(0.0) as u64
     }
 }
 
@@ -89,6 +91,7 @@ mod tests {
         share: 0.01,
         floor: 8000,
         refill: 800,
+        advance: std::time::Duration::ZERO,
     };
 
     #[test]
@@ -112,5 +115,15 @@ mod tests {
         assert_eq!((budget.urgent(now), budget.other(now)), (1000, 1000));
         budget.note_repeated(400, true);
         assert_eq!((budget.urgent(now), budget.other(now)), (600, 600));
+    }
+
+    #[test]
+    fn an_advance_is_paid_back_by_the_share_and_leaves_the_urgent_their_own() {
+        let now = Instant::from_secs(5);
+        let mut budget = RepeatBudget::new(RULES, now);
+        budget.note_repeated(11_000, false);
+        assert_eq!((budget.urgent(now), budget.other(now)), (7000, -10_000));
+        budget.note_sent(1_000_000);
+        assert_eq!((budget.urgent(now), budget.other(now)), (7000, 0));
     }
 }

@@ -7,6 +7,8 @@
 //! of the session whichever lane they are in, as they do within one. A lane that had nothing to send is owed nothing
 //! for that; one whose scheduler waits for a better path than the one that asks is, up to [`DEBT`].
 
+use std::time::Duration;
+
 use super::budget::RepeatBudget;
 use super::view::{ClassSet, View};
 use super::{Pick, RepeatLimit, Scheduler, by_name};
@@ -24,6 +26,8 @@ struct Lane {
     classes: ClassSet,
     /// What the scheduler may repeat.
     redundancy: RepeatBudget,
+    /// [`Redundancy::advance`].
+    advance: Duration,
     /// Bytes sent for each stream that was there to be served.
     service: f64,
     /// Whose turn it is, and how many bytes it has had of it.
@@ -118,6 +122,7 @@ impl Lane {
             scheduler,
             classes: ClassSet::NONE,
             redundancy: RepeatBudget::new(redundancy, now),
+            advance: redundancy.advance,
             service: 0.0,
             turn: (0, TURN),
         }
@@ -126,7 +131,8 @@ impl Lane {
     /// What `path` sends next of this lane's streams, and the account of it.
     fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
         view.classes = self.classes;
-        (view.repeat_budget, view.race_budget) = self.repeat_budgets(view.now);
+        (view.repeat_balance, view.race_budget) = self.repeat_budgets(view.now);
+        view.advance = self.advance;
         let (last, had) = self.turn;
         view.last_served = if had < TURN {
             last.wrapping_sub(1)
@@ -152,10 +158,10 @@ impl Lane {
     }
 
     /// What it may repeat, and race.
-    fn repeat_budgets(&mut self, now: Instant) -> (u64, u64) {
+    fn repeat_budgets(&mut self, now: Instant) -> (i64, u64) {
         match self.scheduler.repeat_limit() {
             RepeatLimit::Share => (self.redundancy.other(now), self.redundancy.urgent(now)),
-            RepeatLimit::OncePerPath => (u64::MAX, u64::MAX),
+            RepeatLimit::OncePerPath => (i64::MAX, u64::MAX),
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) struct Fixture {
     pub(crate) last_served: StreamId,
     pub(crate) credit: u64,
     pub(crate) repeat_budget: u64,
+    pub(crate) advance: Duration,
     pub(crate) memory: u64,
     pub(crate) fbdt: FbdtConfig,
 }
@@ -61,6 +62,7 @@ impl Fixture {
             last_served: 0,
             credit: 1 << 40,
             repeat_budget: 0,
+            advance: Duration::ZERO,
             memory: 64 << 20,
             fbdt: FbdtConfig {
                 windows: [WINDOW; 4],
@@ -118,7 +120,8 @@ impl Fixture {
             last_served: self.last_served,
             credit: self.credit,
             share: Share::default(),
-            repeat_budget: self.repeat_budget,
+            repeat_balance: self.repeat_budget.min(i64::MAX as u64) as i64,
+            advance: self.advance,
             race_budget: self.repeat_budget,
             handed: 0,
             memory: self.memory,

@@ -1,6 +1,7 @@
 //! What a scheduler sees: the paths, and the streams of the classes that it serves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::fbdt::FbdtConfig;
 use crate::path::{Path, PathState};
@@ -27,8 +28,10 @@ pub struct View<'a> {
     pub(crate) credit: u64,
     /// How streams share what they send into.
     pub(crate) share: Share,
-    /// Bytes that may be sent twice at this moment where nobody waits for them.
-    pub(crate) repeat_budget: u64,
+    /// Bytes that may be sent twice at this moment where nobody waits for them; less than nothing after an advance.
+    pub(crate) repeat_balance: i64,
+    /// [`Redundancy::advance`](crate::Redundancy::advance).
+    pub(crate) advance: Duration,
     /// Bytes that may be sent twice at this moment where somebody waits for them.
     pub(crate) race_budget: u64,
     /// Bytes that the asking path has been handed at this moment and that its sample does not know of yet.
@@ -102,7 +105,16 @@ impl<'a> View<'a> {
     ///
     /// [`Pick::Repeat`]: super::Pick::Repeat
     pub fn repeat_budget(&self) -> u64 {
-        self.repeat_budget
+        self.repeat_balance.max(0) as u64
+    }
+
+    /// The same for bytes behind which the receiver keeps more than it has to ([`Redundancy::advance`]).
+    ///
+    /// [`Redundancy::advance`]: crate::Redundancy::advance
+    pub fn gap_budget(&self) -> u64 {
+        let rate: f64 = self.active_paths().map(Path::rate).sum();
+        let advance = (rate * self.advance.as_secs_f64()) as i64;
+        self.repeat_balance.saturating_add(advance).max(0) as u64
     }
 
     /// Bytes that may be sent twice at this moment where somebody waits for them ([`Pick::Race`]).

@@ -283,7 +283,8 @@ impl Session {
                 .session
                 .saturating_sub(self.send_credit.used),
             share: Share::new(self.send_credit.peer_memory, self.send_credit.peer_streams),
-            repeat_budget: 0,
+            repeat_balance: 0,
+            advance: Duration::ZERO,
             race_budget: 0,
             handed,
             memory: self.config.memory,

@@ -14,6 +14,7 @@ mod arrival;
 mod config;
 mod coupling;
 mod forward;
+mod gap;
 mod repeat;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use arrival::{Forecast, piece};
 pub use config::{FbdtConfig, WindowRule};
 pub use coupling::Coupling;
 use forward::ForwardRole;
+use gap::Gaps;
 use repeat::{Repeats, is_doubtful};
 use turns::{Turns, is_in_danger, slowdown};
 use window::Window;
@@ -45,6 +47,7 @@ pub struct Fbdt {
     /// Counts changes among the paths: segments made under an older count are made anew.
     generation: u64,
     repeats: Repeats,
+    gaps: Gaps,
     turns: Turns,
 }
 
@@ -69,6 +72,10 @@ impl Scheduler for Fbdt {
         }
         if let Some(late) = self.repeats.late(asking, true, view) {
             return late;
+        }
+        if let Some(gap) = self.gaps.close(asking, view) {
+            self.repeats.repeated(path, view);
+            return gap;
         }
         let mut forecast = None;
         for stream in self.turns.order(asking, view) {
@@ -95,6 +102,7 @@ impl Scheduler for Fbdt {
     fn paths_changed(&mut self) {
         self.generation += 1;
         self.repeats.paths_changed();
+        self.gaps.paths_changed();
     }
 
     fn stream_gone(&mut self, stream: StreamId) {

@@ -24,7 +24,7 @@ const KNOWN_AFTER: u32 = 10;
 const DOUBT: f64 = 0.02;
 
 /// Bytes that must be allowed, for any to be repeated.
-const SEGMENT: u64 = 1448;
+pub(super) const SEGMENT: u64 = 1448;
 
 /// Pieces that may wait to be raced.
 const MAX_RACES: usize = 64;
@@ -69,6 +69,11 @@ impl Repeats {
         }
     }
 
+    /// `path` is about to get bytes a second time, which were not found here.
+    pub(super) fn repeated(&mut self, path: PathId, view: &View<'_>) {
+        self.carried.insert(path, view.now);
+    }
+
     /// Bytes that `path` should carry as the second one.
     pub(super) fn race(&mut self, path: &Path, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
         if self.races.is_empty() || view.race_budget() < SEGMENT {
@@ -98,7 +103,8 @@ impl Repeats {
         if urgent && !others(path, view).any(|other| is_waited_for(other, view)) {
             return None;
         }
-        let found = late_bytes(path, urgent, view);
+        let is_wanted = |s: &Stream| (!urgent || is_urgent(s)) && budget_of(s, view) > 0;
+        let found = late_bytes(path, is_wanted, view);
         if found.is_none() {
             self.looked.insert(path.id(), view.now);
         }
@@ -167,7 +173,8 @@ fn budget_of(stream: &Stream, view: &View<'_>) -> u64 {
     if budget < SEGMENT { 0 } else { budget }
 }
 
-fn others<'a>(path: &Path, view: &View<'a>) -> impl Iterator<Item = &'a Path> + use<'a> {
+/// All paths but `path`.
+pub(super) fn others<'a>(path: &Path, view: &View<'a>) -> impl Iterator<Item = &'a Path> + use<'a> {
     let id = path.id();
     view.paths.values().filter(move |other| other.id() != id)
 }
@@ -184,11 +191,15 @@ fn is_urgent(stream: &Stream) -> bool {
     stream.class() == Class::Conversational || stream.unsent().is_empty()
 }
 
-/// The lowest bytes under way on another path that would arrive sooner over this one.
+/// The lowest bytes of wanted streams under way on another path that would arrive sooner over this one.
 ///
 /// Only what is predicted to be late by more than the repetition takes is repeated, each piece once. A piece is late
 /// when its own estimate has passed by more than a trip over this path takes, or is still further away than that.
-fn late_bytes(path: &Path, urgent: bool, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
+pub(super) fn late_bytes(
+    path: &Path,
+    is_wanted: impl Fn(&Stream) -> bool,
+    view: &View<'_>,
+) -> Option<(StreamId, Range<u64>)> {
     let trip = path.delay() + Duration::from_secs_f64(piece(path) as f64 / path.rate());
     let mut best: Option<(StreamId, Range<u64>)> = None;
     for other in others(path, view) {
@@ -207,12 +218,10 @@ fn late_bytes(path: &Path, urgent: bool, view: &View<'_>) -> Option<(StreamId, R
             if !is_late(flight) || best.as_ref().is_some_and(|(s, r)| (*s, r.start) <= place) {
                 continue;
             }
-            let Some(stream) = view.stream(flight.stream) else {
+            let stream = view.stream(flight.stream);
+            let Some(stream) = stream.filter(|stream| is_wanted(stream)) else {
                 continue;
             };
-            if urgent && !is_urgent(stream) || budget_of(stream, view) == 0 {
-                continue;
-            }
             let missing = stream.unacknowledged(flight.range.clone());
             if let Some(missing) = missing.into_iter().next() {
                 best = Some((flight.stream, missing));

@@ -1,0 +1,139 @@
+//! What is worth sending twice although there is more to send: bytes behind which the receiver keeps more than it has to.
+//!
+//! A loss on a slow path holds back what faster ones bring meanwhile, and so does each piece that the slow one had taken
+//! after it. Such bytes are worth more than new ones, which only add to what is kept. The thesis has no word on it: there,
+//! redundancy is for the last bytes of an object.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::repeat::{LOOK_INTERVAL, SEGMENT, late_bytes, others};
+use crate::path::Path;
+use crate::scheduler::{Pick, View};
+use crate::{Instant, PathId};
+
+/// A receiver keeps so many times what all paths carry in the longest round trip before gaps are closed by repeating.
+///
+/// From 1 to 1.5 the most that it keeps grows as this does, and what is repeated shrinks: docs/fbdt.md.
+const KEPT: f64 = 1.25;
+
+/// And no fewer bytes, since nobody is short of these.
+const KEPT_LEAST: f64 = 65_536.0;
+
+/// When each path last looked for gaps in vain.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    looked: BTreeMap<PathId, Instant>,
+}
+
+impl Gaps {
+    /// Late bytes of another path that `path` should carry before new ones.
+    pub(super) fn close(&mut self, path: &Path, view: &View<'_>) -> Option<Pick> {
+        let recently = |at: &Instant| view.now < *at + LOOK_INTERVAL;
+        if self.looked.get(&path.id()).is_some_and(recently) {
+            return None;
+        }
+        let found = find(path, view);
+        if found.is_none() {
+            self.looked.insert(path.id(), view.now);
+        }
+        found
+    }
+
+    /// A path joined, left, stalled or recovered.
+    pub(super) fn paths_changed(&mut self) {
+        self.looked.clear();
+    }
+}
+
+fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
+    let late = others(path, view).filter(|other| other.is_late(view.now));
+    let oldest = late.filter_map(|other| view.stream(other.flights().next()?.stream));
+    let mut oldest = oldest.peekable();
+    oldest.peek()?;
+    let kept = kept_in_any_case(view);
+    let held = oldest.find(|stream| stream.held_back() > kept)?;
+    let budget = view.gap_budget();
+    if budget < SEGMENT {
+        return None;
+    }
+    let (stream, range) = late_bytes(path, |stream| stream.id() == held.id(), view)?;
+    let range = range.start..range.end.min(range.start + budget);
+    Some(Pick::Repeat { stream, range })
+}
+
+/// Bytes that a receiver may keep while nothing is wrong.
+fn kept_in_any_case(view: &View<'_>) -> u64 {
+    let rate: f64 = view.active_paths().map(Path::rate).sum();
+    let longest: Option<Duration> = view.active_paths().map(Path::srtt).max();
+    let kept = KEPT * rate * longest.unwrap_or_default().as_secs_f64();
+    kept.max(KEPT_LEAST) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Fbdt;
+    use crate::scheduler::fixture::Fixture;
+    use crate::scheduler::{Pick, Scheduler};
+    use crate::{PathId, pages::Spare};
+
+    const BUDGET: u64 = 10_000;
+
+    use std::time::Duration;
+
+    /// A fast and a slow path of 10 ms; the slow one took the first 20 000 bytes and is late with them, and the receiver
+    /// has so many bytes behind them.
+    fn late_with_the_first_bytes(kept: u64) -> (Fixture, Fbdt) {
+        let (mut fixture, fbdt) = (Fixture::new(&[(80.0, 10), (8.0, 10)]), Fbdt::default());
+        fixture.write(0, 10_000_000);
+        fixture.take(1, 0, 0..20_000);
+        fixture.take(0, 0, 20_000..20_000 + kept);
+        let flights = &mut fixture.paths.get_mut(&PathId(0)).unwrap().flights;
+        flights.clear();
+        let stream = fixture.streams.get_mut(&0).unwrap();
+        let spare = &mut Spare::default();
+        stream.send.acknowledge(20_000..20_000 + kept, spare);
+        fixture.now += Duration::from_millis(60);
+        (fixture, fbdt)
+    }
+
+    fn first_pick(fixture: &mut Fixture, fbdt: &mut Fbdt) -> Pick {
+        fixture.view(|view| fbdt.pick(PathId(0), BUDGET, view))
+    }
+
+    #[test]
+    fn a_gap_that_holds_back_much_is_closed_before_new_bytes() {
+        // 88 Mbit/s carry 110 000 bytes in 10 ms.
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(150_000);
+        fixture.repeat_budget = 100_000;
+        let gap = first_pick(&mut fixture, &mut fbdt);
+        assert_eq!(
+            gap,
+            Pick::Repeat {
+                stream: 0,
+                range: 0..20_000
+            }
+        );
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(130_000);
+        fixture.repeat_budget = 100_000;
+        let new = first_pick(&mut fixture, &mut fbdt);
+        assert!(matches!(new, Pick::Send { .. }), "{new:?}");
+    }
+
+    #[test]
+    fn it_is_closed_in_advance_of_the_share_as_far_as_that_goes() {
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(150_000);
+        let new = first_pick(&mut fixture, &mut fbdt);
+        assert!(matches!(new, Pick::Send { .. }), "no budget: {new:?}");
+        // What 88 Mbit/s carry in a millisecond.
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(150_000);
+        fixture.advance = Duration::from_millis(1);
+        assert_eq!(
+            first_pick(&mut fixture, &mut fbdt),
+            Pick::Repeat {
+                stream: 0,
+                range: 0..11_000
+            }
+        );
+    }
+}
