@@ -15,11 +15,21 @@ pub struct Twin {
     /// The compiled program.
     pub(crate) object: &'static [u8],
     /// Its own settings, in the order in which the program declares them.
-    own: &'static [&'static str],
+    own: &'static [Setting],
 }
 
+/// A setting by its key, and how the program has it.
+#[derive(Clone, Copy, Debug)]
+enum Setting {
+    /// A whole number, a time in microseconds, or 0 or 1.
+    Whole(&'static str),
+    /// A number as real.h has it.
+    Real(&'static str),
+}
+use Setting::{Real, Whole};
+
 /// Settings that all have, in the order of the macro SETTINGS of window.h.
-const COMMON: [&str; 2] = ["max_cwnd", "min_ssthresh"];
+const COMMON: [Setting; 2] = [Whole("max_cwnd"), Whole("min_ssthresh")];
 
 macro_rules! twin {
     ($algorithm:literal, $system_name:literal, $source:literal, $own:expr) => {
@@ -36,13 +46,47 @@ macro_rules! twin {
 pub const TWINS: &[Twin] = &[
     twin!("uncoupled", "sl_uncoupled", "uncoupled", &[]),
     twin!("coupled", "sl_coupled", "coupled", &[]),
-    twin!("ewtcp", "sl_ewtcp", "ewtcp", &["sqrt_power"]),
+    twin!("ewtcp", "sl_ewtcp", "ewtcp", &[Whole("sqrt_power")]),
     twin!("rtt-compensator", "sl_rttcomp", "rtt_compensator", &[]),
     twin!("lia", "sl_lia", "lia", &[]),
     twin!("olia", "sl_olia", "olia", &[]),
     twin!("balia", "sl_balia", "balia", &[]),
-    twin!("cs218", "sl_cs218", "cs218", &["acks", "capped"]),
+    twin!(
+        "cs218",
+        "sl_cs218",
+        "cs218",
+        &[Whole("acks"), Whole("capped")]
+    ),
+    twin!(
+        "illinois",
+        "sl_illinois",
+        "illinois",
+        &[
+            Real("alpha_min"),
+            Real("alpha_max"),
+            Real("beta_min"),
+            Real("beta_max"),
+            Whole("win_thresh"),
+            Whole("theta"),
+        ]
+    ),
 ];
+
+impl Setting {
+    fn key(self) -> &'static str {
+        match self {
+            Whole(key) | Real(key) => key,
+        }
+    }
+
+    /// The eight bytes that the program reads.
+    fn encode(self, value: Value) -> u64 {
+        match (self, value) {
+            (Real(_), Value::Number(number)) => real(number),
+            (_, value) => whole(value),
+        }
+    }
+}
 
 impl Twin {
     /// The twin of that algorithm, by the algorithm's name or by the one on the system.
@@ -64,11 +108,11 @@ impl Twin {
     pub fn parameters(&self) -> Vec<Parameter> {
         let entry = entry(self.algorithm).expect("every twin has its reference");
         let mut all = entry.parameters();
-        all.retain(|parameter| self.keys().any(|key| key == parameter.key));
+        all.retain(|parameter| self.settings().any(|one| one.key() == parameter.key));
         all
     }
 
-    fn keys(&self) -> impl Iterator<Item = &'static str> {
+    fn settings(&self) -> impl Iterator<Item = Setting> {
         COMMON.into_iter().chain(self.own.iter().copied())
     }
 
@@ -86,14 +130,15 @@ impl Twin {
                 });
             }
         }
-        let value = |key: &str| {
+        let value = |setting: Setting| {
+            let key = setting.key();
             let parameter = parameters.iter().find(|parameter| parameter.key == key);
             let parameter = parameter.expect("the twin's settings are the reference's");
-            whole(settings.get(key).unwrap_or(parameter.default))
+            setting.encode(settings.get(key).unwrap_or(parameter.default))
         };
         Ok(self
-            .keys()
-            .flat_map(|key| value(key).to_ne_bytes())
+            .settings()
+            .flat_map(|setting| value(setting).to_ne_bytes())
             .collect())
     }
 }
@@ -105,6 +150,22 @@ fn whole(value: Value) -> u64 {
         Value::Time(time) => time.as_micros() as u64,
         Value::Flag(flag) => u64::from(flag),
     }
+}
+
+/// A number as real.h has it, rounded to its 32 bits of mantissa; those that are not above zero are zero.
+fn real(number: f64) -> u64 {
+    const BIAS: i64 = 8192;
+    // The number is 1.f * 2^exponent; the highest of the 32 bits is the 1.
+    let mut exponent = (number.to_bits() >> 52 & 0x7ff) as i64 - 1023 - 31;
+    if number <= 0.0 || !number.is_normal() {
+        return 0;
+    }
+    let mut mantissa = (number * 2f64.powi(-exponent as i32)).round() as u64;
+    if mantissa == 1 << 32 {
+        mantissa /= 2;
+        exponent += 1;
+    }
+    ((exponent + BIAS) as u64) << 32 | mantissa
 }
 
 #[cfg(test)]
@@ -145,6 +206,21 @@ mod tests {
                 .to_string()
                 .starts_with("there is no congestion control \"vegas\" for the kernel; there are: uncoupled, coupled, ")
         );
+    }
+
+    #[test]
+    fn numbers_that_need_not_be_whole_keep_32_bits() {
+        assert_eq!(real(0.0), 0);
+        assert_eq!(real(1.0), 8161 << 32 | 1 << 31);
+        // 3/32, exactly
+        assert_eq!(real(0.09375), 8157 << 32 | 3 << 30);
+        // The next one that there is
+        assert_eq!(real(1.0 - 1e-12), real(1.0));
+        for number in [0.01, 0.1, 0.3, 10.0, 999.9] {
+            let bits = real(number);
+            let found = f64::from(bits as u32) * 2f64.powi((bits >> 32) as i32 - 8192);
+            assert!((found / number - 1.0).abs() <= 2f64.powi(-32), "{number}");
+        }
     }
 
     #[test]

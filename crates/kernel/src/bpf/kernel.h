@@ -26,6 +26,7 @@ typedef __u32 __wsum;
 #define BPF_F_NO_PREALLOC 1
 #define BPF_NOEXIST 1
 #define BPF_EXIST 2
+#define BPF_SK_STORAGE_GET_F_CREATE 1
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -38,11 +39,12 @@ struct sock {};
 struct inet_connection_sock {
 	__u8 icsk_ca_state : 5;
 	void *icsk_ulp_data;
-	__u64 icsk_ca_priv[13];
+	__u64 icsk_ca_priv[13]; /* ICSK_CA_PRIV_SIZE */
 };
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	__u32 delivered; /* packets, counted from the beginning and acknowledged selectively or not */
 	__u32 max_packets_out;
 	__u32 prior_cwnd;
 	__u32 snd_cwnd;
@@ -51,6 +53,7 @@ struct tcp_sock {
 	__u32 snd_ssthresh;
 	__u32 snd_una;
 	__u32 srtt_us; /* times eight */
+	__u64 tcp_mstamp; /* microseconds, when the last packet came */
 	__u8 is_cwnd_limited : 1;
 	__u8 is_mptcp : 1;
 };
@@ -68,6 +71,7 @@ struct tcp_congestion_ops {
 	__u32 (*ssthresh)(struct sock *sk);
 	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
 	void (*set_state)(struct sock *sk, __u8 new_state);
+	void (*cwnd_event)(struct sock *sk, __u32 event);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	__u32 (*undo_cwnd)(struct sock *sk);
 	void (*init)(struct sock *sk);
@@ -78,9 +82,21 @@ struct tcp_congestion_ops {
 
 #pragma clang attribute pop
 
+/* include/net/inet_connection_sock.h */
+#define ICSK_CA_PRIV_SIZE 104
+
 /* include/net/tcp.h */
 #define TCP_CONG_NON_RESTRICTED 1
+#define TCP_INFINITE_SSTHRESH 0x7fffffff
+
+/* include/uapi/linux/tcp.h */
+#define TCP_CA_Open 0
+#define TCP_CA_Disorder 1
+#define TCP_CA_CWR 2
 #define TCP_CA_Loss 4
+
+/* include/net/tcp.h: enum tcp_ca_event */
+#define CA_EVENT_CWND_RESTART 1
 
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
 

@@ -5,27 +5,37 @@
  *   real increase(tp, acked)   by how many packets the window grows in congestion avoidance, for so many acknowledged
  *   __u64 after_loss(tp)       what a loss leaves, in 2^-20 packets
  *
- * TWIN(name) makes the kernel's congestion control of that name from them.
+ * TWIN(name) makes the kernel's congestion control of that name from them. One that keeps more of the flow than its window
+ * has these in place of the first, and OPERATIONS(name) makes it:
+ *
+ *   void start(sk)             a flow begins
+ *   void finish(sk)            it ends, or is given another congestion control
+ *   void measured(sk, rtt_us)  an acknowledgement was measured, which comes before what follows; 0 without a sample
+ *   void recovered(sk)         everything is acknowledged that was sent before a loss or a timeout
+ *   void acknowledged(sk, n)   n packets are acknowledged, and nothing keeps the window from growing
+ *   void timed_out(sk)         the timer fired; after_loss was asked before
+ *
+ * Further members of the kernel's structure stand behind the name. What does nothing is declared by NOTHING(function).
  */
 #ifndef SUMLINK_TWIN_H
 #define SUMLINK_TWIN_H
 
 #include "siblings.h"
 
+#define NOTHING(function)                                                                          \
+	static __always_inline void function(struct sock *sk)                                      \
+	{                                                                                          \
+	}
+
 #define TWIN(twin)                                                                                 \
-	SEC("struct_ops")                                                                          \
-	void BPF_PROG(init, struct sock *sk)                                                       \
+	NOTHING(start)                                                                             \
+	NOTHING(finish)                                                                            \
+	NOTHING(recovered)                                                                         \
+	NOTHING(timed_out)                                                                         \
+	static __always_inline void measured(struct sock *sk, __u32 rtt_us)                        \
 	{                                                                                          \
-		begin(tcp_sock(sk));                                                               \
-		publish(sk);                                                                       \
 	}                                                                                          \
-	SEC("struct_ops")                                                                          \
-	void BPF_PROG(release, struct sock *sk)                                                    \
-	{                                                                                          \
-		leave(tcp_sock(sk));                                                               \
-	}                                                                                          \
-	SEC("struct_ops")                                                                          \
-	void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)                         \
+	static __always_inline void acknowledged(struct sock *sk, __u32 acked)                     \
 	{                                                                                          \
 		struct tcp_sock *tp = tcp_sock(sk);                                                \
 		struct window *window = state(tp);                                                 \
@@ -35,6 +45,27 @@
 		left = slow_start(tp, acked, settings.max_cwnd);                                   \
 		if (left)                                                                          \
 			grow(tp, increase(tp, left), settings.max_cwnd);                           \
+	}                                                                                          \
+	OPERATIONS(twin, )
+
+#define OPERATIONS(twin, ...)                                                                      \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(init, struct sock *sk)                                                       \
+	{                                                                                          \
+		begin(tcp_sock(sk));                                                               \
+		start(sk);                                                                         \
+		publish(sk);                                                                       \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(release, struct sock *sk)                                                    \
+	{                                                                                          \
+		finish(sk);                                                                        \
+		leave(tcp_sock(sk));                                                               \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)                         \
+	{                                                                                          \
+		acknowledged(sk, acked);                                                           \
 		publish(sk);                                                                       \
 	}                                                                                          \
 	SEC("struct_ops")                                                                          \
@@ -45,8 +76,12 @@
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(set_state, struct sock *sk, __u8 new_state)                                  \
 	{                                                                                          \
-		if (new_state == TCP_CA_Loss)                                                      \
+		if (new_state == TCP_CA_Loss) {                                                    \
 			enter_loss(tcp_sock(sk));                                                  \
+			timed_out(sk);                                                             \
+		} else if (new_state <= TCP_CA_Disorder && repairs(tcp_sock(sk))) {                \
+			recovered(sk);                                                             \
+		}                                                                                  \
 	}                                                                                          \
 	SEC("struct_ops")                                                                          \
 	__u32 BPF_PROG(undo_cwnd, struct sock *sk)                                                 \
@@ -56,7 +91,9 @@
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(pkts_acked, struct sock *sk, const struct ack_sample *sample)                \
 	{                                                                                          \
-		measure(tcp_sock(sk), sample);                                                     \
+		struct tcp_sock *tp = tcp_sock(sk);                                                \
+                                                                                                   \
+		measured(sk, measure(tp, sample));                                                 \
 		publish(sk);                                                                       \
 	}                                                                                          \
 	SEC(".struct_ops.link")                                                                    \
@@ -70,6 +107,7 @@
 		.pkts_acked = (void *)pkts_acked,                                                  \
 		.name = #twin,                                                                     \
 		.flags = TCP_CONG_NON_RESTRICTED,                                                  \
+		__VA_ARGS__                                                                        \
 	}
 
 static __always_inline void begin(struct tcp_sock *tp)

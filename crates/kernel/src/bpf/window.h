@@ -14,7 +14,10 @@
 #define FRACTION_BITS 20
 #define PACKET (1ull << FRACTION_BITS)
 
-/* What user space sets before loading: settings that all have, and below them the algorithm's own, eight bytes each. */
+/*
+ * What user space sets before loading: settings that all have, and below them the algorithm's own, eight bytes each. Those of
+ * the type real are numbers that need not be whole, times are microseconds, flags 0 or 1.
+ */
 #define SETTINGS(own)                                                                              \
 	const volatile struct {                                                                    \
 		__u64 max_cwnd;                                                                    \
@@ -29,12 +32,12 @@ struct window {
 	__u32 ssthresh_fraction; /* of ssthresh, in 2^-20 packets */
 	__u32 min_rtt_us; /* 0 before the first sample */
 	__u32 last_rtt_us; /* 0 before the first sample */
+	__u32 acks; /* acknowledgements in a row since the last loss */
 	__u64 since_last; /* packets acknowledged since the last loss */
 	__u64 last_two; /* packets acknowledged between the last two losses */
 	__u64 bond; /* of which siblings it is one, 0 if of none */
-	__u32 place; /* among them */
-	__u32 acks; /* acknowledgements in a row since the last loss */
-	__u32 begun; /* init was called, and release will be */
+	__u16 place; /* among them */
+	__u16 begun; /* init was called, and release will be */
 };
 
 static __always_inline struct tcp_sock *tcp_sock(struct sock *sk)
@@ -77,6 +80,18 @@ static __always_inline bool in_slow_start(struct tcp_sock *tp)
 	return window_fixed(tp) < ssthresh_fixed(tp);
 }
 
+/* Whether a loss or a timeout is being repaired. */
+static __always_inline bool repairs(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) > TCP_CA_Disorder;
+}
+
+/* Whether a loss is being repaired without a timeout, or the window is reduced for another reason. */
+static __always_inline bool is_in_recovery(struct tcp_sock *tp)
+{
+	return repairs(tp) && BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) != TCP_CA_Loss;
+}
+
 /* Whether the window is what keeps the flow from sending more (tcp_is_cwnd_limited in Linux). */
 static __always_inline bool is_limited(struct tcp_sock *tp)
 {
@@ -95,23 +110,36 @@ static __always_inline void set_window(struct tcp_sock *tp, __u64 fixed, __u64 m
 	window->fraction = fixed & (PACKET - 1);
 }
 
+static __always_inline void set_ssthresh(struct tcp_sock *tp, __u64 fixed, __u64 min_ssthresh)
+{
+	struct window *window = state(tp);
+
+	fixed = max(fixed, min_ssthresh << FRACTION_BITS);
+	tp->snd_ssthresh = fixed >> FRACTION_BITS;
+	window->ssthresh_fraction = fixed & (PACKET - 1);
+}
+
+/* Grows by so many 2^-20 packets, but not beyond ssthresh. Returns the packets that are left for congestion avoidance. */
+static __always_inline real grow_to_ssthresh(struct tcp_sock *tp, __u64 growth, __u64 max_cwnd)
+{
+	__u64 window = window_fixed(tp), used = min(growth, ssthresh_fixed(tp) - window);
+
+	set_window(tp, window + used, max_cwnd);
+	return real_make(growth - used, -FRACTION_BITS);
+}
+
 /*
  * What an algorithm does first with every acknowledgement: slow start. Returns the packets that are left for congestion
  * avoidance, 0 if it is not its turn.
  */
 static __always_inline real slow_start(struct tcp_sock *tp, __u32 acked, __u64 max_cwnd)
 {
-	__u64 all = (__u64)acked << FRACTION_BITS, used = 0;
-	__u64 window = window_fixed(tp);
+	__u64 all = (__u64)acked << FRACTION_BITS;
 
 	if (!is_limited(tp))
 		return 0;
-	if (in_slow_start(tp)) {
-		/* RFC 3465, section 2.2, without a limit for one acknowledgement, as in Linux */
-		used = min(all, ssthresh_fixed(tp) - window);
-		set_window(tp, window + used, max_cwnd);
-	}
-	return real_make(all - used, -FRACTION_BITS);
+	/* RFC 3465, section 2.2, without a limit for one acknowledgement, as in Linux */
+	return in_slow_start(tp) ? grow_to_ssthresh(tp, all, max_cwnd) : real_make(all, -FRACTION_BITS);
 }
 
 /* Adds a step in packets. */
@@ -181,19 +209,21 @@ static __always_inline __u32 undo(struct tcp_sock *tp)
 	return max(tp->snd_cwnd, tp->prior_cwnd);
 }
 
-static __always_inline void measure(struct tcp_sock *tp, const struct ack_sample *sample)
+/* Keeps what an acknowledgement has measured. Returns its round-trip time, 0 without a sample. */
+static __always_inline __u32 measure(struct tcp_sock *tp, const struct ack_sample *sample)
 {
 	struct window *window = state(tp);
 	__s32 rtt_us = sample->rtt_us;
 
 	window->since_last += sample->pkts_acked;
 	if (rtt_us < 0)
-		return;
+		return 0;
 	/* A sample of less than a microsecond is one of a microsecond: 0 means that there is none. */
 	rtt_us = max(rtt_us, 1);
 	window->last_rtt_us = rtt_us;
 	if (window->min_rtt_us == 0 || (__u32)rtt_us < window->min_rtt_us)
 		window->min_rtt_us = rtt_us;
+	return rtt_us;
 }
 
 #endif
