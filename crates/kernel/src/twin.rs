@@ -70,6 +70,17 @@ pub const TWINS: &[Twin] = &[
             Whole("theta"),
         ]
     ),
+    twin!(
+        "wvegas",
+        "sl_wvegas",
+        "wvegas",
+        &[
+            Whole("total_alpha"),
+            Whole("initial_alpha"),
+            Whole("gamma"),
+            Whole("drain"),
+        ]
+    ),
 ];
 
 impl Setting {
