@@ -81,6 +81,20 @@ pub const TWINS: &[Twin] = &[
             Whole("drain"),
         ]
     ),
+    twin!(
+        "whitehaul",
+        "sl_whitehaul",
+        "whitehaul",
+        &[
+            Whole("initial_ssthresh"),
+            Whole("advertised"),
+            Whole("budget"),
+            Whole("theta"),
+            Whole("win_thresh"),
+            Whole("alpha_max"),
+            Real("beta"),
+        ]
+    ),
 ];
 
 impl Setting {
