@@ -95,6 +95,28 @@ pub const TWINS: &[Twin] = &[
             Real("beta"),
         ]
     ),
+    twin!(
+        "edinburgh",
+        "sl_edinburgh",
+        "edinburgh",
+        &[
+            Real("budget_share"),
+            Whole("budget_min"),
+            Whole("budget_max"),
+            Real("fill"),
+            Real("alpha_max"),
+            Real("beta"),
+            Whole("win_thresh"),
+            Whole("hystart"),
+            Whole("hystart_min_rtt_threshold"),
+            Whole("hystart_max_rtt_threshold"),
+            Whole("hystart_min_rtt_divisor"),
+            Whole("hystart_samples"),
+            Whole("hystart_css_growth_divisor"),
+            Whole("hystart_css_rounds"),
+            Whole("hystart_growth_limit"),
+        ]
+    ),
 ];
 
 impl Setting {
