@@ -34,6 +34,8 @@ struct Path {
     sent: u64,
     /// A timeout is repaired when so many are acknowledged.
     repaired_at: Option<u64>,
+    /// Packets that were in flight when the last loss was seen, without those that had arrived.
+    unrepaired: u32,
 }
 
 impl Player {
@@ -164,6 +166,21 @@ impl Player {
         self.ack_if(flow, 1, false);
     }
 
+    /// The first packet of a window is lost, and so many behind it arrive, which shows it. Recovery lasts until
+    /// [`Player::repair`].
+    pub fn lose_behind(&mut self, flow: usize, arrived: u32) {
+        self.paths[flow].unrepaired = (self.cwnd(flow) as u32).saturating_sub(arrived);
+        self.ack_if(flow, arrived, false);
+        self.lose(flow);
+    }
+
+    /// All is acknowledged that was in flight when the last loss was seen, or the timer fired.
+    pub fn repair(&mut self, flow: usize) {
+        let packets = std::mem::take(&mut self.paths[flow].unrepaired);
+        self.recover(flow);
+        self.ack(flow, packets);
+    }
+
     /// The retransmission timer fires. The loss is repaired when all is acknowledged that was in flight, or by
     /// [`Player::recover`].
     pub fn time_out(&mut self, flow: usize, repeated: bool) {
@@ -171,6 +188,7 @@ impl Player {
         let in_flight = self.controls[flow].cwnd() as u64;
         let all = path.sent.max(path.acknowledged + in_flight);
         path.repaired_at = path.repaired_at.or(Some(all));
+        path.unrepaired = in_flight as u32;
         let now = self.now;
         let timeout = Timeout { now, repeated };
         self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));

@@ -1,25 +1,32 @@
 //! Scripts: what happens to the flows of a bond, and which windows must come of it.
 //!
-//! They are the same for every implementation of an algorithm. This crate plays them on the reference ([`Script::play`]);
-//! whoever has another implementation takes the [steps](Script::steps), does to it what they say, and compares at each
-//! [`Step::Expect`]. A kernel counts whole packets: its windows may be up to one packet below, besides what its fixed-point
-//! numbers cost.
+//! They are the same for every implementation of an algorithm. This crate plays them on the reference ([`Script::play`]).
+//! Whoever has another implementation takes the [steps](Script::steps) and does to it what they say. Where its round-trip times
+//! are exactly those of the script it has the windows of each [`Step::Expect`]; where they are measured, it is compared with a
+//! reference that was told what was measured. A kernel counts whole packets: its windows may be up to one packet below, besides what
+//! its fixed-point numbers cost.
 //!
 //! One thing stands on a line; `#` begins a comment. First what is played, then what happens:
 //!
 //! ```text
-//! algorithm NAME
+//! algorithm NAME...               one after the other
 //! set KEY=VALUE
 //! flow RTT                        one line for each; they are counted from 0
 //!
 //! rounds N [of FLOW]              N times: the packets of a window are acknowledged one by one, over one round trip
 //! ack N [of FLOW]                 one acknowledgement of N packets
 //! rtt TIME [of FLOW]              packets take so long from now on
-//! loss [of FLOW]                  the first packet of a window is lost; it is repaired a round trip later
+//! sack N [of FLOW]                the first packet of a window is lost, and the N behind it are acknowledged selectively; with
+//!                                 3 or more that is a loss, and recovery begins
 //! timeout [of FLOW]               the retransmission timer fires, and all that was in flight is lost
+//! recover [of FLOW]               one acknowledgement of all that was in flight when the loss was seen or the timer fired
+//! loss [of FLOW]                  a loss that is repaired: all the window but its first packet is acknowledged selectively,
+//!                                 and that a round trip later; there is nothing else to send
 //! idle TIME                       nothing is sent for so long by any flow
-//! expect CWND [SSTHRESH] [of FLOW]
+//! expect CWND [SSTHRESH] [of FLOW] [with NAME...]
 //! ```
+//!
+//! The window is what limits every flow, unless it says otherwise.
 //!
 //! ```
 //! use sumlink_congestion::script::Script;
@@ -32,7 +39,7 @@
 //!     loss
 //!     expect 10 10
 //! ".parse().unwrap();
-//! for outcome in script.play().unwrap() {
+//! for outcome in script.play("reno").unwrap() {
 //!     assert!(outcome.error() < 0.001, "{outcome}");
 //! }
 //! ```
@@ -58,9 +65,9 @@ pub struct ScriptError {
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
-    /// Name of the algorithm.
-    pub algorithm: String,
-    /// Its settings.
+    /// Names of the algorithms for which it holds.
+    pub algorithms: Vec<String>,
+    /// Their settings.
     pub settings: Settings,
     /// The round-trip time of each flow.
     pub rtts: Vec<Duration>,
@@ -69,7 +76,7 @@ pub struct Script {
 }
 
 /// What happens to a flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// So many windows are acknowledged packet by packet, each over a round trip.
     Rounds(u32),
@@ -77,10 +84,14 @@ pub enum Step {
     Ack(u32),
     /// Packets take so long from now on.
     Rtt(Duration),
-    /// The first packet of a window is lost and repaired a round trip later.
-    Loss,
+    /// The first packet of a window is lost, and so many behind it are acknowledged selectively: recovery begins.
+    Sack(u32),
     /// The retransmission timer fires.
     Timeout,
+    /// All is acknowledged that was in flight when the loss was seen or the timer fired.
+    Recover,
+    /// The first packet of a window is lost and repaired a round trip later, with nothing else to send.
+    Loss,
     /// Nothing is sent for so long, by any flow.
     Idle(Duration),
     /// The window is so large, and the threshold, if it is given.
@@ -89,8 +100,25 @@ pub enum Step {
         cwnd: f64,
         /// In packets; infinite if nothing has set it.
         ssthresh: Option<f64>,
+        /// With these algorithms; with all if there are none.
+        with: Vec<String>,
     },
 }
+
+impl Step {
+    /// Whether this says something of that algorithm. Only expectations may not.
+    pub fn concerns(&self, algorithm: &str) -> bool {
+        match self {
+            Self::Expect { with, .. } => {
+                with.is_empty() || with.iter().any(|name| name == algorithm)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// As many packets acknowledged behind a gap as show a loss (RFC 6675, DupThresh).
+const SHOW_A_LOSS: u32 = 3;
 
 /// What came of an expectation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,25 +163,31 @@ impl fmt::Display for Outcome {
 }
 
 impl Script {
-    /// Plays it on the reference: what came of each expectation.
+    /// Plays it on the reference of an algorithm: what came of each expectation.
     ///
     /// # Errors
     ///
     /// An unknown algorithm, or settings that it has not.
-    pub fn play(&self) -> Result<Vec<Outcome>, BuildError> {
-        let mut player = Player::new(&self.algorithm, &self.settings, &self.rtts)?;
+    pub fn play(&self, algorithm: &str) -> Result<Vec<Outcome>, BuildError> {
+        let mut player = Player::new(algorithm, &self.settings, &self.rtts)?;
         let mut outcomes = Vec::new();
-        for &(line, flow, step) in &self.steps {
-            match step {
+        for (line, flow, step) in &self.steps {
+            let (line, flow) = (*line, *flow);
+            if !step.concerns(algorithm) {
+                continue;
+            }
+            match *step {
                 Step::Rounds(count) => player.rounds(flow, count as usize),
                 Step::Ack(packets) => {
                     player.ack(flow, packets);
                 }
                 Step::Rtt(rtt) => player.set_rtt(flow, rtt),
-                Step::Loss => player.lose_first(flow),
+                Step::Sack(packets) => player.lose_behind(flow, packets),
                 Step::Timeout => player.time_out(flow, false),
+                Step::Recover => player.repair(flow),
+                Step::Loss => player.lose_first(flow),
                 Step::Idle(lasted) => player.idle(lasted),
-                Step::Expect { cwnd, ssthresh } => outcomes.push(Outcome {
+                Step::Expect { cwnd, ssthresh, .. } => outcomes.push(Outcome {
                     line,
                     flow,
                     cwnd: (cwnd, player.cwnd(flow)),
@@ -167,6 +201,12 @@ impl Script {
     /// Takes one line without comment; an error is the reason.
     fn read(&mut self, number: usize, line: &str) -> Result<(), String> {
         let mut words: Vec<&str> = line.split_whitespace().collect();
+        let mut with = Vec::new();
+        if let Some(at) = words.iter().position(|&word| word == "with") {
+            with.extend(words[at + 1..].iter().map(|&name| name.to_owned()));
+            words.truncate(at);
+        }
+        let only_some = !with.is_empty();
         let flow = match words[..] {
             [.., "of", flow] => {
                 words.truncate(words.len() - 2);
@@ -175,8 +215,8 @@ impl Script {
             _ => 0,
         };
         let step = match words[..] {
-            ["algorithm", name] => {
-                self.algorithm = name.to_owned();
+            ["algorithm", ..] if words.len() > 1 => {
+                self.algorithms = words[1..].iter().map(|&name| name.to_owned()).collect();
                 return Ok(());
             }
             ["set", assignment] => {
@@ -192,16 +232,23 @@ impl Script {
             ["rounds", count] => Step::Rounds(whole(count)?),
             ["ack", packets] => Step::Ack(whole(packets)?),
             ["rtt", rtt] => Step::Rtt(time(rtt)?),
-            ["loss"] => Step::Loss,
+            ["sack", packets] => match whole(packets)? {
+                packets if packets >= SHOW_A_LOSS => Step::Sack(packets),
+                _ => return Err(format!("{packets} packets show no loss; {SHOW_A_LOSS} do")),
+            },
             ["timeout"] => Step::Timeout,
+            ["recover"] => Step::Recover,
+            ["loss"] => Step::Loss,
             ["idle", lasted] => Step::Idle(time(lasted)?),
             ["expect", cwnd] => Step::Expect {
                 cwnd: packets(cwnd)?,
                 ssthresh: None,
+                with,
             },
             ["expect", cwnd, ssthresh] => Step::Expect {
                 cwnd: packets(cwnd)?,
                 ssthresh: Some(packets(ssthresh)?),
+                with,
             },
             _ => return Err(format!("{line:?} is no step; the documentation lists them")),
         };
@@ -209,6 +256,9 @@ impl Script {
             return Err(format!(
                 "there is no flow {flow} yet; write a line flow RTT for each"
             ));
+        }
+        if only_some && !matches!(step, Step::Expect { .. }) {
+            return Err("only what is expected can be said of some algorithms".to_owned());
         }
         self.steps.push((number, flow, step));
         Ok(())
@@ -230,7 +280,7 @@ impl FromStr for Script {
             }
         }
         let missing = match () {
-            () if script.algorithm.is_empty() => "algorithm NAME",
+            () if script.algorithms.is_empty() => "algorithm NAME",
             () if script.rtts.is_empty() => "flow RTT",
             () => return Ok(script),
         };
@@ -267,42 +317,51 @@ mod tests {
     fn every_step_is_understood() {
         let script: Script = "
             # a comment
-            algorithm lia
+            algorithm lia olia
             set initial_cwnd=4   # another
             flow 100ms
             flow 50ms
             rounds 2 of 1
             ack 3
             rtt 20ms of 1
+            sack 3
+            recover
             loss of 1
             timeout
             idle 1s
-            expect 2.5 inf of 1
+            expect 2.5 inf of 1 with olia lia
             expect 7
         "
         .parse()
         .unwrap();
-        assert_eq!(script.algorithm, "lia");
+        assert_eq!(script.algorithms, ["lia", "olia"]);
         assert_eq!(script.rtts.len(), 2);
         let steps: Vec<_> = script
             .steps
             .iter()
-            .map(|&(_, flow, step)| (flow, step))
+            .map(|(_, flow, step)| (*flow, step.clone()))
             .collect();
-        let expect = |cwnd, ssthresh| Step::Expect { cwnd, ssthresh };
+        let expect = |cwnd, ssthresh, with: &[&str]| Step::Expect {
+            cwnd,
+            ssthresh,
+            with: with.iter().map(|&name| name.to_owned()).collect(),
+        };
         assert_eq!(
             steps,
             [
                 (1, Step::Rounds(2)),
                 (0, Step::Ack(3)),
                 (1, Step::Rtt(Duration::from_millis(20))),
+                (0, Step::Sack(3)),
+                (0, Step::Recover),
                 (1, Step::Loss),
                 (0, Step::Timeout),
                 (0, Step::Idle(Duration::from_secs(1))),
-                (1, expect(2.5, Some(f64::INFINITY))),
-                (0, expect(7.0, None)),
+                (1, expect(2.5, Some(f64::INFINITY), &["olia", "lia"])),
+                (0, expect(7.0, None, &[])),
             ]
         );
+        assert!(script.steps[8].2.concerns("lia") && !script.steps[8].2.concerns("reno"));
         assert_eq!(script.steps[0].0, 7, "lines are counted from 1");
     }
 
@@ -331,6 +390,11 @@ mod tests {
                 "flow 1ms\nexpect -1",
                 "line 2: \"-1\" is no number of packets",
             ),
+            ("flow 1ms\nsack 2", "line 2: 2 packets show no loss; 3 do"),
+            (
+                "flow 1ms\nack 2 with lia",
+                "line 2: only what is expected can be said of some algorithms",
+            ),
             (
                 "set beta",
                 "line 1: \"beta\" sets nothing: write KEY=VALUE, such as beta=0.7",
@@ -346,17 +410,13 @@ mod tests {
         let script: Script = "algorithm reno\nflow 10ms\nexpect 11 inf\nexpect 10 9"
             .parse()
             .unwrap();
-        let outcomes = script.play().unwrap();
+        let outcomes = script.play("reno").unwrap();
         assert_eq!(outcomes[0].error(), 1.0);
         assert_eq!(
             outcomes[0].to_string(),
             "line 3, flow 0: cwnd 10 for 11, ssthresh inf for inf"
         );
         assert_eq!(outcomes[1].error(), f64::INFINITY);
-        let unknown = Script {
-            algorithm: "bbr".to_owned(),
-            ..script
-        };
-        assert!(unknown.play().is_err());
+        assert!(script.play("bbr").is_err());
     }
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 
@@ -17,6 +18,9 @@ const GROUPS: &str = "sl_groups";
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bonds.bpf.o"));
 
+/// Numbers of groups have this bit in the table, as in siblings.h.
+const IS_GROUP: u64 = 1 << 63;
+
 /// The number of a bond: sockets with the same one are siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Group(NonZeroU64);
@@ -29,6 +33,19 @@ impl Group {
             .filter(|number| number.get() < 1 << 62)
             .map(Self)
     }
+}
+
+/// A flow of a group, as it was at its last acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Member {
+    /// Congestion window in packets, with its fraction.
+    pub cwnd: f64,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub srtt: Duration,
+    /// What that acknowledgement has measured; nothing if it acknowledged only what had been sent again.
+    pub rtt: Option<Duration>,
+    /// When it came, by the kernel's monotonic clock.
+    pub seen: Duration,
 }
 
 /// The kernel's table of flows and their groups. Twins that are loaded with the same one see each other's flows, even if
@@ -87,6 +104,23 @@ impl Bonds {
         left.map_err(Error::map("taking a socket out of its group"))
     }
 
+    /// The flows of a group that have been acknowledged something since they joined, in no order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Map`]: no privilege.
+    pub fn members(&self, group: Group) -> Result<Vec<Member>, Error> {
+        let mut members = Vec::new();
+        for place in 0..MOST_SIBLINGS as u64 {
+            let bond = group.0.get() | IS_GROUP;
+            let key = [bond.to_ne_bytes(), place.to_ne_bytes()].concat();
+            let found = self.flows.lookup(&key, MapFlags::ANY);
+            let found = found.map_err(Error::map("looking up the flows of a group"))?;
+            members.extend(found.as_deref().map(Member::read));
+        }
+        Ok(members)
+    }
+
     /// How many flows are in bonds now.
     pub fn flows(&self) -> usize {
         self.flows.keys().count()
@@ -119,4 +153,19 @@ impl Bonds {
 
     /// File names of the pins.
     pub(crate) const PINS: [&'static str; 2] = [FLOWS, GROUPS];
+}
+
+impl Member {
+    /// From `struct flow` of siblings.h.
+    fn read(bytes: &[u8]) -> Self {
+        let u32_at = |at| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let time = |us: u32| Duration::from_micros(us.into());
+        Self {
+            cwnd: u64_at(0) as f64 / f64::from(1 << 20),
+            srtt: time(u32_at(16)),
+            rtt: Some(time(u32_at(20))).filter(|rtt| !rtt.is_zero()),
+            seen: Duration::from_micros(u64_at(24)),
+        }
+    }
 }

@@ -31,7 +31,7 @@ mod pins;
 mod probe;
 mod twin;
 
-pub use bonds::{Bonds, Group, MOST_SIBLINGS};
+pub use bonds::{Bonds, Group, MOST_SIBLINGS, Member};
 pub use error::Error;
 pub use load::{Loaded, load, loaded};
 pub use pins::Pins;

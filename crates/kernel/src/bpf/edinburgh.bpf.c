@@ -22,11 +22,8 @@ struct edinburgh {
 	struct round round;
 	struct hystart hystart;
 	__u32 next; /* place of the oldest rate */
-	__u32 delivered; /* tp->delivered at the last acknowledgement of something new */
 	__u32 acked; /* packets acknowledged in this round */
-	__u32 rtt_us; /* what the acknowledgement at hand has measured, 0 if nothing */
 	__u32 fast; /* the window grows by alpha_max packets per round trip, and by one otherwise */
-	__u32 reserved;
 };
 
 struct {
@@ -58,9 +55,7 @@ static __always_inline void start(struct sock *sk)
 	first_round(&edinburgh->round, tp);
 	hystart_begin(&edinburgh->hystart, tp);
 	edinburgh->next = 0;
-	edinburgh->delivered = tp->delivered;
 	edinburgh->acked = 0;
-	edinburgh->rtt_us = 0;
 	edinburgh->fast = 1;
 }
 
@@ -129,19 +124,14 @@ static __always_inline void end_round(struct edinburgh *edinburgh, struct tcp_so
 		edinburgh->advertised = limit;
 }
 
-static __always_inline void measured(struct sock *sk, __u32 rtt_us)
+static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 {
 	struct tcp_sock *tp = tcp_sock(sk);
 	struct edinburgh *edinburgh = own(sk);
-	__u32 acked;
 
 	if (!edinburgh)
 		return;
-	acked = tp->delivered - edinburgh->delivered;
-	edinburgh->delivered = tp->delivered;
 	edinburgh->advertised = 0;
-	edinburgh->rtt_us = rtt_us;
-	/* Of something that was new. */
 	if (acked == 0)
 		return;
 	note(&edinburgh->delays, rtt_us);
@@ -160,7 +150,7 @@ static __always_inline real begin_slowly(struct edinburgh *edinburgh, struct tcp
 
 	if (!settings.hystart || !is_limited(tp) || tp->snd_ssthresh < TCP_INFINITE_SSTHRESH || !in_slow_start(tp))
 		return slow_start(tp, acked, settings.max_cwnd);
-	growth = hystart_growth(&edinburgh->hystart, tp, acked, edinburgh->rtt_us, &settings.hystart_settings);
+	growth = hystart_growth(&edinburgh->hystart, tp, acked, sample_us(tp), &settings.hystart_settings);
 	if (hystart_is_over(&edinburgh->hystart, &settings.hystart_settings)) {
 		set_ssthresh(tp, window_fixed(tp), 0);
 		return real_of(acked);

@@ -27,7 +27,8 @@ struct flow {
 	__u64 window; /* in 2^-20 packets */
 	__u64 longest; /* packets between losses: l in the papers on OLIA */
 	__u32 srtt_us; /* 0 before the first sample: then nobody counts this flow */
-	__u32 reserved;
+	__u32 rtt_us; /* what the last acknowledgement has measured, 0 if nothing; for user space */
+	__u64 now_us; /* when that was; for user space */
 };
 
 struct {
@@ -105,6 +106,8 @@ static __always_inline void publish(struct sock *sk)
 		.window = window_fixed(tp),
 		.longest = max(window->since_last, window->last_two),
 		.srtt_us = srtt_us(tp),
+		.rtt_us = sample_us(tp),
+		.now_us = tp->tcp_mstamp,
 	};
 
 	/* The answer to a SYN is acknowledged before init, which begins anew. */

@@ -10,7 +10,8 @@
  *
  *   void start(sk)             a flow begins
  *   void finish(sk)            it ends, or is given another congestion control
- *   void measured(sk, rtt_us)  an acknowledgement was measured, which comes before what follows; 0 without a sample
+ *   void measured(sk, n, rtt)  an acknowledgement of n packets was measured, which comes before what follows; the round-trip
+ *                              time is in microseconds, 0 without a sample
  *   void recovered(sk)         everything is acknowledged that was sent before a loss or a timeout
  *   void acknowledged(sk, n)   n packets are acknowledged, and nothing keeps the window from growing
  *   void timed_out(sk)         the timer fired; after_loss was asked before
@@ -32,7 +33,7 @@
 	NOTHING(finish)                                                                            \
 	NOTHING(recovered)                                                                         \
 	NOTHING(timed_out)                                                                         \
-	static __always_inline void measured(struct sock *sk, __u32 rtt_us)                        \
+	static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)           \
 	{                                                                                          \
 	}                                                                                          \
 	static __always_inline void acknowledged(struct sock *sk, __u32 acked)                     \
@@ -92,8 +93,10 @@
 	void BPF_PROG(pkts_acked, struct sock *sk, const struct ack_sample *sample)                \
 	{                                                                                          \
 		struct tcp_sock *tp = tcp_sock(sk);                                                \
+		__u32 acked = newly_delivered(tp);                                                 \
                                                                                                    \
-		measured(sk, measure(tp, sample));                                                 \
+		measure(tp, acked, sample);                                                        \
+		measured(sk, acked, sample_us(tp));                                                \
 		publish(sk);                                                                       \
 	}                                                                                          \
 	SEC(".struct_ops.link")                                                                    \
@@ -119,9 +122,11 @@ static __always_inline void begin(struct tcp_sock *tp)
 	window->ssthresh_fraction = 0;
 	window->min_rtt_us = 0;
 	window->last_rtt_us = 0;
+	window->sampled = 0;
 	window->since_last = 0;
 	window->last_two = 0;
 	window->acks = 0;
+	window->delivered = tp->delivered;
 	window->bond = 0;
 	window->place = NO_PLACE;
 	window->begun = 1;

@@ -41,7 +41,7 @@ static __always_inline void start(struct sock *sk)
 NOTHING(finish)
 NOTHING(recovered)
 
-static __always_inline void measured(struct sock *sk, __u32 rtt_us)
+static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 {
 	struct whitehaul *whitehaul = state(tcp_sock(sk));
 

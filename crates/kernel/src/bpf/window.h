@@ -37,7 +37,9 @@ struct window {
 	__u64 last_two; /* packets acknowledged between the last two losses */
 	__u64 bond; /* of which siblings it is one, 0 if of none */
 	__u16 place; /* among them */
-	__u16 begun; /* init was called, and release will be */
+	__u8 begun; /* init was called, and release will be */
+	__u8 sampled; /* the last acknowledgement has measured last_rtt_us */
+	__u32 delivered; /* tp->delivered when the last acknowledgement was measured */
 };
 
 static __always_inline struct tcp_sock *tcp_sock(struct sock *sk)
@@ -209,21 +211,39 @@ static __always_inline __u32 undo(struct tcp_sock *tp)
 	return max(tp->snd_cwnd, tp->prior_cwnd);
 }
 
-/* Keeps what an acknowledgement has measured. Returns its round-trip time, 0 without a sample. */
-static __always_inline __u32 measure(struct tcp_sock *tp, const struct ack_sample *sample)
+/* How many packets this acknowledgement is the first to acknowledge, selectively or not; asked once for each. */
+static __always_inline __u32 newly_delivered(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+	__u32 acked = tp->delivered - window->delivered;
+
+	window->delivered = tp->delivered;
+	return acked;
+}
+
+/* What the acknowledgement at hand has measured, 0 without a sample. */
+static __always_inline __u32 sample_us(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+
+	return window->sampled ? window->last_rtt_us : 0;
+}
+
+/* Keeps what an acknowledgement of so many packets has measured. */
+static __always_inline void measure(struct tcp_sock *tp, __u32 acked, const struct ack_sample *sample)
 {
 	struct window *window = state(tp);
 	__s32 rtt_us = sample->rtt_us;
 
-	window->since_last += sample->pkts_acked;
+	window->since_last += acked;
+	window->sampled = rtt_us >= 0;
 	if (rtt_us < 0)
-		return 0;
+		return;
 	/* A sample of less than a microsecond is one of a microsecond: 0 means that there is none. */
 	rtt_us = max(rtt_us, 1);
 	window->last_rtt_us = rtt_us;
 	if (window->min_rtt_us == 0 || (__u32)rtt_us < window->min_rtt_us)
 		window->min_rtt_us = rtt_us;
-	return rtt_us;
 }
 
 #endif

@@ -19,7 +19,6 @@ struct wvegas {
 	struct round round;
 	__u64 least_queueing; /* ns, the least of a round since the queue was last drained */
 	__u32 alpha; /* the path's part of the packets that the bond may queue */
-	__u32 rtt_us; /* what the acknowledgement at hand has measured, 0 if nothing */
 };
 
 _Static_assert(sizeof(struct wvegas) <= ICSK_CA_PRIV_SIZE, "the kernel has no more room");
@@ -39,17 +38,15 @@ static __always_inline void start(struct sock *sk)
 
 	begin_anew(wvegas);
 	first_round(&wvegas->round, tcp_sock(sk));
-	wvegas->rtt_us = 0;
 }
 
 NOTHING(finish)
 NOTHING(timed_out)
 
-static __always_inline void measured(struct sock *sk, __u32 rtt_us)
+static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 {
 	struct wvegas *wvegas = state(tcp_sock(sk));
 
-	wvegas->rtt_us = rtt_us;
 	note(&wvegas->delays, rtt_us);
 }
 
@@ -59,7 +56,7 @@ static __always_inline void recovered(struct sock *sk)
 	struct wvegas *wvegas = state(tcp_sock(sk));
 
 	begin_anew(wvegas);
-	note(&wvegas->delays, wvegas->rtt_us);
+	note(&wvegas->delays, sample_us(tcp_sock(sk)));
 }
 
 /* While delays say nothing. */

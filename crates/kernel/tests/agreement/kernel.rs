@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
+use sumlink_congestion::script::{Script, Step};
+use sumlink_kernel::{Bonds, Group, Member};
 
-use crate::peer::{PORT, Peer, SELECTIVELY};
-use crate::script::Script;
+use crate::peer::{MSS, PORT, Peer};
 use crate::tun::{Tun, there};
 
 /// ssthresh as long as nothing has set it (TCP_INFINITE_SSTHRESH).
@@ -21,6 +22,9 @@ pub(crate) const INFINITE: u32 = 0x7fff_ffff;
 const SOON: Duration = Duration::from_secs(1);
 /// The least one of the others, and how long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How much of struct tcp_info is read.
+const LENGTH: usize = 196;
 
 // Of enum tcp_ca_state.
 const OPEN: u8 = 0;
@@ -34,40 +38,62 @@ pub(crate) struct Info {
     pub(crate) ssthresh: u32,
     state: u8,
     unacked: u32,
-    srtt: Duration,
     bytes_acked: u64,
+    delivered: u32,
+}
+
+/// An acknowledgement, as the congestion control was told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// The flow, after it.
+    pub(crate) member: Member,
+    /// Packets that it is the first to acknowledge.
+    pub(crate) acked: u32,
+    /// Bytes acknowledged, and sent before it came.
+    pub(crate) acknowledged: u64,
+    pub(crate) sent: u64,
+    /// No loss or timeout is being repaired after it.
+    pub(crate) is_open: bool,
+}
+
+/// The bond of all flows of a script.
+fn group() -> Group {
+    Group::new(1).expect("a number")
 }
 
 struct Connection {
     socket: TcpStream,
     peer: Peer,
     rtt: Duration,
-    /// Packets in flight when the last loss was seen.
+    /// Packets in flight when the last loss was seen, or the timer fired.
     lost: u32,
     /// bytes_acked when it was established.
     established: u64,
 }
 
 /// Sockets with their far ends, in a network of their own.
-pub(crate) struct Kernel {
+pub(crate) struct Kernel<'b> {
     tun: Tun,
+    bonds: &'b Bonds,
+    /// When anything was acknowledged last, by the kernel's clock.
+    seen: Duration,
     connections: Vec<Connection>,
 }
 
-impl Kernel {
+impl<'b> Kernel<'b> {
     /// One connection for each round-trip time; their windows are full.
-    pub(crate) fn new(congestion: &str, script: &Script) -> Self {
+    pub(crate) fn new(congestion: &str, script: &Script, bonds: &'b Bonds) -> Self {
         let mut kernel = Self {
             tun: Tun::new(),
+            bonds,
+            seen: Duration::ZERO,
             connections: Vec::new(),
         };
         for (flow, &rtt) in script.rtts.iter().enumerate() {
             let far = there(flow);
-            let least = if script.times_out(flow) {
-                SOON
-            } else {
-                PATIENCE
-            };
+            let of_flow = |step: &(usize, usize, Step)| step.1 == flow && step.2 == Step::Timeout;
+            let times_out = script.steps.iter().any(of_flow);
+            let least = if times_out { SOON } else { PATIENCE };
             kernel.tun.set_rto_min(far, least);
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
             socket
@@ -90,48 +116,44 @@ impl Kernel {
                 connection.socket.peer_addr().is_ok()
             });
             kernel.connections[flow].established = kernel.info(flow).bytes_acked;
+            kernel
+                .bonds
+                .join(&kernel.connections[flow].socket, group())
+                .expect("joins");
             kernel.fill(flow);
         }
         kernel
     }
 
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
-        self.connections.iter().map(|connection| &connection.socket)
+    /// Packets take so long from now on.
+    pub(crate) fn set_rtt(&mut self, flow: usize, rtt: Duration) {
+        self.connections[flow].rtt = rtt;
     }
 
-    /// Acknowledges packets once the round-trip time has passed; returns what that measured, and what the kernel made of it.
-    pub(crate) fn acknowledge(&mut self, flow: usize, packets: u32) -> (Duration, Duration) {
+    /// Acknowledges packets once the round-trip time has passed; returns what the congestion control was told.
+    pub(crate) fn acknowledge(&mut self, flow: usize, packets: u32) -> Told {
         let connection = &mut self.connections[flow];
         assert!(
             packets <= connection.peer.in_flight(),
             "so many are not in flight"
         );
-        let (first, last) = connection.peer.arrived(packets);
-        // The delay of the path, not a wait for something to happen.
-        thread::sleep(connection.rtt.saturating_sub(first.elapsed()));
-        let rtt = last.elapsed();
+        connection.pass();
         let acknowledgement = connection.peer.acknowledge(packets);
-        self.tun.send(&acknowledgement);
-        self.wait(flow, "takes the acknowledgement", |connection, info| {
+        let told = self.tell(flow, &acknowledgement, |connection, info| {
             info.bytes_acked - connection.established == connection.peer.bytes()
-                && info.state == OPEN
         });
-        let srtt = self.info(flow).srtt;
         self.fill(flow);
-        (rtt, srtt)
+        told
     }
 
-    /// Has the kernel find out that its oldest packet was lost; returns what [`Kernel::acknowledge`] does.
-    pub(crate) fn lose(&mut self, flow: usize) -> (Duration, Duration) {
+    /// Has the kernel find out that its oldest packet was lost, by so many behind it.
+    pub(crate) fn lose(&mut self, flow: usize, behind: u32) -> Told {
         let connection = &mut self.connections[flow];
         connection.lost = connection.peer.in_flight();
-        let (first, _) = connection.peer.arrived(1 + SELECTIVELY);
-        thread::sleep(connection.rtt.saturating_sub(first.elapsed()));
-        let rtt = first.elapsed();
-        let acknowledgement = connection.peer.acknowledge_selectively();
-        self.tun.send(&acknowledgement);
-        self.wait(flow, "enters recovery", |_, info| info.state == RECOVERY);
-        (rtt, self.info(flow).srtt)
+        assert!(behind < connection.lost, "so many are not in flight");
+        connection.pass();
+        let acknowledgement = connection.peer.acknowledge_selectively(behind);
+        self.tell(flow, &acknowledgement, |_, info| info.state == RECOVERY)
     }
 
     pub(crate) fn time_out(&mut self, flow: usize) {
@@ -141,8 +163,45 @@ impl Kernel {
     }
 
     /// Acknowledges all that was sent before the last loss.
-    pub(crate) fn recover(&mut self, flow: usize) -> (Duration, Duration) {
-        self.acknowledge(flow, self.connections[flow].lost)
+    pub(crate) fn recover(&mut self, flow: usize) -> Told {
+        let told = self.acknowledge(flow, self.connections[flow].lost);
+        assert!(told.is_open, "flow {flow} has not recovered");
+        told
+    }
+
+    /// Packets that were not acknowledged.
+    pub(crate) fn in_flight(&self, flow: usize) -> u32 {
+        self.connections[flow].peer.in_flight()
+    }
+
+    /// Sends an acknowledgement and waits until that has come of it which must.
+    fn tell(
+        &mut self,
+        flow: usize,
+        acknowledgement: &[u8],
+        done: impl Fn(&Connection, &Info) -> bool,
+    ) -> Told {
+        let before = self.info(flow);
+        // All packets are full, so that this is the kernel's snd_nxt.
+        let sent = before.bytes_acked - self.connections[flow].established
+            + u64::from(before.unacked * MSS);
+        self.tun.send(acknowledgement);
+        self.wait(flow, "takes the acknowledgement", done);
+        let after = self.info(flow);
+        let members = self.bonds.members(group()).expect("the flows");
+        let mut new = members.into_iter().filter(|member| member.seen > self.seen);
+        let member = new
+            .next()
+            .expect("the twin has told of the acknowledgement");
+        assert_eq!(new.next(), None, "one acknowledgement, one flow");
+        self.seen = member.seen;
+        Told {
+            member,
+            acked: after.delivered - before.delivered,
+            acknowledged: after.bytes_acked - self.connections[flow].established,
+            sent,
+            is_open: after.state == OPEN,
+        }
     }
 
     pub(crate) fn info(&self, flow: usize) -> Info {
@@ -196,9 +255,17 @@ impl Kernel {
     }
 }
 
+impl Connection {
+    /// Waits until the next packet has been under way for the round-trip time: the delay of the path, not a wait for something
+    /// to happen.
+    fn pass(&self) {
+        thread::sleep(self.rtt.saturating_sub(self.peer.arrived().elapsed()));
+    }
+}
+
 fn info(socket: &TcpStream) -> Info {
-    // struct tcp_info of linux/tcp.h up to tcpi_bytes_acked, which libc's does not have
-    let mut bytes = MaybeUninit::<[u8; 128]>::zeroed();
+    // struct tcp_info of linux/tcp.h up to tcpi_delivered, which libc's does not have
+    let mut bytes = MaybeUninit::<[u8; LENGTH]>::zeroed();
     let mut length = size_of_val(&bytes) as libc::socklen_t;
     // SAFETY: the descriptor is open, and the kernel writes no more than `length` bytes.
     let result = unsafe {
@@ -210,16 +277,16 @@ fn info(socket: &TcpStream) -> Info {
             &raw mut length,
         )
     };
-    assert_eq!((result, length), (0, 128), "TCP_INFO");
+    assert_eq!((result, length), (0, LENGTH as u32), "TCP_INFO");
     // SAFETY: every byte was set, to zero at the least.
     let bytes = unsafe { bytes.assume_init() };
     let u32_at = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     Info {
         state: bytes[1],
         unacked: u32_at(24),
-        srtt: Duration::from_micros(u32_at(68).into()),
         ssthresh: u32_at(76),
         cwnd: u32_at(80),
         bytes_acked: u64::from_ne_bytes(bytes[120..128].try_into().expect("eight bytes")),
+        delivered: u32_at(192),
     }
 }

@@ -1,193 +1,162 @@
 //! The reference and its twin in the kernel, given the same events, have the same windows.
 //!
-//! A script (`scripts/*.txt`, format in `script.rs`) is played twice. Once to the reference alone, with the round-trip times
-//! that the script says: the windows must be those that it expects. And once to the kernel: a socket sends to a TCP
-//! end in this process, behind a TUN device, that acknowledges, loses and keeps silent as it is told. The
-//! reference is then given what the kernel has measured, and windows must agree within the bound.
+//! The scripts are those of `sumlink-congestion` (format in its `script` module), whose tests play them to the reference with
+//! exactly the round-trip times that they say. Here a socket sends to a TCP end in this process, behind a TUN
+//! device, that acknowledges, loses and keeps silent as the script says. What the twin was told, as it tells its siblings, the
+//! reference is told, and after each step windows and thresholds must agree within the bound.
 //!
 //! As `loopback.rs` it needs root, unless `SUMLINK_SKIP_BPF=1` is set.
 
 mod kernel;
 mod peer;
 mod reference;
-mod script;
 mod tun;
 
-use std::sync::{Mutex, PoisonError};
+use std::fs;
+use std::path::Path;
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
-use sumlink_congestion::Settings;
-use sumlink_kernel::{Bonds, Group, load, probe};
+use sumlink_congestion::script::{Script, Step};
+use sumlink_kernel::{Bonds, TWINS, load, probe};
 
-use kernel::Kernel;
-use reference::{Event, Reference};
-use script::{Script, Step};
+use kernel::{Kernel, Told};
+use reference::Reference;
 
-/// How far the kernel's window may be above and below the reference's, which is a real number: it is the whole part of a
-/// window that is rounded down at every step, here less than a hundred times.
-const ABOVE: f64 = 0.001;
-const BELOW: f64 = 1.001;
+/// By how many packets the kernel's window, which is rounded down at every step, may differ from the reference's.
+const ERROR: f64 = 0.001;
+/// By how many its threshold may be below, of which TCP_INFO has the whole part.
+const BELOW: f64 = 1.0 + ERROR;
 
-/// Names of congestion controls are the system's, so that the tests take turns.
-static TURN: Mutex<()> = Mutex::new(());
+/// All scripts by their file names, in the order of these.
+fn scripts() -> Vec<(String, Script)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../congestion/scripts");
+    let files = fs::read_dir(folder).expect("the folder of the scripts");
+    let mut files: Vec<_> = files.map(|entry| entry.expect("a file").path()).collect();
+    files.sort();
+    let script = |path: &std::path::PathBuf| {
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        let script = fs::read_to_string(path).expect("a script").parse();
+        let script = script.unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name.into_owned(), script)
+    };
+    files.iter().map(script).collect()
+}
 
-fn play(name: &str, text: &str) {
-    let script = Script::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
-    for algorithm in &script.algorithms {
-        play_to_the_reference(&script, algorithm);
-    }
+#[test]
+fn every_twin_has_the_windows_of_its_reference() {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
-        eprintln!("only the reference was asked because SUMLINK_SKIP_BPF=1");
+        eprintln!("skipped because SUMLINK_SKIP_BPF=1");
         return;
     }
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(
         probe(),
         [],
         "set SUMLINK_SKIP_BPF=1 to leave the kernel out"
     );
-    for algorithm in &script.algorithms {
-        thread::scope(|scope| {
+    let scripts = scripts();
+    let mut wrong = Vec::new();
+    for twin in TWINS {
+        let of_twin = |(_, script): &&(String, Script)| {
+            script.algorithms.iter().any(|name| name == twin.algorithm)
+        };
+        let mut played = 0;
+        for (name, script) in scripts.iter().filter(of_twin) {
+            played += 1;
+            // The thread alone is in a network of its own, which goes with it.
             let play = || {
-                // The thread alone is in a network of its own, which goes with it.
                 unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-                play_to_the_kernel(&script, algorithm);
-            };
-            scope
-                .spawn(play)
-                .join()
-                .unwrap_or_else(|_| panic!("{name} with {algorithm}"));
-        });
-    }
-}
-
-fn play_to_the_reference(script: &Script, algorithm: &str) {
-    let mut reference = Reference::new(algorithm, script.flows());
-    for (line, step) in &script.steps {
-        match *step {
-            Step::Ack(flow, packets) => {
-                let rtt = script.rtts[flow];
-                reference.handle(
-                    flow,
-                    Event::Ack {
-                        packets,
-                        rtt,
-                        srtt: rtt,
-                    },
-                );
-            }
-            Step::Lose(flow) => reference.handle(flow, Event::Loss),
-            Step::TimeOut(flow) => reference.handle(flow, Event::Timeout),
-            Step::Recover(flow) => {
-                let rtt = script.rtts[flow];
-                let packets = reference.unrepaired(flow);
-                reference.handle(flow, Event::RecoveryExit);
-                reference.handle(
-                    flow,
-                    Event::Ack {
-                        packets,
-                        rtt,
-                        srtt: rtt,
-                    },
-                );
-            }
-            Step::Expect { ref of, .. }
-                if !of.is_empty() && !of.iter().any(|name| name == algorithm) => {}
-            Step::Expect {
-                flow,
-                cwnd,
-                ssthresh,
-                ..
-            } => {
-                let found = (reference.cwnd(flow), reference.ssthresh(flow));
-                let close = |found: f64, expected: f64| {
-                    found == expected || (found - expected).abs() < 0.01
+                let bonds = Bonds::new().expect("maps");
+                let _loaded = load(twin.algorithm, &script.settings, &bonds).expect("loads");
+                let mut play = Play {
+                    kernel: Kernel::new(twin.system_name, script, &bonds),
+                    reference: Reference::new(twin.algorithm, &script.settings, script.rtts.len()),
                 };
-                assert!(
-                    close(found.0, cwnd) && close(found.1, ssthresh),
-                    "line {line}: {algorithm} has {found:?}"
-                );
+                for (line, flow, step) in &script.steps {
+                    let at = format!("line {line}, {}", twin.algorithm);
+                    play.step(&at, *flow, step);
+                }
+            };
+            if thread::scope(|scope| scope.spawn(play).join()).is_err() {
+                wrong.push(format!("{name} with {}", twin.algorithm));
             }
         }
+        assert!(played > 0, "there is no script for {}", twin.algorithm);
     }
+    assert!(
+        wrong.is_empty(),
+        "{wrong:?}: what was different stands above"
+    );
 }
 
-fn play_to_the_kernel(script: &Script, algorithm: &str) {
-    let bonds = Bonds::new().expect("maps");
-    let loaded = load(algorithm, &Settings::default(), &bonds).expect("loads");
-    let mut kernel = Kernel::new(loaded.twin().system_name, script);
-    let mut reference = Reference::new(algorithm, script.flows());
-    let group = Group::new(1).expect("a number");
-    for socket in kernel.sockets() {
-        bonds.join(socket, group).expect("joins");
+/// A twin and its reference, doing the same.
+struct Play<'b> {
+    kernel: Kernel<'b>,
+    reference: Reference,
+}
+
+impl Play<'_> {
+    fn step(&mut self, at: &str, flow: usize, step: &Step) {
+        match *step {
+            Step::Rounds(count) => {
+                for _ in 0..count {
+                    for _ in 0..self.kernel.info(flow).cwnd {
+                        self.acknowledge(at, flow, 1);
+                    }
+                }
+            }
+            Step::Ack(packets) => self.acknowledge(at, flow, packets),
+            Step::Rtt(rtt) => self.kernel.set_rtt(flow, rtt),
+            Step::Sack(packets) => self.lose(at, flow, packets),
+            Step::Timeout => {
+                self.kernel.time_out(flow);
+                self.reference.time_out(flow);
+                self.compare(at, flow, Some(f64::from(self.kernel.info(flow).cwnd)));
+            }
+            Step::Recover => self.recover(at, flow),
+            Step::Loss => {
+                self.lose(at, flow, self.kernel.in_flight(flow) - 1);
+                self.recover(at, flow);
+            }
+            Step::Idle(_) => panic!("{at}: how the kernel's sockets are idle is not played"),
+            // Of round-trip times that are not quite those of the script.
+            Step::Expect { .. } => {}
+        }
     }
-    for (line, step) in &script.steps {
-        let at = format!("line {line}, {algorithm}");
-        let flow = match *step {
-            Step::Ack(flow, packets) => {
-                let (rtt, srtt) = kernel.acknowledge(flow, packets);
-                reference.handle(flow, Event::Ack { packets, rtt, srtt });
-                flow
-            }
-            Step::Lose(flow) => {
-                let (rtt, srtt) = kernel.lose(flow);
-                // The selective acknowledgement is measured before the loss is seen, and counted when that is repaired.
-                let packets = 0;
-                reference.handle(flow, Event::Ack { packets, rtt, srtt });
-                reference.handle(flow, Event::Loss);
-                flow
-            }
-            Step::TimeOut(flow) => {
-                kernel.time_out(flow);
-                reference.handle(flow, Event::Timeout);
-                flow
-            }
-            Step::Recover(flow) => {
-                let packets = reference.unrepaired(flow);
-                let (rtt, srtt) = kernel.recover(flow);
-                reference.handle(flow, Event::RecoveryExit);
-                reference.handle(flow, Event::Ack { packets, rtt, srtt });
-                flow
-            }
-            // Of round-trip times that are not quite those of the script; the reference has been given the real ones.
-            Step::Expect { .. } => continue,
-        };
-        let agree = |kernel: u32, reference: f64| {
-            (reference - BELOW..=reference + ABOVE).contains(&f64::from(kernel))
-        };
-        let info = kernel.info(flow);
-        eprintln!(
-            "{at}: kernel {} {}, reference {} {}",
-            info.cwnd,
-            info.ssthresh,
-            reference.cwnd(flow),
-            reference.ssthresh(flow)
-        );
-        if reference.ssthresh(flow).is_finite() {
-            assert!(
-                agree(info.ssthresh, reference.ssthresh(flow)),
-                "{at}: ssthresh"
-            );
+
+    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) {
+        let told = self.kernel.acknowledge(flow, packets);
+        self.tell(at, flow, &told);
+    }
+
+    fn lose(&mut self, at: &str, flow: usize, behind: u32) {
+        let told = self.kernel.lose(flow, behind);
+        self.reference.acknowledge(flow, &told, true);
+        // The kernel's window approaches ssthresh, the reference's is there.
+        self.compare(at, flow, None);
+    }
+
+    fn recover(&mut self, at: &str, flow: usize) {
+        let told = self.kernel.recover(flow);
+        self.tell(at, flow, &told);
+    }
+
+    fn tell(&mut self, at: &str, flow: usize, told: &Told) {
+        self.reference.acknowledge(flow, told, false);
+        self.compare(at, flow, Some(told.member.cwnd));
+    }
+
+    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) {
+        let (expected, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
+        let found = self.kernel.info(flow).ssthresh;
+        let same_ssthresh = if ssthresh.is_infinite() {
+            found == kernel::INFINITE
         } else {
-            assert_eq!(info.ssthresh, kernel::INFINITE, "{at}: ssthresh");
-        }
-        // In recovery the kernel's window approaches ssthresh, the reference's is there.
-        if !matches!(step, Step::Lose(_)) {
-            assert!(agree(info.cwnd, reference.cwnd(flow)), "{at}: cwnd");
-        }
+            (ssthresh - BELOW..=ssthresh + ERROR).contains(&f64::from(found))
+        };
+        assert!(
+            same_ssthresh && cwnd.is_none_or(|cwnd| (cwnd - expected).abs() <= ERROR),
+            "{at}, flow {flow}: the kernel has {cwnd:?} {found}, the reference {expected} {ssthresh}",
+        );
     }
 }
-
-macro_rules! scripts {
-    ($($name:ident),+ $(,)?) => {
-        $(
-            #[test]
-            fn $name() {
-                play(stringify!($name), include_str!(concat!("scripts/", stringify!($name), ".txt")));
-            }
-        )+
-    };
-}
-
-scripts!(lia, one_flow, reno, two_flows);

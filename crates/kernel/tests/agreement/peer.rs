@@ -7,8 +7,6 @@ use crate::tun::HERE;
 
 /// Payload of a packet.
 pub(crate) const MSS: u32 = 1000;
-/// How many packets behind a lost one are acknowledged selectively: as many as show a loss (RFC 6675, DupThresh).
-pub(crate) const SELECTIVELY: u32 = 3;
 
 /// At which all far ends listen.
 pub(crate) const PORT: u16 = 7000;
@@ -81,9 +79,9 @@ impl Peer {
         self.arrivals.len() as u32
     }
 
-    /// When the first and the last of the next packets arrived.
-    pub(crate) fn arrived(&self, packets: u32) -> (Instant, Instant) {
-        (self.arrivals[0], self.arrivals[packets as usize - 1])
+    /// When the first of the next packets arrived.
+    pub(crate) fn arrived(&self) -> Instant {
+        self.arrivals[0]
     }
 
     /// Acknowledges the next packets.
@@ -93,11 +91,11 @@ impl Peer {
         self.segment(INITIAL_SEQUENCE + 1, ACK, self.position(0), &[])
     }
 
-    /// Acknowledges what stands behind the next packet, as if that were lost.
-    pub(crate) fn acknowledge_selectively(&mut self) -> Vec<u8> {
+    /// Acknowledges so many behind the next packet, as if that were lost.
+    pub(crate) fn acknowledge_selectively(&mut self, packets: u32) -> Vec<u8> {
         let mut options = vec![1, 1, 5, 10];
         options.extend(self.position(1).to_be_bytes());
-        options.extend(self.position(1 + SELECTIVELY).to_be_bytes());
+        options.extend(self.position(1 + packets).to_be_bytes());
         self.segment(INITIAL_SEQUENCE + 1, ACK, self.position(0), &options)
     }
 

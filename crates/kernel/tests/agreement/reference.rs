@@ -1,79 +1,62 @@
-//! The reference, as a script plays it.
+//! The reference, told what the kernel was.
 
 use std::time::Duration;
 
-use sumlink_congestion::{Ack, CongestionControl, Flow, Loss, Settings, Siblings, Timeout, build};
+use sumlink_congestion::{
+    Ack, CongestionControl, Flow, Loss, Phase, Settings, Siblings, Timeout, build,
+};
 
-/// What happens to a flow.
-pub(crate) enum Event {
-    Ack {
-        packets: u32,
-        rtt: Duration,
-        srtt: Duration,
-    },
-    Loss,
-    Timeout,
-    RecoveryExit,
-}
+use crate::kernel::Told;
 
 /// All flows of one bond.
 pub(crate) struct Reference {
     controls: Vec<Box<dyn CongestionControl>>,
     flows: Vec<Flow>,
-    /// Packets in flight when the last loss was seen, without those that had arrived.
-    unrepaired: Vec<u32>,
+    /// When anything was acknowledged last.
+    now: Duration,
 }
 
 impl Reference {
-    pub(crate) fn new(algorithm: &str, flows: usize) -> Self {
-        let one = || build(algorithm, &Settings::default()).expect("a reference");
+    pub(crate) fn new(algorithm: &str, settings: &Settings, flows: usize) -> Self {
+        let one = || build(algorithm, settings).expect("a reference");
         let controls: Vec<_> = std::iter::repeat_with(one).take(flows).collect();
         Self {
             flows: controls.iter().map(|control| control.flow()).collect(),
-            unrepaired: vec![0; flows],
+            now: Duration::ZERO,
             controls,
         }
     }
 
-    pub(crate) fn handle(&mut self, flow: usize, event: Event) {
-        let control = &mut self.controls[flow];
-        let siblings = Siblings::of(&self.flows, flow);
-        // No algorithm here looks at the clock or at positions.
-        let now = Duration::ZERO;
-        let in_flight = control.cwnd() as u32;
-        match event {
-            Event::Ack { packets, rtt, srtt } => {
-                let ack = Ack {
-                    now,
-                    acked: packets,
-                    rtt: Some(rtt),
-                    srtt,
-                    acknowledged: 0,
-                    sent: 0,
-                    cwnd_limited: true,
-                };
-                control.on_ack(&ack, &siblings);
+    /// An acknowledgement. It may end a recovery; and one that shows a loss does not make the window grow.
+    pub(crate) fn acknowledge(&mut self, flow: usize, told: &Told, shows_a_loss: bool) {
+        let now = told.member.seen;
+        let ack = Ack {
+            now,
+            acked: told.acked,
+            rtt: told.member.rtt,
+            srtt: told.member.srtt,
+            acknowledged: told.acknowledged,
+            sent: told.sent,
+            cwnd_limited: !shows_a_loss,
+        };
+        self.now = now;
+        self.tell(flow, |control, siblings| {
+            if told.is_open && control.window().phase() != Phase::Open {
+                control.on_recovery_exit(now);
             }
-            Event::Loss => {
-                self.unrepaired[flow] = in_flight - crate::peer::SELECTIVELY;
-                control.on_loss(&Loss { now }, &siblings);
+            control.on_ack(&ack, siblings);
+            if shows_a_loss {
+                control.on_loss(&Loss { now }, siblings);
             }
-            Event::Timeout => {
-                self.unrepaired[flow] = in_flight;
-                let timeout = Timeout {
-                    now,
-                    repeated: false,
-                };
-                control.on_rto(&timeout, &siblings);
-            }
-            Event::RecoveryExit => control.on_recovery_exit(now),
-        }
-        self.flows[flow] = control.flow();
+        });
     }
 
-    /// How many packets the acknowledgement that ends a recovery is the first to acknowledge.
-    pub(crate) fn unrepaired(&self, flow: usize) -> u32 {
-        self.unrepaired[flow]
+    pub(crate) fn time_out(&mut self, flow: usize) {
+        let timeout = Timeout {
+            now: self.now,
+            repeated: false,
+        };
+        self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
     }
 
     pub(crate) fn cwnd(&self, flow: usize) -> f64 {
@@ -82,5 +65,11 @@ impl Reference {
 
     pub(crate) fn ssthresh(&self, flow: usize) -> f64 {
         self.controls[flow].ssthresh()
+    }
+
+    fn tell(&mut self, flow: usize, event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
+        let siblings = Siblings::of(&self.flows, flow);
+        event(self.controls[flow].as_mut(), &siblings);
+        self.flows[flow] = self.controls[flow].flow();
     }
 }
