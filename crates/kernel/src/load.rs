@@ -41,7 +41,10 @@ impl Loaded {
 ///
 /// A name or setting that there is not, what [`probe`] says is missing, a name that is taken, a kernel that refuses.
 pub fn load(name: &str, settings: &Settings, bonds: &Bonds) -> Result<Loaded, Error> {
-    let twin = Twin::of(name)?;
+    load_twin(Twin::of(name)?, settings, bonds)
+}
+
+fn load_twin(twin: &'static Twin, settings: &Settings, bonds: &Bonds) -> Result<Loaded, Error> {
     let settings = twin.encode(settings)?;
     if let Some(missing) = probe().into_iter().next() {
         return Err(Error::Missing(missing));
@@ -118,4 +121,39 @@ pub(crate) fn quietly<R>(call: impl FnOnce() -> R) -> (R, String) {
     LOG.take();
     let result = call();
     (result, LOG.take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_verifier_refuses_is_told_and_leaves_nothing() {
+        if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
+            eprintln!("skipped because SUMLINK_SKIP_BPF=1");
+            return;
+        }
+        static REFUSED: Twin = Twin::refused();
+        let programs = || {
+            libbpf_rs::query::ProgInfoIter::default()
+                .filter(|program| program.name == "sl_refused")
+                .count()
+        };
+        let bonds = Bonds::new().expect("maps: set SUMLINK_SKIP_BPF=1 to leave this test out");
+        let error = load_twin(&REFUSED, &Settings::default(), &bonds).expect_err("refused");
+        assert!(
+            error
+                .to_string()
+                .starts_with("the kernel refused sl_refused: "),
+            "{error}"
+        );
+        assert!(!error.to_string().contains('\n'), "one line: {error}");
+        let Error::Refused { log, .. } = error else {
+            panic!("{error}")
+        };
+        assert!(log.contains("invalid access to map value"), "{log}");
+        assert_eq!(programs(), 0);
+        let names = std::fs::read_to_string(AVAILABLE).expect("a list");
+        assert!(!names.contains("sl_refused"), "{names}");
+    }
 }

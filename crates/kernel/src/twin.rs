@@ -135,6 +135,14 @@ impl Setting {
     }
 }
 
+#[cfg(test)]
+impl Twin {
+    /// One that no verifier takes.
+    pub(crate) const fn refused() -> Self {
+        twin!("uncoupled", "sl_refused", "refused", &[])
+    }
+}
+
 impl Twin {
     /// The twin of that algorithm, by the algorithm's name or by the one on the system.
     ///

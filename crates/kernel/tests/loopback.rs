@@ -3,6 +3,7 @@
 //! They need root and Linux 6.4 or later; without it they fail, unless `SUMLINK_SKIP_BPF=1` is set. Names of congestion
 //! controls are the system's, so that the tests take turns.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,13 +12,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::ProgramType;
+use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
+use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use sumlink_congestion::Settings;
-use sumlink_kernel::{Bonds, Error, Group, MOST_SIBLINGS, Pins, TWINS, load, loaded, probe};
+use sumlink_kernel::{
+    Bonds, Error, Group, MOST_SIBLINGS, Missing, Pins, TWINS, Twin, load, loaded, probe,
+};
 
 const BYTES: usize = 10_000_000;
+
+/// How long the kernel may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -109,24 +117,59 @@ fn each_is_loaded_chosen_moves_bytes_and_is_unloaded() {
 }
 
 #[test]
-fn what_sockets_use_works_until_they_close() {
+fn what_sockets_use_works_until_they_close_and_goes_then() {
     let Some(_turn) = turn() else { return };
-    let bonds = Bonds::new().expect("maps");
-    let guard = load_plain("lia", &bonds);
-    let sockets = connection();
-    choose(&sockets.0, "sl_lia").expect("it can be chosen");
-    drop(guard);
-    assert_eq!(chosen(&sockets.0), "sl_lia");
-    transfer(sockets);
+    let before = Ours::now();
+    for twin in TWINS {
+        let bonds = Bonds::new().expect("maps");
+        let guard = load_plain(twin.algorithm, &bonds);
+        let sockets = connection();
+        choose(&sockets.0, twin.system_name).expect("it can be chosen");
+        drop((guard, bonds));
+        assert_eq!(chosen(&sockets.0), twin.system_name);
+        let (late, _) = connection();
+        choose(&late, twin.system_name).expect_err("nobody else can choose it");
+        transfer(sockets);
+    }
+    before.wait_for();
 }
 
 #[test]
 fn nothing_is_loaded_twice() {
     let Some(_turn) = turn() else { return };
     let bonds = Bonds::new().expect("maps");
-    let _guard = load_plain("lia", &bonds);
-    let again = load("sl_lia", &Settings::default(), &bonds).expect_err("it is loaded");
-    assert_eq!(again.to_string(), "sl_lia is loaded already");
+    for twin in TWINS {
+        let _guard = load_plain(twin.algorithm, &bonds);
+        let again = load(twin.system_name, &Settings::default(), &bonds).expect_err("it is loaded");
+        assert_eq!(
+            again.to_string(),
+            format!("{} is loaded already", twin.system_name)
+        );
+    }
+}
+
+#[test]
+fn a_kernel_that_does_not_describe_its_types_is_told_and_given_nothing() {
+    let Some(_turn) = turn() else { return };
+    let before = Ours::now();
+    let without_btf = || {
+        // The thread alone sees an empty folder in the place of the kernel's types.
+        unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
+        let none = None::<&str>;
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        nix::mount::mount(none, "/", none, private, none).expect("a private mount");
+        let btf = "/sys/kernel/btf";
+        nix::mount::mount(none, btf, Some("tmpfs"), MsFlags::empty(), none).expect("mounts");
+        assert_eq!(probe(), [Missing::Btf]);
+        let bonds = Bonds::new().expect("maps need no types");
+        for twin in TWINS {
+            let error = load(twin.algorithm, &Settings::default(), &bonds).expect_err("no types");
+            assert!(matches!(error, Error::Missing(Missing::Btf)), "{error}");
+        }
+    };
+    thread::scope(|scope| scope.spawn(without_btf).join().expect("agrees"));
+    assert!(loaded().expect("a list").is_empty());
+    before.wait_for();
 }
 
 #[test]
@@ -155,13 +198,14 @@ fn flows_of_a_group_are_in_the_table_until_they_close() {
 #[test]
 fn a_thousand_connections_leave_nothing_behind() {
     let Some(_turn) = turn() else { return };
-    let newest = MapInfoIter::default().map(|map| map.id).max().unwrap_or(0);
+    let before = Ours::now();
     let bonds = Bonds::new().expect("maps");
-    let guard = load_plain("olia", &bonds);
+    let load_one = |twin: &Twin| load_plain(twin.algorithm, &bonds);
+    let guards: Vec<_> = TWINS.iter().map(load_one).collect();
     let mut open = Vec::new();
-    for number in 0..1000u64 {
+    for (number, twin) in (0..1000u64).zip(TWINS.iter().cycle()) {
         let (from, to) = connection();
-        choose(&from, "sl_olia").expect("it can be chosen");
+        choose(&from, twin.system_name).expect("it can be chosen");
         // More in each group than see each other.
         bonds
             .join(&from, Group::new(1 + number / 20).expect("a number"))
@@ -174,74 +218,100 @@ fn a_thousand_connections_leave_nothing_behind() {
             assert_eq!(bonds.flows(), 0);
         }
     }
-    assert!(!ours(newest).is_empty());
-    drop((guard, bonds));
-    // The kernel frees maps and programs when nothing on another processor can use them any more.
-    let start = Instant::now();
-    while !ours(newest).is_empty() {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "{:?} stay",
-            ours(newest)
-        );
-        thread::yield_now();
-    }
+    assert_ne!(Ours::now(), before);
+    drop((guards, bonds));
+    before.wait_for();
 }
 
-/// Maps of twins that the kernel has made after the one of that number; they hold their programs. Sockets of other tests
-/// may keep older ones until they are gone.
-fn ours(newest: u32) -> Vec<String> {
-    let new = MapInfoIter::default().filter(|map| map.id > newest);
-    let names = new.map(|map| map.name.to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with("sl_")).collect()
+/// Maps and programs of twins that the kernel holds, by their numbers.
+#[derive(Debug, PartialEq)]
+struct Ours(BTreeSet<(String, u32)>);
+
+impl Ours {
+    fn now() -> Self {
+        let maps = MapInfoIter::default().map(|map| (map.name, map.id));
+        let programs = ProgInfoIter::default()
+            .filter(|program| program.ty == ProgramType::StructOps)
+            .map(|program| (program.name, program.id));
+        // Programs have the names of the kernel's functions for congestion controls, shared maps begin with sl_.
+        let functions = ["init", "release", "cong_avoid", "ssthresh", "pkts_acked"];
+        let all = maps
+            .chain(programs)
+            .map(|(name, id)| (name.to_string_lossy().into_owned(), id));
+        let is_ours = |name: &str| name.starts_with("sl_") || functions.contains(&name);
+        Self(all.filter(|(name, _)| is_ours(name)).collect())
+    }
+
+    /// Waits until nothing is there any more that was not there then. The kernel frees maps and programs when nothing on another
+    /// processor can use them.
+    fn wait_for(&self) {
+        let start = Instant::now();
+        loop {
+            let now = Self::now();
+            let stay: Vec<_> = now.0.difference(&self.0).collect();
+            if stay.is_empty() {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{stay:?} stay");
+            thread::yield_now();
+        }
+    }
 }
 
 #[test]
-fn subflows_of_mptcp_are_siblings() {
+fn each_makes_subflows_of_mptcp_siblings_and_is_unloaded() {
     let Some(_turn) = turn() else { return };
-    let bonds = Bonds::new().expect("maps");
-    let _guard = load_plain("lia", &bonds);
-    let in_a_network_of_its_own = || {
-        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-        // Seconds that a closed connection keeps its subflows.
-        fs::write("/proc/sys/net/mptcp/close_timeout", "1").expect("a sysctl of Linux 6.5");
-        ip("link set lo up");
-        ip("mptcp limits set subflow 1 add_addr_accepted 1");
-        ip("mptcp endpoint add 127.0.0.2 dev lo subflow");
-        let socket =
-            || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).expect("MPTCP");
-        let (listener, connected) = (socket(), socket());
-        listener
-            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
-            .expect("a port");
-        listener.listen(1).expect("listens");
-        connected
-            .set_tcp_congestion(b"sl_lia")
-            .expect("it can be chosen");
-        connected
-            .connect(&listener.local_addr().expect("bound"))
-            .expect("loopback");
-        let mut from: TcpStream = connected.into();
-        let mut to: TcpStream = listener.accept().expect("a connection").0.into();
+    let before = Ours::now();
+    for twin in TWINS {
+        let bonds = Bonds::new().expect("maps");
+        let guard = load_plain(twin.algorithm, &bonds);
+        thread::scope(|scope| {
+            let transfer = scope.spawn(|| transfer_over_two_subflows(twin.system_name, &bonds));
+            transfer.join().expect("bytes arrive over two subflows");
+        });
         let start = Instant::now();
-        while bonds.flows() < 2 {
-            from.write_all(&[7; 10_000]).expect("writes");
-            to.read_exact(&mut [0; 10_000]).expect("reads");
-            assert!(
-                start.elapsed() < Duration::from_secs(20),
-                "{} flows",
-                bonds.flows()
-            );
+        while bonds.flows() > 0 {
+            let flows = bonds.flows();
+            assert!(start.elapsed() < PATIENCE, "{flows} flows stay");
+            thread::yield_now();
         }
-        assert_eq!(bonds.flows(), 2);
-        transfer((from, to));
-    };
-    thread::scope(|scope| scope.spawn(in_a_network_of_its_own).join().expect("agrees"));
-    let start = Instant::now();
-    while bonds.flows() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(20), "flows stay");
-        thread::yield_now();
+        drop(guard);
+        assert!(loaded().expect("a list").is_empty(), "{}", twin.algorithm);
     }
+    before.wait_for();
+}
+
+/// In a network of its own, which goes with the thread that calls this.
+fn transfer_over_two_subflows(congestion: &str, bonds: &Bonds) {
+    unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+    // Seconds that a closed connection keeps its subflows.
+    fs::write("/proc/sys/net/mptcp/close_timeout", "1").expect("a sysctl of Linux 6.5");
+    ip("link set lo up");
+    ip("mptcp limits set subflow 1 add_addr_accepted 1");
+    ip("mptcp endpoint add 127.0.0.2 dev lo subflow");
+    let socket = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).expect("MPTCP");
+    let (listener, connected) = (socket(), socket());
+    listener
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .expect("a port");
+    listener.listen(1).expect("listens");
+    connected
+        .set_tcp_congestion(congestion.as_bytes())
+        .expect("it can be chosen");
+    connected
+        .connect(&listener.local_addr().expect("bound"))
+        .expect("loopback");
+    let mut from: TcpStream = connected.into();
+    let mut to: TcpStream = listener.accept().expect("a connection").0.into();
+    let start = Instant::now();
+    while bonds.flows() < 2 {
+        from.write_all(&[7; 10_000]).expect("writes");
+        to.read_exact(&mut [0; 10_000]).expect("reads");
+        let flows = bonds.flows();
+        assert!(start.elapsed() < PATIENCE, "{flows} flows");
+    }
+    assert_eq!(bonds.flows(), 2);
+    transfer((from, to));
 }
 
 fn ip(arguments: &str) {
@@ -255,7 +325,7 @@ struct BpfFs(tempfile::TempDir);
 impl BpfFs {
     fn mount() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let flags = nix::mount::MsFlags::empty();
+        let flags = MsFlags::empty();
         let none = None::<&str>;
         nix::mount::mount(none, folder.path(), Some("bpf"), flags, none).expect("mounts");
         Self(folder)
