@@ -61,6 +61,7 @@ if [ "$purpose" != lint ]; then
 fi
 if [ "$purpose" != demo ]; then
     need clang "compiles the congestion controls for the kernel" have_bpf_compiler
+    need llvm "takes what only debuggers read out of them" have llvm-strip
     need make "builds libbpf, which loads them" have make
     need pkg-config "finds what libbpf needs" have pkg-config
     need libelf-dev "is what libbpf reads compiled programs with" have_header libelf.h

@@ -1,4 +1,4 @@
-//! Compiles each `src/bpf/*.bpf.c` with clang.
+//! Compiles each `src/bpf/*.bpf.c` with clang, and takes away what only debuggers read.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +8,7 @@ fn main() {
     let sources = Path::new("src/bpf");
     println!("cargo:rerun-if-changed={}", sources.display());
     println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-env-changed=LLVM_STRIP");
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // Set by the build script of libbpf-sys.
@@ -18,6 +19,7 @@ fn main() {
         let Some(name) = name.and_then(|name| name.strip_suffix(".bpf.c")) else {
             continue;
         };
+        let object = out.join(name).with_extension("bpf.o");
         let status = Command::new(&clang)
             .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c"])
             .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
@@ -25,15 +27,33 @@ fn main() {
             .arg(&libbpf)
             .arg(&source)
             .arg("-o")
-            .arg(out.join(name).with_extension("bpf.o"))
+            .arg(&object)
             .status();
         match status {
-            Ok(status) if status.success() => {}
+            Ok(status) if status.success() => strip(&object),
             Ok(status) => panic!("clang could not compile {}: {status}", source.display()),
             Err(error) => panic!(
                 "the congestion controls for the kernel are compiled with clang, which does not start: {error}; \
                  install it (Debian: clang), or set CLANG"
             ),
         }
+    }
+}
+
+/// Takes the sections away that are for debuggers (DWARF), which are most of an object; what libbpf reads (BTF) stays. Programs
+/// are the same without it, so that a machine that has no llvm-strip is only told.
+fn strip(object: &Path) {
+    let strip = env::var_os("LLVM_STRIP").unwrap_or_else(|| "llvm-strip".into());
+    // libbpf has no use for the relocations of what it reads itself.
+    let status = Command::new(&strip)
+        .args(["--strip-debug", "--remove-section=.rel.BTF.ext"])
+        .arg(object)
+        .status();
+    if !status.is_ok_and(|status| status.success()) {
+        println!(
+            "cargo:warning={} does not work: {} keeps its debug sections (Debian: llvm; or set LLVM_STRIP)",
+            strip.display(),
+            object.file_name().unwrap_or_default().display()
+        );
     }
 }
