@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::pages::PAGE;
-use crate::scheduler;
 use crate::scheduler::fbdt::FbdtConfig;
+use crate::scheduler::{self, OwnSchedulers};
 use crate::share::Share;
 
 /// Which end of the session this is; decides who uses even and who uses odd stream numbers.
@@ -130,10 +130,12 @@ impl Default for Redundancy {
 pub struct Config {
     /// Which end this is.
     pub role: Role,
-    /// Name of the scheduler, one of [`scheduler::NAMES`].
+    /// Name of the scheduler, one of [`scheduler::NAMES`] or of `own_schedulers`.
     pub scheduler: String,
     /// Names of the schedulers of classes that have another one.
     pub class_schedulers: BTreeMap<Class, String>,
+    /// Schedulers of the caller's own, which can be named beside the known ones.
+    pub own_schedulers: OwnSchedulers,
     /// Bytes that the receive buffers of all streams may take together, and the send buffers likewise.
     pub memory: u64,
     /// Bytes that one stream may take of either.
@@ -155,6 +157,7 @@ impl Config {
             role,
             scheduler: scheduler::DEFAULT.to_owned(),
             class_schedulers: BTreeMap::new(),
+            own_schedulers: OwnSchedulers::default(),
             memory: 64 << 20,
             stream_memory: 32 << 20,
             max_streams: 1024,
@@ -183,7 +186,7 @@ impl Config {
             .into_iter()
             .chain(self.class_schedulers.values())
         {
-            if !scheduler::NAMES.contains(&name.as_str()) {
+            if !scheduler::NAMES.contains(&name.as_str()) && !self.own_schedulers.has(name) {
                 return Err(ConfigError::UnknownScheduler(name.clone()));
             }
         }

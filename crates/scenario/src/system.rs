@@ -51,6 +51,11 @@ pub struct Variant {
 impl System {
     /// The system of that name; the error says what there is.
     pub fn parse(name: &str) -> Result<Self, String> {
+        Self::parse_with(name, &[])
+    }
+
+    /// The same, with schedulers of the caller's own beside those of the engine.
+    pub fn parse_with(name: &str, own: &[&str]) -> Result<Self, String> {
         match name {
             "alone" => return Ok(Self::Alone),
             "simultaneous" => return Ok(Self::Simultaneous),
@@ -61,31 +66,31 @@ impl System {
             _ => {}
         }
         if let Some(scheduler) = name.strip_prefix("library:") {
-            return known(scheduler).map(|name| Self::Library(name.to_owned()));
+            return known(scheduler, &[]).map(|name| Self::Library(name.to_owned()));
         }
         let Some(variant) = name.strip_prefix("sumlink:") else {
             return Err(format!("there is no system '{name}' (systems: {FORMS})"));
         };
-        Variant::parse(variant).map(Self::Sumlink)
+        Variant::parse(variant, own).map(Self::Sumlink)
     }
 }
 
 impl Variant {
-    /// `SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]]`.
-    pub fn parse(variant: &str) -> Result<Self, String> {
+    /// `SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]]`, with schedulers of the engine's or of `own`.
+    pub fn parse(variant: &str, own: &[&str]) -> Result<Self, String> {
         let mut parts = variant.splitn(3, '+');
         let schedulers = parts.next().unwrap_or_default();
         let congestion = parts.next().map(parse_congestion).transpose()?;
         let carriers = parts.next().map(parse_carriers).transpose()?;
         let mut parts = schedulers.split(':');
-        let scheduler = known(parts.next().unwrap_or_default())?;
+        let scheduler = known(parts.next().unwrap_or_default(), own)?;
         let class_schedulers = parts.map(|part| {
             let (class, name) = part.split_once('=').unwrap_or((part, ""));
             let Some(class) = Class::from_name(class) else {
                 let classes = Class::ALL.map(Class::name).join(", ");
                 return Err(format!("there is no class '{class}' (classes: {classes})"));
             };
-            known(name).map(|name| (class, name.to_owned()))
+            known(name, own).map(|name| (class, name.to_owned()))
         });
         Ok(Self {
             scheduler: scheduler.to_owned(),
@@ -108,11 +113,11 @@ impl Variant {
 }
 
 /// A scheduler by its name.
-fn known(scheduler: &str) -> Result<&str, String> {
-    if scheduler::NAMES.contains(&scheduler) {
+fn known<'a>(scheduler: &'a str, own: &[&str]) -> Result<&'a str, String> {
+    if scheduler::NAMES.contains(&scheduler) || own.contains(&scheduler) {
         return Ok(scheduler);
     }
-    let names = scheduler::NAMES.join(", ");
+    let names = [scheduler::NAMES, own].concat().join(", ");
     Err(format!(
         "sumlink has no scheduler '{scheduler}' (schedulers: {names})"
     ))
@@ -149,6 +154,7 @@ mod tests {
         assert!(System::parse("sumlink:minrtt+bbr+4").is_ok());
         assert!(System::parse("sumlink:minrtt+auto+auto").is_ok());
         assert!(System::parse("mptcp+tls").is_ok() && System::parse("library:fbdt").is_ok());
+        assert!(System::parse_with("sumlink:mine:streaming=ecf", &["mine"]).is_ok());
         let error = |name: &str| System::parse(name).err().unwrap_or_default();
         assert!(error("tcp").contains("there is no system 'tcp'"));
         assert!(error("sumlink:fbtd").contains("no scheduler 'fbtd'"));

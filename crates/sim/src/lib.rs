@@ -39,6 +39,7 @@ pub mod clock;
 mod log;
 mod mptcp;
 mod net;
+mod own;
 mod plain;
 mod run;
 pub mod tcp;
@@ -47,4 +48,5 @@ mod workload;
 mod world;
 
 pub use log::EventLog;
-pub use run::{KERNEL, check_system, run, run_logged, run_traced};
+pub use own::{Own, Stop};
+pub use run::{KERNEL, check_system, run, run_logged, run_own, run_traced};

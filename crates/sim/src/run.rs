@@ -15,6 +15,7 @@ use crate::clock::{MILLISECOND, SECOND};
 use crate::log::EventLog;
 use crate::mptcp::Mptcp;
 use crate::net::Net;
+use crate::own::Own;
 use crate::tcp::{TcpConfig, check_congestion};
 use crate::trace::Trace;
 use crate::workload::Programs;
@@ -49,7 +50,7 @@ pub fn run(scenario: &Scenario, system: &str, seed: u64) -> Result<Run, String> 
 
 /// The same, with the log of all events; of several parts that of the last one, which the others are folded into.
 pub fn run_logged(scenario: &Scenario, system: &str, seed: u64) -> Result<(Run, EventLog), String> {
-    run_with(scenario, system, seed, &mut None)
+    run_with(scenario, system, seed, &Own::default(), &mut None)
 }
 
 /// The same, and what sumlink's sessions decide as JSON lines: `trace.rs` says which. Other systems have none.
@@ -63,8 +64,24 @@ pub fn run_traced(
     seed: u64,
     out: Box<dyn Write + Send>,
 ) -> Result<Run, String> {
-    let mut trace = Some(Trace::new(out));
-    let (run, _) = run_with(scenario, system, seed, &mut trace)?;
+    run_own(scenario, system, seed, &Own::default(), Some(out))
+}
+
+/// The same with schedulers and congestion controls of the caller's own ([`Own`]), and JSON lines if there is a place for
+/// them.
+///
+/// # Errors
+///
+/// As [`run_traced`].
+pub fn run_own(
+    scenario: &Scenario,
+    system: &str,
+    seed: u64,
+    own: &Own,
+    out: Option<Box<dyn Write + Send>>,
+) -> Result<Run, String> {
+    let mut trace = out.map(Trace::new);
+    let (run, _) = run_with(scenario, system, seed, own, &mut trace)?;
     let finished = trace.map_or(Ok(()), Trace::finish);
     finished.map_err(|error| format!("writing the trace: {error}"))?;
     Ok(run)
@@ -74,13 +91,15 @@ fn run_with(
     scenario: &Scenario,
     system: &str,
     seed: u64,
+    own: &Own,
     trace: &mut Option<Trace>,
 ) -> Result<(Run, EventLog), String> {
-    let parsed = System::parse(system)?;
+    let names: Vec<&str> = own.schedulers.names().collect();
+    let parsed = System::parse_with(system, &names)?;
     let mut log = EventLog::new();
-    let outcome = match missing(&parsed, scenario) {
+    let outcome = match missing(&parsed, scenario, own) {
         Some(reason) => Outcome::Skipped { reason },
-        None => match measure(scenario, &parsed, seed, &mut log, trace) {
+        None => match measure(scenario, &parsed, (seed, own), &mut log, trace) {
             Ok(measurement) => Outcome::Measured(Box::new(measurement)),
             Err(reason) => Outcome::Failed { reason },
         },
@@ -107,13 +126,13 @@ fn run_with(
 }
 
 /// Why the simulator cannot run it; `None` when it can.
-fn missing(system: &System, scenario: &Scenario) -> Option<String> {
+fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
     let mut congestion = &scenario.congestion;
     match system {
         System::Alone | System::Simultaneous | System::Mptcp { tls: false } => {}
         System::Sumlink(variant) => {
-            if let Some(own) = &variant.congestion {
-                congestion = own;
+            if let Some(carriers) = &variant.congestion {
+                congestion = carriers;
             }
             if congestion == "auto" || variant.carriers.as_deref() == Some("auto") {
                 return Some("the simulator does not choose by measuring (auto)".to_owned());
@@ -131,7 +150,9 @@ fn missing(system: &System, scenario: &Scenario) -> Option<String> {
         return Some("links without a rate are not simulated".to_owned());
     }
     for name in [congestion, &scenario.congestion] {
-        if let Err(error) = check_congestion(name) {
+        if !own.has_congestion(name)
+            && let Err(error) = check_congestion(name)
+        {
             return Some(format!("the simulator: {error}"));
         }
     }
@@ -142,7 +163,7 @@ fn missing(system: &System, scenario: &Scenario) -> Option<String> {
 fn measure(
     scenario: &Scenario,
     system: &System,
-    seed: u64,
+    (seed, own): (u64, &Own),
     log: &mut EventLog,
     trace: &mut Option<Trace>,
 ) -> Result<Measurement, String> {
@@ -159,7 +180,7 @@ fn measure(
     for phase in phases {
         let mut of_phase: Option<Measurement> = None;
         for part in &parts {
-            let measured = measure_part(part, system, (seed, phase), log, trace)?;
+            let measured = measure_part(part, system, (seed, phase, own), log, trace)?;
             of_phase = Some(match of_phase {
                 Some(before) => in_series(before, measured),
                 None => measured,
@@ -176,7 +197,7 @@ fn measure(
 fn measure_part(
     scenario: &Scenario,
     system: &System,
-    (seed, phase): (u64, Option<usize>),
+    (seed, phase, own): (u64, Option<usize>, &Own),
     log: &mut EventLog,
     trace: &mut Option<Trace>,
 ) -> Result<Measurement, String> {
@@ -185,6 +206,7 @@ fn measure_part(
     net.set_trace(trace.take());
     let plain = TcpConfig {
         congestion: scenario.congestion.clone(),
+        own: own.clone(),
         ..TcpConfig::default()
     };
     let links = config.links.len();
@@ -207,7 +229,7 @@ fn measure_part(
         .filter(|rival| phase.is_none_or(|link| link == *rival));
     let programs = Programs::new(scenario, &ways, rival)?;
     let world = World::new(net, Bearers::new(carried, plain), programs, seed);
-    let outcome = world.run(scenario, &config)?;
+    let outcome = world.run(scenario, &config, &own.stop)?;
     *trace = outcome.trace;
     log.fold(&outcome.log);
     let mut measurement = assemble(scenario, &outcome.records, config.sample_interval)?;
@@ -248,6 +270,7 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
     let configure = |config: &mut Config| {
         config.memory = MEMORY;
         config.stream_memory = STREAM_MEMORY;
+        config.own_schedulers = plain.own.schedulers.clone();
         config.scheduler.clone_from(&variant.scheduler);
         config
             .class_schedulers

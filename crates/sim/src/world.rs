@@ -11,6 +11,7 @@ use crate::clock::{MILLISECOND, Nanos, SECOND, duration, nanos};
 use crate::log::EventLog;
 use crate::mptcp::Mptcp;
 use crate::net::{Alarm, Net, News};
+use crate::own::Stop;
 use crate::plain::PlainTcp;
 use crate::tcp::Side;
 use crate::trace::Trace;
@@ -153,24 +154,25 @@ impl World {
         mut self,
         scenario: &Scenario,
         config: &LabConfig,
+        stop: &Stop,
     ) -> Result<Outcome, String> {
         if let Carried::Bond(bond) = &mut self.bearers.system {
             bond.start(&mut self.net, &mut self.random);
         }
-        self.drive(PATHS_LIMIT, |world| match &world.bearers.system {
+        self.drive(PATHS_LIMIT, stop, |world| match &world.bearers.system {
             Carried::Bond(bond) => bond.is_ready(),
             Carried::Plain | Carried::Mptcp(_) => true,
         })?;
         let begin = self.net.now() + HEAD_START;
-        self.drive(begin, |_| false)?;
+        self.drive(begin, stop, |_| false)?;
         self.net.begin();
         self.programs.begin(&mut self.net, &mut self.random);
         let warmup = self.net.at(nanos(scenario.warmup));
-        self.drive(warmup, |_| false)?;
+        self.drive(warmup, stop, |_| false)?;
         let before = self.counters();
         let has_an_end = matches!(scenario.workload, Workload::Files { .. });
         let end = self.net.at(nanos(scenario.duration));
-        self.drive(end, |world| has_an_end && world.programs.are_over())?;
+        self.drive(end, stop, |world| has_an_end && world.programs.are_over())?;
         let links = self.links(config, &before);
         let account = match &self.bearers.system {
             Carried::Bond(bond) => Some(bond.account()),
@@ -194,10 +196,19 @@ impl World {
         })
     }
 
-    /// Lets everything happen up to a time, or until `done`.
-    fn drive(&mut self, until: Nanos, done: impl Fn(&Self) -> bool) -> Result<(), String> {
+    /// Lets everything happen up to a time, or until `done`; the error is also that somebody said `stop`.
+    fn drive(
+        &mut self,
+        until: Nanos,
+        stop: &Stop,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<(), String> {
         loop {
             self.settle()?;
+            if let Some(reason) = stop.reason() {
+                let at = self.net.elapsed() as f64 / SECOND as f64;
+                return Err(format!("{at:.6} s: {reason}"));
+            }
             if done(self) || !self.net.step(until) {
                 return Ok(());
             }

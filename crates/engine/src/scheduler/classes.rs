@@ -22,6 +22,8 @@ pub(crate) struct Schedulers {
 
 #[derive(Debug)]
 struct Lane {
+    /// By which the scheduler was chosen.
+    name: String,
     scheduler: Box<dyn Scheduler>,
     classes: ClassSet,
     /// What the scheduler may repeat.
@@ -46,13 +48,14 @@ impl Schedulers {
         let mut lanes: Vec<Lane> = Vec::new();
         for class in Class::ALL {
             let name = config.scheduler_of(class);
-            let index = lanes.iter().position(|lane| lane.scheduler.name() == name);
+            let index = lanes.iter().position(|lane| lane.name == name);
             let index = match index {
                 Some(index) => index,
                 None => {
                     let scheduler = by_name(name)
+                        .or_else(|| config.own_schedulers.make(name, config.role))
                         .ok_or_else(|| ConfigError::UnknownScheduler(name.to_owned()))?;
-                    lanes.push(Lane::new(scheduler, config.redundancy, now));
+                    lanes.push(Lane::new(name, scheduler, config.redundancy, now));
                     lanes.len() - 1
                 }
             };
@@ -117,8 +120,14 @@ impl Schedulers {
 }
 
 impl Lane {
-    fn new(scheduler: Box<dyn Scheduler>, redundancy: Redundancy, now: Instant) -> Self {
+    fn new(
+        name: &str,
+        scheduler: Box<dyn Scheduler>,
+        redundancy: Redundancy,
+        now: Instant,
+    ) -> Self {
         Self {
+            name: name.to_owned(),
             scheduler,
             classes: ClassSet::NONE,
             redundancy: RepeatBudget::new(redundancy, now),

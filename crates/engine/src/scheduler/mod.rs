@@ -8,7 +8,8 @@
 //! timer while data waits.
 //!
 //! To add one: a file in this folder with a type that implements [`Scheduler`], and a line in [`NAMES`] and in
-//! `by_name`. The tests in `conformance.rs` run for every name.
+//! `by_name`. The tests in `conformance.rs` run for every name. To try one without touching this crate, give it to the
+//! sessions by [`Config::own_schedulers`](crate::Config::own_schedulers).
 
 pub mod blest;
 mod budget;
@@ -26,6 +27,7 @@ pub mod musher;
 pub mod qaware;
 pub mod qdepl;
 pub mod redundant;
+mod registry;
 pub mod roundrobin;
 mod rounds;
 mod subflow;
@@ -36,6 +38,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 pub(crate) use classes::Schedulers;
+pub use registry::OwnSchedulers;
 pub use view::View;
 pub(crate) use view::{ClassSet, may_work};
 
@@ -154,7 +157,7 @@ pub(crate) fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
 
 /// The lowest unsent bytes of the first stream that has any within credit: what schedulers that differ only in
 /// the choice of the path send.
-pub(crate) fn lowest_unsent(view: &View<'_>, budget: u64) -> Pick {
+pub fn lowest_unsent(view: &View<'_>, budget: u64) -> Pick {
     for stream in view.ready_streams() {
         let end = view.sendable_end(stream);
         if let Some(first) = stream.unsent().first()

@@ -13,6 +13,7 @@ use sumlink_congestion::{
 use super::hystart::Hystart;
 use super::timer::TICK;
 use crate::clock::{Nanos, SECOND, duration};
+use crate::own::Own;
 
 /// The control that has these.
 const CUBIC: &str = "cubic";
@@ -57,8 +58,8 @@ pub(super) struct Acknowledged {
 }
 
 impl Control {
-    /// The one of that name.
-    pub(super) fn new(name: &str) -> Result<Self, BuildError> {
+    /// The one of that name, which may be the caller's own.
+    pub(super) fn new(name: &str, own: &Own) -> Result<Self, BuildError> {
         let is_cubic = name == CUBIC;
         let settings = match is_cubic {
             // In place of HyStart++, which Linux does not have.
@@ -66,7 +67,10 @@ impl Control {
             false => Settings::default(),
         };
         Ok(Self {
-            inner: build(name, &settings)?,
+            inner: match own.make_congestion(name) {
+                Some(own) => own,
+                None => build(name, &settings)?,
+            },
             hystart: is_cubic.then(Hystart::default),
             is_unknown: is_cubic,
             held: Held::No,
@@ -189,7 +193,7 @@ impl Control {
 
 /// Whether there is a congestion control of that name; the error says which there are.
 pub fn check_congestion(name: &str) -> Result<(), BuildError> {
-    Control::new(name).map(drop)
+    Control::new(name, &Own::default()).map(drop)
 }
 
 #[cfg(test)]
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn slow_start_ends_without_a_loss_when_the_delay_grows() {
-        let mut control = Control::new("cubic").unwrap();
+        let mut control = Control::new("cubic", &Own::default()).unwrap();
         for n in 1..60u64 {
             let rtt = Duration::from_millis(if n < 30 { 20 } else { 20 + n });
             let news = Acknowledged {

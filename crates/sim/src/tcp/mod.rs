@@ -25,6 +25,7 @@ mod transmit;
 mod window;
 
 use crate::clock::{Nanos, SECOND};
+use crate::own::Own;
 use control::Control;
 use delivery::Delivery;
 use packet::Kind;
@@ -40,7 +41,7 @@ pub use packet::{HEADERS, Packet, Side};
 pub use sumlink_congestion::BuildError;
 
 /// What is the same for both ends and all connections of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// Bytes of data in a packet (the MTU less [`HEADERS`]).
     pub mss: u32,
@@ -50,6 +51,8 @@ pub struct TcpConfig {
     pub receive_buffer: u64,
     /// Name of the congestion control.
     pub congestion: String,
+    /// Those of the caller's own.
+    pub own: Own,
     /// The least retransmission timeout beyond the round-trip time (TCP_RTO_MIN_US).
     pub rto_min: Nanos,
     /// How long nothing may be acknowledged before the connection is given up (RFC 5482).
@@ -64,6 +67,7 @@ impl Default for TcpConfig {
             options: 0,
             receive_buffer: 16 << 20,
             congestion: "cubic".to_owned(),
+            own: Own::default(),
             rto_min: rtt::RTO_MIN,
             user_timeout: 924 * SECOND,
         }
@@ -172,7 +176,7 @@ impl Tcp {
             rtt: RoundTrip::new(config.rto_min),
             delivery: Delivery::default(),
             recovery: Recovery::default(),
-            control: Control::new(&config.congestion)?,
+            control: Control::new(&config.congestion, &config.own)?,
             timer: None,
             written: 0,
             next: 0,

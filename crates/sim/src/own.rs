@@ -1,0 +1,220 @@
+//! Schedulers and congestion controls of the caller's own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sumlink_congestion::{CongestionControl, NAMES};
+use sumlink_engine::scheduler::{OwnSchedulers, Pick, RepeatLimit, Scheduler, View};
+use sumlink_engine::{PathId, Role, StreamId};
+use sumlink_scenario::scenario::parse_congestion;
+
+type MakeCongestion = dyn Fn() -> Box<dyn CongestionControl> + Send + Sync;
+
+/// Schedulers and congestion controls of the caller's own, by name, for [`run_own`](crate::run_own).
+///
+/// A name stands wherever the simulator's own names do: `sumlink:mine`, `sumlink:fbdt:streaming=mine`, `sumlink:fbdt+mine`,
+/// and a congestion control also as that of the scenario.
+///
+/// ```
+/// use sumlink_engine::scheduler::{minrtt::MinRtt, Scheduler};
+/// # use sumlink_scenario::scenario::Scenario;
+/// # let text = "name = \"one\"\nduration = \"1s\"\n[[link]]\nname = \"wifi\"\nrate = \"3mbit\"\n";
+/// # let scenario = Scenario::parse(std::path::Path::new("one.toml"), text).unwrap();
+/// let mut own = sumlink_sim::Own::default();
+/// own.add_scheduler("mine", |_| Box::new(MinRtt::default())).unwrap();
+/// sumlink_sim::run_own(&scenario, "sumlink:mine", 1, &own, None).unwrap();
+/// ```
+#[derive(Clone, Default)]
+pub struct Own {
+    pub(crate) schedulers: OwnSchedulers,
+    congestion: BTreeMap<String, Arc<MakeCongestion>>,
+    pub(crate) stop: Stop,
+}
+
+impl Own {
+    /// Adds a scheduler, of which each end of a session has a new one made. An answer that makes no sense (bytes that are
+    /// not unsent, beyond what credit allows, more than was asked for) ends the run as failed, and the reason says which.
+    ///
+    /// # Errors
+    ///
+    /// A name that is not 1 to 15 letters, digits and `_`, or that there is already.
+    pub fn add_scheduler(
+        &mut self,
+        name: &str,
+        make: impl Fn(Role) -> Box<dyn Scheduler> + Send + Sync + 'static,
+    ) -> Result<(), String> {
+        let (stop, own) = (self.stop.clone(), name.to_owned());
+        self.schedulers.add(name, move |role| {
+            Box::new(Checked {
+                inner: make(role),
+                name: own.clone(),
+                stop: stop.clone(),
+            })
+        })
+    }
+
+    /// Adds a congestion control, of which each end of each connection has a new one made.
+    ///
+    /// # Errors
+    ///
+    /// As [`Own::add_scheduler`].
+    pub fn add_congestion(
+        &mut self,
+        name: &str,
+        make: impl Fn() -> Box<dyn CongestionControl> + Send + Sync + 'static,
+    ) -> Result<(), String> {
+        let name = parse_congestion(name)?;
+        if NAMES.contains(&name.as_str()) {
+            return Err(format!(
+                "there is a congestion control '{name}' already: choose another name"
+            ));
+        }
+        self.congestion.insert(name, Arc::new(make));
+        Ok(())
+    }
+
+    /// What ends the runs that are given these, also from another thread.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    pub(crate) fn has_congestion(&self, name: &str) -> bool {
+        self.congestion.contains_key(name)
+    }
+
+    pub(crate) fn make_congestion(&self, name: &str) -> Option<Box<dyn CongestionControl>> {
+        self.congestion.get(name).map(|make| make())
+    }
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own")
+            .field("schedulers", &self.schedulers)
+            .field("congestion", &self.congestion.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends a run before its time.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    is_set: Arc<AtomicBool>,
+    reason: Arc<Mutex<String>>,
+}
+
+impl Stop {
+    /// The run ends before its next event, as failed for this reason. The first one counts.
+    pub fn now(&self, reason: impl Into<String>) {
+        let mut kept = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_set.swap(true, Ordering::Release) {
+            *kept = reason.into();
+        }
+    }
+
+    /// Why, once somebody has said so.
+    pub fn reason(&self) -> Option<String> {
+        let is_set = self.is_set.load(Ordering::Acquire);
+        is_set.then(|| {
+            let kept = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.clone()
+        })
+    }
+}
+
+/// The engine relies on its schedulers; on this one it need not.
+#[derive(Debug)]
+struct Checked {
+    inner: Box<dyn Scheduler>,
+    name: String,
+    stop: Stop,
+}
+
+impl Scheduler for Checked {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        // What was stopped is not asked again: it may have failed half way.
+        if self.stop.reason().is_some() {
+            return Pick::Idle;
+        }
+        let pick = self.inner.pick(path, budget, view);
+        let may_repeat_all = self.inner.repeat_limit() == RepeatLimit::OncePerPath;
+        match check(&pick, budget, view, may_repeat_all) {
+            Ok(()) => pick,
+            Err(reason) => {
+                let name = &self.name;
+                self.stop
+                    .now(format!("the scheduler {name}, pick: {reason}"));
+                Pick::Idle
+            }
+        }
+    }
+
+    fn paths_changed(&mut self) {
+        self.inner.paths_changed();
+    }
+
+    fn stream_gone(&mut self, stream: StreamId) {
+        self.inner.stream_gone(stream);
+    }
+
+    fn most_paths(&self) -> Option<usize> {
+        self.inner.most_paths()
+    }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        self.inner.repeat_limit()
+    }
+
+    fn reads_local_queue(&self) -> bool {
+        self.inner.reads_local_queue()
+    }
+}
+
+/// Whether an answer is one that the engine can carry out.
+fn check(pick: &Pick, budget: u64, view: &View<'_>, may_repeat_all: bool) -> Result<(), String> {
+    let (id, range, again) = match pick {
+        Pick::Idle => return Ok(()),
+        Pick::Send { stream, range } => (*stream, range, None),
+        Pick::Repeat { stream, range } => (*stream, range, Some(view.repeat_budget())),
+        Pick::Race { stream, range } => (*stream, range, Some(view.race_budget())),
+    };
+    let what = format!("bytes {}..{} of stream {id}", range.start, range.end);
+    let Some(stream) = view.stream(id) else {
+        return Err(format!("{what}: there is no such stream"));
+    };
+    if range.is_empty() {
+        return Err(format!("{what} are none: answer that the path stays idle"));
+    }
+    let len = range.end - range.start;
+    if len > budget {
+        return Err(format!("{what} are more than the {budget} that can leave"));
+    }
+    let Some(repeatable) = again else {
+        if !stream.unsent().covers(range.clone()) {
+            return Err(format!("{what} are not all unsent"));
+        }
+        let end = view.sendable_end(stream);
+        if range.end > end {
+            return Err(format!("{what}: credit ends at {end}"));
+        }
+        return Ok(());
+    };
+    let on_paths = range.end <= stream.highest_sent()
+        && stream.unsent().total_within(range.clone()) == 0
+        && stream.unacknowledged(range.clone()) == [range.clone()];
+    if !on_paths {
+        return Err(format!(
+            "{what} are to be sent again, but are not all sent and unacknowledged"
+        ));
+    }
+    if len > repeatable && !may_repeat_all {
+        return Err(format!("{what}: {repeatable} bytes may be sent again now"));
+    }
+    Ok(())
+}
