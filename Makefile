@@ -19,8 +19,8 @@ CARGO_DENY_VERSION := 0.20.2
 # Seconds for each fuzz target in `make test`.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench bench-throughput bench-matrix test test-cargo test-fuzz instructions lint lint-rust \
-	lint-deny lint-wasm clean help
+.PHONY: all build install dist demo peers bench bench-throughput bench-matrix test test-cargo test-fuzz test-python instructions \
+	lint lint-rust lint-deny lint-wasm clean help
 
 all: build ## The same as build
 
@@ -98,6 +98,7 @@ bench-matrix:
 test: ## Every test there is
 	scripts/setup.sh test
 	$(MAKE) test-cargo
+	$(MAKE) test-python
 	$(MAKE) test-fuzz
 	$(MAKE) instructions
 
@@ -107,6 +108,25 @@ instructions: ## Instructions of the engine's hot paths, and their change since 
 
 test-cargo:
 	$(CARGO) test --workspace --all-features --locked
+
+# Packages are those of requirements-test.txt, in an environment of their own. The package is tested as it is installed, and
+# its runs are compared with the program's.
+PYTHON ?= python3
+PYTHON_VENV := $(TARGET_DIR)/python-venv
+
+test-python: ## The Python package: built, installed in target/python-venv, its tests and its notebook
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "the Python package needs Python 3.11 or newer: PYTHON=python3.12 make test-python" >&2; exit 1; }
+	$(PYTHON) -m venv $(PYTHON_VENV)
+	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check -r python/requirements-test.txt
+	CARGO_TARGET_DIR=$(TARGET_DIR)/python PATH="$(PYTHON_VENV)/bin:$$PATH" $(PYTHON_VENV)/bin/pip install --quiet \
+		--disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
+	$(PYTHON_VENV)/bin/pip check --disable-pip-version-check
+	MYPY_CACHE_DIR=$(TARGET_DIR)/mypy $(PYTHON_VENV)/bin/mypy --config-file python/pyproject.toml python/sumlink_sim
+	MYPY_CACHE_DIR=$(TARGET_DIR)/mypy MYPYPATH=python $(PYTHON_VENV)/bin/stubtest --mypy-config-file python/pyproject.toml sumlink_sim._native
+	$(CARGO) build --workspace --all-features --locked --bin sumlink
+	SUMLINK=$(TARGET_DIR)/debug/sumlink $(PYTHON_VENV)/bin/pytest -c python/pyproject.toml --rootdir python \
+		-o cache_dir=$(TARGET_DIR)/pytest python/tests
 
 # libFuzzer's instrumentation, as far as a stable compiler has it. Naming the target keeps it away
 # from build scripts.
@@ -134,6 +154,7 @@ lint-rust:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) fmt --manifest-path peers/noq/Cargo.toml --check
+	$(CARGO) fmt --manifest-path python/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features --locked
 
@@ -164,6 +185,7 @@ lint-deny:
 	fi; \
 	cargo-deny --version; \
 	cargo-deny --all-features --locked check --hide-inclusion-graph bans licenses sources; \
+	cargo-deny --manifest-path python/Cargo.toml --config python/deny.toml --locked check --hide-inclusion-graph bans licenses sources; \
 	if timeout 120 cargo-deny fetch db index 2> /dev/null; then \
 		cargo-deny --all-features --locked check --disable-fetch advisories; \
 	else \

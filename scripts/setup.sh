@@ -77,7 +77,7 @@ if [ "$purpose" = test ]; then
     need g++ "C++ compiler for libFuzzer" have_cxx
     need valgrind "counts the instructions of the engine's hot paths" have valgrind
     need jq "reads those counts" have jq
-    need python3-venv "installs the licence checker of 'make lint' where it is missing" have_venv
+    need python3-venv "installs the Python package for its tests, and the licence checker of 'make lint'" have_venv
 fi
 
 if [ -z "$missing" ]; then

@@ -1,0 +1,64 @@
+//! What went wrong in a Python class: the first such thing ends the run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use sumlink_sim::Stop;
+
+/// Where the classes of a run put their errors.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    stop: Stop,
+    error: Arc<Mutex<Option<PyErr>>>,
+}
+
+impl Fault {
+    pub(crate) fn new(stop: Stop) -> Self {
+        Self {
+            stop,
+            error: Arc::default(),
+        }
+    }
+
+    /// A class raised in a method.
+    pub(crate) fn raised(&self, py: Python<'_>, place: &str, error: PyErr) {
+        let at = line_of(py, &error).map_or_else(String::new, |line| format!(" ({line})"));
+        let name = error.get_type(py).name();
+        let name = name.map_or_else(|_| "exception".to_owned(), |name| name.to_string());
+        let text = error.value(py).to_string();
+        let mut kept = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.stop.reason().is_none() {
+            self.stop.now(format!("{place}: {name}: {text}{at}"));
+            *kept = Some(error);
+        }
+    }
+
+    /// A class answered something that means nothing.
+    pub(crate) fn nonsense(&self, place: &str, reason: &str) {
+        self.stop.now(format!("{place}: {reason}"));
+    }
+
+    /// Whether something has gone wrong already: then nothing is asked any more.
+    pub(crate) fn is_there(&self) -> bool {
+        self.stop.reason().is_some()
+    }
+
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        let mut kept = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.take()
+    }
+}
+
+/// File and line of the innermost frame.
+fn line_of(py: Python<'_>, error: &PyErr) -> Option<String> {
+    let mut frame = error.traceback(py)?.into_any();
+    while let Ok(next) = frame.getattr("tb_next")
+        && !next.is_none()
+    {
+        frame = next;
+    }
+    let line: u32 = frame.getattr("tb_lineno").ok()?.extract().ok()?;
+    let code = frame.getattr("tb_frame").ok()?.getattr("f_code").ok()?;
+    let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
+    Some(format!("{file}:{line}"))
+}

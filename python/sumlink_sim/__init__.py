@@ -1,0 +1,38 @@
+"""Bonded network links in virtual time: the simulator of sumlink.
+
+The engine that sumlink's daemon runs, over a model of TCP, over emulated links; the same seed gives the same figures to the
+last bit. :func:`run` runs a scenario, :func:`sweep` a grid of them; both take schedulers and congestion controls that are
+Python classes (:class:`Scheduler`, :class:`CongestionControl`) and give :class:`Results`, which are pandas frames.
+"""
+
+from ._native import Ack, Flight, Path, Stream, View
+from ._native import congestion_names, scheduler_names
+from ._native import version as __version__
+from .errors import RunError, ScenarioError, SimError
+from .own import CongestionControl, Pick, Scheduler
+from .results import Results
+from .running import run
+from .scenario import Scenario
+from .sweep import Sweep, sweep
+
+__all__ = [
+    "Ack",
+    "CongestionControl",
+    "Flight",
+    "Path",
+    "Pick",
+    "Results",
+    "RunError",
+    "Scenario",
+    "ScenarioError",
+    "Scheduler",
+    "SimError",
+    "Stream",
+    "Sweep",
+    "View",
+    "__version__",
+    "congestion_names",
+    "run",
+    "scheduler_names",
+    "sweep",
+]

@@ -1,0 +1,260 @@
+"""The part in Rust. Times are seconds, sizes and windows bytes, rates bytes per second, unless said otherwise."""
+
+from typing import Any, final
+
+__all__ = [
+    "Ack",
+    "Flight",
+    "Path",
+    "Scenario",
+    "Stream",
+    "View",
+    "check_system",
+    "congestion_names",
+    "run",
+    "scheduler_names",
+    "version",
+]
+
+version: str
+"""Version of the simulator."""
+
+@final
+class Scenario:
+    """A scenario that was read and found right."""
+
+    def __new__(cls, text: str, file: str) -> Scenario: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def about(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def systems(self) -> list[str]: ...
+    @property
+    def seeds(self) -> int: ...
+    @property
+    def congestion(self) -> str: ...
+    @property
+    def duration(self) -> float: ...
+    @property
+    def warmup(self) -> float: ...
+    @property
+    def links(self) -> list[tuple[str, float, float]]: ...
+
+@final
+class Path:
+    """A path of a session (one connection over one link) when a scheduler was asked."""
+
+    @property
+    def id(self) -> int:
+        """Its number; a link that comes back gets a new one."""
+
+    @property
+    def is_backup(self) -> bool:
+        """It gets work only while no other path delivers."""
+
+    @property
+    def srtt(self) -> float:
+        """Smoothed round-trip time in seconds (RFC 6298); 0.1 while unknown."""
+
+    @property
+    def rttvar(self) -> float:
+        """Round-trip time variation in seconds."""
+
+    @property
+    def min_rtt(self) -> float:
+        """Least round-trip time of the last minutes in seconds; 0 while unknown."""
+
+    @property
+    def mss(self) -> int:
+        """Segment size in bytes."""
+
+    @property
+    def cwnd(self) -> int:
+        """Congestion window in bytes."""
+
+    @property
+    def ssthresh(self) -> int | None:
+        """Slow start threshold in bytes; None before the first loss."""
+
+    @property
+    def loss(self) -> str:
+        """`open`, `recovery` (losses are being repaired) or `timeout`."""
+
+    @property
+    def in_flight(self) -> int:
+        """Bytes sent and not acknowledged by TCP."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes in the socket that TCP has not sent yet."""
+
+    @property
+    def local_queue(self) -> int:
+        """Bytes that wait below TCP; 0 in the simulator."""
+
+    @property
+    def full(self) -> bool:
+        """The connection takes nothing at this moment."""
+
+    @property
+    def delivery_rate(self) -> int:
+        """Bytes per second as TCP measured; 0 without a measurement."""
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second that the path delivers: as measured, else what its window allows."""
+
+    @property
+    def delay(self) -> float:
+        """Seconds until a byte handed over now is at the peer: half a round trip and what waits before it."""
+
+    @property
+    def segments(self) -> int:
+        """Segments sent since the connection began."""
+
+    @property
+    def retransmitted(self) -> int:
+        """Segments sent again since the connection began."""
+
+    @property
+    def is_late(self) -> bool:
+        """Something on it should have been confirmed by now."""
+
+    @property
+    def flights(self) -> list[Flight]:
+        """Stream data on its way, in the order sent; empty unless the scheduler has `wants_flights`."""
+
+@final
+class Flight:
+    """Bytes of a stream on their way over a path."""
+
+    @property
+    def stream(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def sent_at(self) -> float: ...
+    @property
+    def expected_at(self) -> float: ...
+    @property
+    def repeated(self) -> bool:
+        """Another path has repeated them."""
+
+@final
+class Stream:
+    """A stream that has something unsent."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def traffic_class(self) -> str:
+        """`conversational`, `streaming`, `interactive` or `background`."""
+
+    @property
+    def unsent(self) -> list[tuple[int, int]]:
+        """Written bytes that are on no path, as ranges (start, end), ascending."""
+
+    @property
+    def sendable_end(self) -> int:
+        """Offset up to which credit lets it send now."""
+
+    @property
+    def acknowledged(self) -> int:
+        """Offset below which the peer has everything."""
+
+    @property
+    def written(self) -> int:
+        """Offset after the last byte written so far."""
+
+    @property
+    def highest_sent(self) -> int:
+        """Offset after the highest byte that has been given to a path."""
+
+    @property
+    def is_finished(self) -> bool:
+        """The program has written its last byte."""
+
+@final
+class View:
+    """What a scheduler sees: a copy."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since the simulation began (before the run: paths are made first)."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """Those that deliver; backups only while no other path does."""
+
+    @property
+    def streams(self) -> list[Stream]:
+        """Those with unsent bytes, the one whose turn it is first."""
+
+    @property
+    def repeat_budget(self) -> int:
+        """Bytes that may be sent twice now where nobody waits for them."""
+
+    @property
+    def race_budget(self) -> int:
+        """Bytes that may be sent twice now where somebody waits for them."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the session may buffer on either side."""
+
+    def lowest_unsent(self, budget: int) -> tuple[str, int, int, int] | None:
+        """The first unsent bytes within credit, at most `budget`: what schedulers send that choose only the path."""
+
+@final
+class Ack:
+    """An acknowledgement of new data."""
+
+    @property
+    def now(self) -> float: ...
+    @property
+    def acked(self) -> int:
+        """Packets that it is the first to acknowledge."""
+
+    @property
+    def rtt(self) -> float | None:
+        """Round-trip time measured with it in seconds; None if it could not be measured."""
+
+    @property
+    def srtt(self) -> float:
+        """Smoothed round-trip time in seconds with that sample in it; 0 before the first one."""
+
+    @property
+    def acknowledged(self) -> int:
+        """All bytes before this position are acknowledged."""
+
+    @property
+    def sent(self) -> int:
+        """Position of the next byte to be sent for the first time."""
+
+    @property
+    def cwnd_limited(self) -> bool:
+        """The window is what keeps the flow from sending more."""
+
+def check_system(name: str, schedulers: list[str]) -> None:
+    """ValueError if there is no such system, with what there is."""
+
+def scheduler_names() -> list[str]:
+    """The engine's schedulers."""
+
+def congestion_names() -> list[str]:
+    """The congestion controls of the simulator."""
+
+def run(
+    scenario: Scenario,
+    system: str,
+    seed: int,
+    schedulers: dict[str, Any],
+    congestion: dict[str, Any],
+    trace: str | None = None,
+) -> tuple[str, str | None, BaseException | None]:
+    """The run as JSON, why a class of the caller's own ended it (None if none did), and what it raised."""

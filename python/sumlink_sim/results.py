@@ -1,0 +1,180 @@
+"""Results as frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+Run = Mapping[str, Any]
+"""A run as the laboratory writes it: `sumlink sim run --out`, and docs/laboratory.md."""
+
+KEY = ["scenario", "system", "seed"]
+"""What tells runs from each other."""
+
+Row = dict[str, Any]
+
+_RUN: dict[str, str] = {
+    "outcome": "string",
+    "reason": "string",
+    "duration_s": "float64",
+    "goodput_bps": "float64",
+    "bytes": "Int64",
+    "retransmissions": "Int64",
+    "duplicates_bytes": "Int64",
+    "reorder_peak_bytes": "Int64",
+    "rival_bps": "float64",
+    "over_limit": "Int64",
+    "note": "string",
+    "scenario_sha256": "string",
+    "version": "string",
+}
+_FLOW = {"flow": "int64", "link": "string", "direction": "string", "goodput_bps": "float64"}
+_PATH = {
+    "link": "string",
+    "direction": "string",
+    "wire_bytes": "int64",
+    "share": "float64",
+    "lost_packets": "int64",
+    "dropped_packets": "int64",
+}
+_OBJECT = {"object": "int64", "link": "string", "size_bytes": "int64", "start_s": "float64", "duration_s": "float64"}
+_MESSAGE = {"link": "string", "delay_ms": "float64"}
+_SERIES = {"of": "string", "name": "string", "direction": "string", "time_s": "float64", "bps": "float64"}
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "runs": _RUN,
+    "flows": _FLOW,
+    "paths": _PATH,
+    "objects": _OBJECT,
+    "messages": _MESSAGE,
+    "series": _SERIES,
+}
+"""Columns of each frame after the key, with their types."""
+
+
+class Results:
+    """Runs, and frames made of them.
+
+    Every frame begins with the columns `scenario`, `system`, `seed` (and the keys of a sweep's grid, if there was one).
+    Rates are bit/s, times seconds unless a name says otherwise; what is not known is missing (`pd.NA`, NaN).
+    """
+
+    def __init__(self, runs: Iterable[Run], grid: Iterable[Mapping[str, Any]] | None = None) -> None:
+        """`runs` as the laboratory writes them; `grid` has what a sweep set for each of them."""
+        self.raw: list[Run] = list(runs)
+        """The runs as they are, in the order in which they were asked for."""
+        self._grid = list(grid) if grid is not None else [{} for _ in self.raw]
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __repr__(self) -> str:
+        kinds = [run["outcome"]["kind"] for run in self.raw]
+        said = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+        return f"<Results of {len(self)} runs: {said}>"
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """The frame of that name: one of :data:`COLUMNS`."""
+        rows: list[Row] = []
+        for run, grid in zip(self.raw, self._grid, strict=True):
+            key = {**{column: run[column] for column in KEY}, **grid}
+            rows.extend({**key, **row} for row in rows_of(run)[name])
+        keys = list(KEY)
+        for grid in self._grid:
+            keys.extend(column for column in grid if column not in keys)
+        columns = COLUMNS[name]
+        frame = pd.DataFrame(rows, columns=[*keys, *columns])
+        return frame.astype({"scenario": "string", "system": "string", "seed": "int64", **columns})
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """A row for each run.
+
+        `outcome` is `measured`, `skipped` or `failed` (then `reason` says why), `duration_s` the measured time,
+        `goodput_bps` that of all flows, `bytes` what arrived, `retransmissions` segments that TCP sent again,
+        `duplicates_bytes` what was sent twice on purpose, `reorder_peak_bytes` the most that receivers held because earlier
+        bytes were missing, `rival_bps` the goodput of the scenario's rival, `over_limit` objects that took too long.
+        """
+        return self.frame("runs")
+
+    @property
+    def flows(self) -> pd.DataFrame:
+        """A row for each flow of each run: `flow` (its number), `link` (if it was bound to one), `direction`, `goodput_bps`."""
+        return self.frame("flows")
+
+    @property
+    def paths(self) -> pd.DataFrame:
+        """A row for each link and direction of each run.
+
+        `wire_bytes` delivered, `share` of what all links delivered in that direction (0 to 1), `lost_packets` on the link
+        and in its queue, `dropped_packets` by the queue.
+        """
+        return self.frame("paths")
+
+    @property
+    def objects(self) -> pd.DataFrame:
+        """A row for each object of a workload of files: `size_bytes`, `start_s` since the run began, `duration_s`."""
+        return self.frame("objects")
+
+    @property
+    def messages(self) -> pd.DataFrame:
+        """A row for each message (`cbr`) or answer (`requests`): `delay_ms`, and `link` where it was bound to one."""
+        return self.frame("messages")
+
+    @property
+    def series(self) -> pd.DataFrame:
+        """Rates over time: a row for each interval.
+
+        `of` is `run` (goodput of all flows), `flow` (goodput, `name` its number) or `path` (wire rate, `name` the link);
+        `time_s` is the interval's begin since the run began (warm-up included), `bps` the mean rate in it.
+        """
+        return self.frame("series")
+
+
+def rows_of(run: Run) -> dict[str, list[Row]]:
+    """What a run adds to each frame, without the key."""
+    outcome = run["outcome"]
+    kind = outcome["kind"]
+    whole: Row = {
+        "outcome": kind,
+        "reason": outcome.get("reason"),
+        "scenario_sha256": run["scenario_sha256"],
+        "version": run["environment"]["sumlink"],
+    }
+    tables: dict[str, list[Row]] = {name: [] for name in COLUMNS}
+    tables["runs"].append(whole)
+    if kind != "measured":
+        return tables
+    whole.update({column: outcome.get(column) for column in _RUN if column not in whole})
+    _series(tables, "run", None, None, outcome["goodput"])
+    for number, flow in enumerate(outcome["flows"]):
+        tables["flows"].append({"flow": number, **{column: flow[column] for column in list(_FLOW)[1:]}})
+        _series(tables, "flow", str(number), flow["direction"], flow["goodput"])
+    for link in outcome["links"]:
+        tables["paths"].append({column: link[column] for column in _PATH})
+        _series(tables, "path", link["link"], link["direction"], link["rate"])
+    for number, done in enumerate(outcome["completions"]):
+        tables["objects"].append({"object": number, **{column: done[column] for column in list(_OBJECT)[1:]}})
+    bound = outcome.get("link_delays_ms", {})
+    for delay in outcome["message_delays_ms"] if not bound else []:
+        tables["messages"].append({"link": None, "delay_ms": delay})
+    for link, delays in bound.items():
+        tables["messages"].extend({"link": link, "delay_ms": delay} for delay in delays)
+    return tables
+
+
+def _series(tables: dict[str, list[Row]], of: str, name: str | None, direction: str | None, series: Run) -> None:
+    start, interval = series["start_s"], series["interval_s"]
+    for index, bps in enumerate(series["bps"]):
+        time = start + index * interval
+        row = {"of": of, "name": name, "direction": direction, "time_s": time, "bps": bps}
+        tables["series"].append(row)
+
+
+def parse(text: str) -> Run:
+    """A run from its JSON."""
+    run: Run = json.loads(text)
+    return run

@@ -1,0 +1,118 @@
+"""Who makes the runs of a sweep: threads, processes, or a Dask cluster."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from .errors import RunError, ScenarioError
+from .results import Run
+from .running import Own, run_one
+from .scenario import Scenario
+
+DASK_TIMEOUT = 30
+"""Seconds until a cluster that does not answer is given up."""
+
+
+class Payload(NamedTuple):
+    """A run, for whoever makes it."""
+
+    id: str
+    scenario: Scenario
+    system: str
+    seed: int
+    classes: bytes
+    """Pickled: schedulers and congestion controls of the caller's own."""
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"scenario {self.scenario.name}, seed {self.seed}, system {self.system}"
+
+
+@functools.lru_cache(maxsize=4)
+def _unpickled(classes: bytes) -> Own:
+    return Own(*cloudpickle.loads(classes))
+
+
+def work(payload: Payload) -> tuple[str, Run]:
+    """Makes a run, wherever that is."""
+    return payload.id, run_one(payload.scenario, payload.system, payload.seed, _unpickled(payload.classes))
+
+
+def on_threads(todo: list[Payload], jobs: int) -> Iterator[tuple[str, Run]]:
+    """The simulator does not hold Python's lock: threads use all cores."""
+    return _gather(ThreadPoolExecutor(jobs), todo)
+
+
+def on_processes(todo: list[Payload], jobs: int) -> Iterator[tuple[str, Run]]:
+    """For Python classes, which hold the lock."""
+    context = multiprocessing.get_context("spawn")
+    return _gather(ProcessPoolExecutor(min(jobs, len(todo)), mp_context=context), todo)
+
+
+def _gather(pool: Executor, todo: list[Payload]) -> Iterator[tuple[str, Run]]:
+    """As they are done. After a failure also what the others had begun, so that nothing that was done is lost."""
+    futures = [pool.submit(work, payload) for payload in todo]
+    left = set(futures)
+    try:
+        for future in as_completed(futures):
+            left.discard(future)
+            yield future.result()
+    except (RunError, BrokenProcessPool) as error:
+        pool.shutdown(wait=True, cancel_futures=True)
+        for future in left:
+            if not future.cancelled() and future.exception() is None:
+                yield future.result()
+        if isinstance(error, BrokenProcessPool):
+            raise RunError(f"a process that makes runs has died: {error}") from error
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def on_dask(todo: list[Payload], address: str) -> Iterator[tuple[str, Run]]:
+    """An existing cluster. It gives what a dead worker had to do, and what only it knew, to another one."""
+    try:
+        import distributed as package
+    except ImportError as error:
+        raise ScenarioError("dask: the package distributed is missing: pip install 'sumlink-sim[dask]'") from error
+    distributed: Any = package  # some of it has no types
+    try:
+        client = distributed.Client(address, timeout=DASK_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ScenarioError(f"dask: there is no cluster at {address}: {error}") from error
+    with client:
+        by_key = {f"sumlink-{payload.id}": payload for payload in todo}
+        futures = [client.submit(work, payload, key=key, pure=True) for key, payload in by_key.items()]
+        with client.as_current():
+            waiting = distributed.as_completed(futures, loop=client.loop)
+        del futures
+        try:
+            for future in waiting:
+                try:
+                    yield future.result()
+                except (RunError, distributed.KilledWorker, ModuleNotFoundError) as error:
+                    for other in list(waiting.futures):
+                        if other.status == "finished":
+                            yield other.result()
+                    raise _told(error, by_key[future.key].place) from error.__cause__
+                # Its result is kept by now, and the cluster need not hold it any longer.
+                future.release()
+        finally:
+            client.cancel([future for future in waiting.futures], force=True)
+
+
+def _told(error: Exception, place: str) -> RunError:
+    """What went wrong at a cluster, with the place."""
+    if isinstance(error, RunError):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        return RunError(f"{place}: a worker lacks a module: {error}")
+    return RunError(f"{place}: its worker died, and those that tried again: {error}")

@@ -1,0 +1,118 @@
+"""Schedulers and congestion controls for the tests; a module of its own, since workers in other processes need them."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from pathlib import Path as FilePath
+from typing import Any
+
+import sumlink_sim as sim
+
+
+class ShortestWay(sim.Scheduler):
+    """Only the free path of the least delay sends."""
+
+    def pick(self, asking: sim.Path, budget: int, view: sim.View) -> Any:
+        free = [path for path in view.paths if not path.full or path.id == asking.id]
+        best = min(free, key=lambda path: (path.delay, path.id), default=None)
+        return view.lowest_unsent(budget) if best is not None and best.id == asking.id else None
+
+
+class AnyPath(sim.Scheduler):
+    """Whoever asks sends; written out, to use a Pick."""
+
+    def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
+        for stream in view.streams:
+            start, end = stream.unsent[0]
+            end = min(end, stream.sendable_end, start + budget)
+            if start < end:
+                return sim.Pick("send", stream.id, start, end)
+        return None
+
+
+class Both(AnyPath):
+    """Everything on every path."""
+
+    repeats_all = True
+    wants_flights = True
+
+    def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
+        mine = [(flight.stream, flight.start, flight.end) for flight in asking.flights]
+        for other in view.paths:
+            for flight in other.flights if other.id != asking.id else []:
+                covered = any(s == flight.stream and a < flight.end and flight.start < b for s, a, b in mine)
+                if not flight.repeated and not covered:
+                    end = min(flight.end, flight.start + budget)
+                    return sim.Pick("repeat", flight.stream, flight.start, end)
+        return super().pick(asking, budget, view)
+
+
+class FailsLate(AnyPath):
+    """Raises once half a second of the simulation has passed."""
+
+    def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
+        if view.now > 0.5:
+            raise RuntimeError("out of ideas")
+        return super().pick(asking, budget, view)
+
+
+class FailsOnLongLinks(AnyPath):
+    """Raises where a round trip takes more than half a second."""
+
+    def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
+        if any(path.min_rtt > 0.5 for path in view.paths):
+            raise RuntimeError("too long")
+        return super().pick(asking, budget, view)
+
+
+class Nonsense(sim.Scheduler):
+    """Answers what `answer` says, once there is something to send."""
+
+    answer: Any = None
+
+    def pick(self, asking: sim.Path, budget: int, view: sim.View) -> Any:
+        return self.answer if view.streams else None
+
+
+class NoStart(sim.Scheduler):
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        raise ValueError("not today")
+
+
+class Reno(sim.CongestionControl):
+    """As it is."""
+
+
+class Timid(sim.CongestionControl):
+    """Four packets, always, spaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cwnd = 4.0
+        self.pacing_rate = 100.0
+
+    def on_ack(self, ack: sim.Ack) -> None:
+        assert ack.acked > 0 and ack.now > 0
+
+
+class NotANumber(sim.CongestionControl):
+    """Loses its mind with the first acknowledgement."""
+
+    def on_ack(self, ack: sim.Ack) -> None:
+        self.cwnd = math.nan
+
+
+class DiesOnce(AnyPath):
+    """Takes its process with it the first time that it is asked; `marker` is a file that remembers."""
+
+    marker = ""
+
+    def __init__(self) -> None:
+        path = FilePath(self.marker)
+        if not path.exists():
+            path.touch()
+            os.kill(os.getpid(), signal.SIGKILL)

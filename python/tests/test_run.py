@@ -1,0 +1,207 @@
+"""Runs: the same as the program's, with classes of one's own, and what is told when they fail."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from own_classes import AnyPath, Both, FailsLate, NoStart, Nonsense, NotANumber, Reno, ShortestWay, Timid
+
+import sumlink_sim as sim
+
+
+def test_the_program_and_the_package_agree_to_the_last_bit(program: Path, tmp_path: Path) -> None:
+    file = ROOT / "scenarios/unequal-queue.toml"
+    systems = ["alone", "mptcp", "sumlink:fbdt", "sumlink:minrtt+reno"]
+    command = [program, "sim", "run", file, "--seeds", "2", "--systems", ",".join(systems), "--out", tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
+    results = sim.run(file, systems, 2)
+    assert len(results) == 8
+    for run in results.raw:
+        name = run["system"].replace(":", "-")
+        written = json.loads((tmp_path / "unequal-queue" / f"seed-{run['seed']}" / f"{name}.json").read_text())
+        assert written == run
+
+
+def test_the_same_seed_is_the_same_run_however_many_run_at_once(two: dict[str, Any]) -> None:
+    one = sim.run(two, seeds=3, jobs=1)
+    many = sim.run(two, seeds=3, jobs=4)
+    assert one.raw == many.raw
+    assert one.raw[0] != one.raw[2]
+    assert sim.run(two, seeds=[3]).raw == one.raw[4:]
+
+
+def test_frames_have_their_columns_and_agree_with_each_other(two: dict[str, Any]) -> None:
+    results = sim.run(two)
+    runs = results.runs
+    assert list(runs["system"]) == ["alone", "sumlink:fbdt"] * 2 and list(runs["seed"]) == [1, 1, 2, 2]
+    assert set(runs["outcome"]) == {"measured"}
+    flows = results.flows.groupby(["system", "seed"])["goodput_bps"].sum()
+    for row in runs.itertuples():
+        assert math.isclose(flows[(row.system, row.seed)], row.goodput_bps)
+    paths = results.paths.query("direction == 'down'").groupby(["system", "seed"])["share"].sum()
+    assert ((paths - 1).abs() < 1e-9).all()
+    series = results.series.query("of == 'run' and system == 'sumlink:fbdt' and seed == 1")
+    measured = series[series["time_s"] >= 1]["bps"].mean()
+    assert math.isclose(measured, runs["goodput_bps"][1], rel_tol=0.01)
+    assert 12e6 < runs["goodput_bps"][1] < 15e6
+    assert results.objects.empty and list(results.objects.columns[:3]) == ["scenario", "system", "seed"]
+
+
+def test_objects_messages_and_what_there_is_not(two: dict[str, Any]) -> None:
+    files = {**two, "workload": {"kind": "files", "sizes": ["10kB", "100kB"], "count": 2, "gap": "100ms"}, "duration": "5s"}
+    del files["warmup"]
+    objects = sim.run(files, ["sumlink:fbdt"], 1).objects
+    assert list(objects["size_bytes"]) == [10_000, 100_000] * 2 and (objects["duration_s"] > 0.01).all()
+    asked = sim.run({**two, "workload": {"kind": "requests"}}, ["alone", "sumlink:fbdt"], 1).messages
+    assert set(asked["link"].dropna()) == {"wifi", "lte"} and asked["delay_ms"].min() > 10
+    skipped = sim.run(two, ["aggligator"], 1).runs
+    assert skipped["outcome"][0] == "skipped" and "does not have" in skipped["reason"][0]
+
+
+def test_a_scheduler_in_python_carries_both_links(two: dict[str, Any]) -> None:
+    own = {"shortest": ShortestWay, "any": AnyPath}
+    runs = sim.run(two, ["sumlink:shortest", "sumlink:any", "sumlink:fbdt:interactive=any"], 1, schedulers=own).runs
+    assert (runs["goodput_bps"] > 9e6).all(), runs
+    assert sim.run(two, ["sumlink:any"], 1, schedulers=own).raw == sim.run(two, ["sumlink:any"], 1, schedulers=own).raw
+
+
+def test_repeats_are_counted_as_duplicates(two: dict[str, Any]) -> None:
+    runs = sim.run(two, ["sumlink:both"], 1, schedulers={"both": Both}).runs
+    assert runs["duplicates_bytes"][0] > 0.2 * runs["bytes"][0]
+
+
+def test_the_base_class_is_reno_to_the_last_bit(two: dict[str, Any]) -> None:
+    own = {"mine": Reno}
+    mine, known = sim.run(two, ["sumlink:minrtt+mine", "sumlink:minrtt+reno"], 1, congestion_controls=own).raw
+    assert mine["outcome"] == known["outcome"] and mine["outcome"]["retransmissions"] > 0
+    files = {**two, "workload": {"kind": "requests", "load": True, "gap": "400ms"}, "duration": "4s"}
+    for scenario in (two, files):
+        mine = sim.run({**scenario, "congestion": "mine"}, ["alone"], 2, congestion_controls=own).raw
+        known = sim.run({**scenario, "congestion": "reno"}, ["alone"], 2).raw
+        assert [run["outcome"] for run in mine] == [run["outcome"] for run in known]
+
+
+def test_windows_and_pacing_of_a_class_count(two: dict[str, Any]) -> None:
+    slow = sim.run({**two, "congestion": "timid"}, ["alone"], 1, congestion_controls={"timid": Timid}).flows
+    assert (slow["goodput_bps"] < 100 * 1448 * 8 * 1.05).all(), slow
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("send", "answered 'send', which is neither None nor"),
+        (("send", 0, 1), "answered ('send', 0, 1), which is"),
+        (("send", 0, -5, 3), "answered ('send', 0, -5, 3), which is"),
+        (("keep", 0, 0, 1), "answered ('keep', 0, 0, 1), which is"),
+        (("send", 99, 0, 1), "bytes 0..1 of stream 99: there is no such stream"),
+        (("send", 0, 5, 5), "bytes 5..5 of stream 0 are none"),
+        (("send", 0, 0, 1 << 40), "that can leave"),
+        (("send", 0, 1 << 40, (1 << 40) + 5), "are not all unsent"),
+        (("race", 0, 0, 5), "are not all sent and unacknowledged"),
+    ],
+)
+def test_nonsense_is_told_with_its_place(two: dict[str, Any], answer: Any, reason: str) -> None:
+    own = type("Own", (Nonsense,), {"answer": answer})
+    with pytest.raises(sim.RunError) as told:
+        sim.run(two, ["alone", "sumlink:odd"], [7, 8], schedulers={"odd": own}, jobs=1)
+    message = str(told.value)
+    assert message.startswith("scenario two, seed 7, system sumlink:odd, at ") and "the scheduler odd, pick: " in message
+    assert reason in message and "\n" not in message
+    assert told.value.results is not None and [run["system"] for run in told.value.results.raw] == ["alone"]
+
+
+def test_what_a_class_raises_is_told_with_its_place_and_its_cause(two: dict[str, Any]) -> None:
+    with pytest.raises(sim.RunError, match=r"seed 2, .* at 0\.\d+ s: the scheduler late, pick: RuntimeError: out of ideas") as told:
+        sim.run(two, ["sumlink:late"], [2], schedulers={"late": FailsLate})
+    assert isinstance(told.value.__cause__, RuntimeError) and "own_classes.py:" in str(told.value)
+    with pytest.raises(sim.RunError, match="the scheduler no, __init__: ValueError: not today"):
+        sim.run(two, ["sumlink:no"], 1, schedulers={"no": NoStart})
+    with pytest.raises(sim.RunError, match="the congestion control nan, on_ack: left cwnd at NaN: it is a number of packets"):
+        sim.run(two, ["sumlink:fbdt+nan"], 1, congestion_controls={"nan": NotANumber})
+    nothing = type("Nothing", (sim.Scheduler,), {})
+    with pytest.raises(sim.RunError, match="NotImplementedError: Nothing has no method pick"):
+        sim.run(two, ["sumlink:nothing"], 1, schedulers={"nothing": nothing})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"systems": ["sumlink:fbtd"]}, "systems: sumlink has no scheduler 'fbtd'"),
+        ({"systems": ["tcp"]}, "systems: there is no system 'tcp'"),
+        ({"systems": "alone"}, r"systems: give a list, such as \['alone'\]"),
+        ({"systems": []}, "systems: the list is empty"),
+        ({"systems": ["alone", "alone"]}, "systems: 'alone' is there twice"),
+        ({"systems": ["sumlink:fbdt+bbr"]}, "systems, sumlink:fbdt\\+bbr: the simulator has no congestion control 'bbr'"),
+        ({"seeds": 0}, "seeds: 0, but it is a number from 1"),
+        ({"seeds": []}, "seeds: there is none"),
+        ({"jobs": 0}, "jobs: 0"),
+        ({"schedulers": {"fbdt": AnyPath}}, "schedulers\\['fbdt'\\]: there is one of that name already"),
+        ({"schedulers": {"a b": AnyPath}}, "1 to 15 letters"),
+        ({"schedulers": {"mine": object}}, "give a class derived from sumlink_sim.Scheduler"),
+        ({"congestion_controls": {"mine": Reno()}}, "give a class derived from sumlink_sim.CongestionControl"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_told_before_anything_runs(
+    two: dict[str, Any], arguments: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(sim.ScenarioError, match=reason):
+        sim.run(two, **arguments)
+
+
+def test_a_trace_is_written_for_each_run(two: dict[str, Any], tmp_path: Path) -> None:
+    sim.run(two, ["sumlink:fbdt"], 2, trace=tmp_path / "traces")
+    lines = (tmp_path / "traces/two-seed-2-sumlink-fbdt.jsonl").read_text().splitlines()
+    assert {json.loads(line)["event"] for line in lines} >= {"data", "path", "read", "up"}
+
+
+def test_python_runs_on_while_the_simulator_works(two: dict[str, Any]) -> None:
+    """The run is far longer than the other thread needs, which could do nothing if the lock were held."""
+    counted, over = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not over.is_set():
+            counted += 1
+
+    other = threading.Thread(target=count)
+    other.start()
+    from sumlink_sim import _native
+
+    before = counted
+    _native.run(sim.Scenario({**two, "duration": "60s"})._inner, "sumlink:fbdt", 1, {}, {})
+    between = counted - before
+    over.set()
+    other.join()
+    assert between > 1000
+
+
+def test_control_c_ends_a_run(two: dict[str, Any]) -> None:
+    script = (
+        "import sumlink_sim as sim, sys\n"
+        f"scenario = sim.Scenario({dict(two, duration='1h')!r})\n"
+        "print('begun', flush=True)\n"
+        "sim._native.run(scenario._inner, 'sumlink:fbdt', 1, {}, {})\n"
+    )
+    running = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None and running.stdout.readline() == "begun\n"
+    os.kill(running.pid, signal.SIGINT)
+    _, told = running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in told
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "python/README.md").read_text()
+    example = text.split("```python\n")[1].split("```")[0]
+    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
+    printed = capsys.readouterr().out
+    assert "sumlink:mine" in printed and "sumlink:fbdt" in printed
