@@ -139,6 +139,9 @@ pub struct Measurement {
     pub traffic_cpu_s: Option<f64>,
     /// The emulator's account of itself.
     pub emulator: Health,
+    /// What the machine did; unknown in virtual time, and in results of versions that did not note it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
     /// What a reader should know besides: how many subflows joined, what was scaled.
     pub note: String,
 }
@@ -209,6 +212,29 @@ pub struct Process {
     pub cpu_s: f64,
     /// Largest resident memory in bytes.
     pub peak_memory_bytes: u64,
+}
+
+/// What all processors of the machine did in the measured time; of several phases, in the busiest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Runs that the laboratory had at once, this one included, at the most and at any time of it. CPU seconds of programs
+    /// are each run's own, whatever this is.
+    pub runs_at_once: usize,
+    /// Share of the processors that these runs used together, with emulators, traffic and interrupts, 0..=1.
+    pub runs_share: f64,
+    /// Share that programs of others used, 0..=1.
+    pub others_share: f64,
+}
+
+impl Machine {
+    /// The busier of two times in every respect.
+    fn max(self, other: Self) -> Self {
+        Self {
+            runs_at_once: self.runs_at_once.max(other.runs_at_once),
+            runs_share: self.runs_share.max(other.runs_share),
+            others_share: self.others_share.max(other.others_share),
+        }
+    }
 }
 
 impl Run {

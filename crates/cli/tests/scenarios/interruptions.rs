@@ -31,20 +31,30 @@ fn namespaces_of(pid: u32) -> Vec<PathBuf> {
 
 /// A long run.
 fn start(place: &Place) -> Child {
+    start_with(place, &[])
+}
+
+fn start_with(place: &Place, arguments: &[&str]) -> Child {
     let mut command = place.lab("run", &["--out", "out"]);
+    command.args(arguments);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
 /// The namespaces of a run's laboratory, as soon as it stands.
 fn wait_for_laboratory(child: &Child) -> Vec<PathBuf> {
+    wait_for_laboratories(child, 1)
+}
+
+/// The namespaces of so many laboratories at once, as soon as they stand.
+fn wait_for_laboratories(child: &Child, count: usize) -> Vec<PathBuf> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let namespaces = namespaces_of(child.id());
-        if !namespaces.is_empty() && namespaces.iter().all(|path| path.exists()) {
+        if namespaces.len() >= 2 * count && namespaces.iter().all(|path| path.exists()) {
             return namespaces;
         }
-        assert!(Instant::now() < deadline, "no laboratory was started");
+        assert!(Instant::now() < deadline, "only {namespaces:?}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -96,6 +106,60 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
         namespaces.iter().all(|path| !path.exists()),
         "{namespaces:?}"
     );
+}
+
+#[test]
+fn runs_at_once_leave_nothing_behind_and_go_on() {
+    if is_skipped() || !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    // Slow enough for any machine; the second is so long that only a signal ends it within this test.
+    let short = TWO_LINKS.replace("0mbit", "mbit");
+    let place = Place::new(&short);
+    let long = short.replace("\"two\"", "\"long\"");
+    let long = long.replace("duration = \"3s\"", "duration = \"90s\"");
+    fs::write(place.path("long.toml"), &long).unwrap();
+    let arguments = ["long.toml", "--systems", "mptcp", "--jobs", "2"];
+    let first = place.path("out/two/seed-1/mptcp.json");
+    let mut left = Vec::new();
+    for name in ["-INT", "-KILL"] {
+        let child = start_with(&place, &arguments);
+        let namespaces = wait_for_laboratories(&child, if first.exists() { 1 } else { 2 });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !first.exists() {
+            assert!(Instant::now() < deadline, "the short run does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        let told = text(&output.stderr);
+        if name == "-INT" {
+            assert_eq!(output.status.code(), Some(130), "{told}");
+            assert!(told.contains("1 of 2 runs are kept in out"), "{told}");
+            assert!(namespaces.iter().all(|path| !path.exists()));
+        } else {
+            assert!(told.contains("1 of 2 runs are in out already"), "{told}");
+            left = namespaces;
+        }
+        assert!(files_below(&place.path("out/long/seed-1")).is_empty());
+    }
+
+    // Each of the two was beside the other one; the machine's shares in the record are of both.
+    let record = fs::read(&first).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let machine = &record["outcome"]["machine"];
+    assert_eq!(machine["runs_at_once"], 2, "{machine}");
+    let share = machine["runs_share"].as_f64().unwrap();
+    assert!(share > 0.0 && share <= 1.0, "{machine}");
+
+    // What was not finished is run, once it is short enough to wait for.
+    fs::write(place.path("long.toml"), long.replace("90s", "3s")).unwrap();
+    let (output, lines) = place.run(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let done: Vec<_> = lines.iter().map(|line| &line["scenario"]).collect();
+    assert_eq!(done, ["long"]);
+    assert_eq!(lines[0]["outcome"], "measured", "{}", lines[0]);
+    assert!(left.iter().all(|path| !path.exists()), "{left:?}");
 }
 
 /// Runs in a mount namespace of its own with room for one page of results, of which so much is taken.

@@ -153,6 +153,13 @@ fn measured(figures: &Measurement, put: &mut dyn FnMut(&str, Value)) {
         "late_p99_us",
         json!(figures.emulator.lateness_p99_us.round()),
     );
+    if let Some(machine) = figures.machine {
+        // One run at once goes without saying.
+        let company = (machine.runs_at_once > 1).then_some(machine.runs_at_once);
+        put("runs_at_once", json!(company));
+        put("runs_share", json!(rounded(machine.runs_share)));
+        put("others_share", json!(rounded(machine.others_share)));
+    }
     if !figures.note.is_empty() {
         put("note", json!(figures.note));
     }

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::Direction;
 use crate::results::{ALONE, Measurement, Outcome, Run};
-use crate::run::{Store, join};
+use crate::run::{Store, join, link_rates};
 use crate::scenario::Scenario;
 
 use super::matrix::{Group, Row};
@@ -148,10 +147,6 @@ fn renamed(mut figures: Measurement, link: Option<&str>) -> Measurement {
 /// The rate of a scenario's links that may be measured beside others for that row: what is judged must not be a matter of
 /// milliseconds or of processors.
 fn rate(row: &Row, scenario: &Scenario) -> Option<u64> {
-    if scenario.unshaped || row.bars.iter().any(|bar| bar.quantity.needs_quiet()) {
-        return None;
-    }
-    let ways = [Direction::Up, Direction::Down];
-    let rates = ways.map(|way| scenario.rates_bps(way, 1));
-    Some(rates[0].max(rates[1]) as u64)
+    let is_sensitive = row.bars.iter().any(|bar| bar.quantity.needs_quiet());
+    (!is_sensitive).then(|| link_rates(scenario)).flatten()
 }

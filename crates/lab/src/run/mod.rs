@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use crate::config::Direction;
 use crate::error::LabError;
 use crate::prose::print;
 use crate::results::{Outcome, Run};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Workload};
 use crate::systems;
 
 use progress::Progress;
@@ -54,6 +55,9 @@ pub struct RunOptions {
     /// Only these systems, also ones that the scenarios do not name
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub systems: Vec<String>,
+    /// The most runs at once; only runs of bulk traffic at rates that the machine has room for are beside others
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
     /// The sumlink program to measure, instead of this one
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
@@ -105,7 +109,8 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
     for scenario in scenarios {
         store.write_scenario(scenario)?;
     }
-    carry_out(&plan, Room::SINGLE, &store, &mut |run, path| {
+    let room = Room::of_this_machine(Some(options.jobs.into()));
+    carry_out(&plan, room, &store, &mut |run, path| {
         if options.json {
             println!("{}", run_json(run, Some(path)));
         }
@@ -212,11 +217,24 @@ fn plan<'a>(options: &'a RunOptions, scenarios: &'a [Scenario], program: &'a Pat
                 seed,
                 system: system.clone(),
                 program,
-                rate: None,
+                rate: rate_beside_others(scenario),
             }));
         }
     }
     jobs
+}
+
+/// The rate of a scenario's links that may be measured beside others: what is measured must not be a matter of milliseconds.
+fn rate_beside_others(scenario: &Scenario) -> Option<u64> {
+    matches!(scenario.workload, Workload::Bulk)
+        .then(|| link_rates(scenario))
+        .flatten()
+}
+
+/// The sum of the rates of a scenario's links in bit/s, of the direction where it is larger; none where nothing shapes them.
+pub(crate) fn link_rates(scenario: &Scenario) -> Option<u64> {
+    let ways = [Direction::Up, Direction::Down].map(|way| scenario.rates_bps(way, 1));
+    (!scenario.unshaped).then_some(ways[0].max(ways[1]) as u64)
 }
 
 fn tell_what_is_kept(error: &LabError, store: &Store, finished: usize, total: usize) {

@@ -22,7 +22,7 @@ use super::{environment, workload};
 /// A run is repeated so often when the emulator was the bottleneck.
 const ATTEMPTS: usize = 3;
 /// Runs at once that together take more of the machine than this are repeated alone.
-const OURS_LIMIT: f64 = 0.7;
+const OURS_LIMIT: f64 = 0.65;
 /// The port of the workload's server, where the workload says none.
 const PORT: u16 = 5001;
 
@@ -99,10 +99,11 @@ fn measure_all(
         let mut last = String::new();
         let mut found = None;
         for _ in 0..attempts {
-            let (phase, ours) = measure_phase(job, system, part, &mut |elapsed| {
+            let phase = measure_phase(job, system, part, &mut |elapsed| {
                 tick(number, elapsed);
             })?;
             // Beside others of ours the ends may have waited for a processor, which the emulator does not notice.
+            let ours = phase.machine.map_or(0.0, |machine| machine.runs_share);
             let crowded = (company == Company::Others && ours > OURS_LIMIT)
                 .then(|| format!("runs at once used {:.0} % of the machine", ours * 100.0));
             match phase.emulator.objection().or(crowded) {
@@ -177,14 +178,13 @@ pub(crate) fn planned(job: &Job<'_>) -> (f64, usize) {
     }
 }
 
-/// One phase in a laboratory of its own: fresh namespaces, empty queues, no metrics of earlier connections. Also which
-/// share of the machine this and other runs of ours used.
+/// One phase in a laboratory of its own: fresh namespaces, empty queues, no metrics of earlier connections.
 fn measure_phase(
     job: &Job<'_>,
     system: &dyn System,
     part: &Part<'_>,
     tick: &mut dyn FnMut(f64),
-) -> Result<(Measurement, f64), LabError> {
+) -> Result<Measurement, LabError> {
     let scenario = part.scenario.as_ref();
     let lab = Lab::start(scenario.lab_config(job.seed))?;
     let directory = TempDir::with_prefix("sumlink-lab-run-")

@@ -13,8 +13,10 @@ use crate::results::{Outcome, Run};
 
 use super::once::{self, Company, Job};
 
-/// What a processor carries of links' rates with room to spare: emulator, both ends of the system, and the traffic.
-const RATE_OF_PROCESSOR: u64 = 140_000_000;
+/// What runs at once may use of each processor, in thousandths: the other half is for what comes in bursts.
+const LOAD_OF_PROCESSOR: u64 = 500;
+/// Of the room, in percent: whoever takes more leaves nothing to others.
+const LARGEST_SHARE: u64 = 80;
 /// Above this a run is alone, however many processors there are.
 const LIGHT: u64 = 400_000_000;
 /// The most runs at once for each processor.
@@ -27,14 +29,18 @@ const SHRINK: f64 = 0.75;
 pub(crate) struct Room {
     /// Number of runs.
     runs: usize,
-    /// Sum of the rates of their links, in bit/s.
-    rate: u64,
+    /// Sum of their loads, in thousandths of a processor.
+    load: u64,
+}
+
+/// What a run at that rate (bit/s) uses at the most, in thousandths of a processor: emulator, both ends of the system, and the
+/// traffic. Each packet by itself costs a wake-up or two; the busier a link is, the more of them go together.
+fn load(rate: u64) -> u64 {
+    let mbit = rate / 1_000_000;
+    (10 * mbit).min(600 + mbit * 3 / 2)
 }
 
 impl Room {
-    /// One run after the other.
-    pub(crate) const SINGLE: Self = Self { runs: 1, rate: 0 };
-
     /// What this machine has room for, and so many runs at the most.
     pub(crate) fn of_this_machine(most: Option<usize>) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -44,25 +50,25 @@ impl Room {
     fn of(processors: usize, most: Option<usize>) -> Self {
         Self {
             runs: most.unwrap_or(RUNS_OF_PROCESSOR * processors),
-            rate: RATE_OF_PROCESSOR * processors as u64,
+            load: LOAD_OF_PROCESSOR * processors as u64,
         }
     }
 
     /// How many runs like this one there are at once.
     pub(crate) fn width(&self, job: &Job<'_>) -> usize {
         match self.share(job) {
-            Some(rate) => {
-                let fit = usize::try_from(self.rate / rate.max(1)).unwrap_or(usize::MAX);
+            Some(load) => {
+                let fit = usize::try_from(self.load / load.max(1)).unwrap_or(usize::MAX);
                 fit.min(self.runs).max(1)
             }
             None => 1,
         }
     }
 
-    /// The rate of a run that has room beside another one of its kind.
+    /// The load of a run that leaves room for others.
     fn share(&self, job: &Job<'_>) -> Option<u64> {
-        let fits = |rate: &u64| *rate <= LIGHT.min(self.rate / 2);
-        job.rate.filter(fits).filter(|_| self.runs > 1)
+        let rate = job.rate.filter(|rate| *rate <= LIGHT && self.runs > 1)?;
+        Some(load(rate)).filter(|load| *load <= self.load * LARGEST_SHARE / 100)
     }
 }
 
@@ -103,7 +109,8 @@ pub(super) fn run(
                     tell(News::Comes(index, phase, elapsed))
                 }
                 Ok(Message::Ended(index, result)) => result
-                    .and_then(|run| {
+                    .and_then(|mut run| {
+                        queue.note_company(index, &mut run);
                         if queue.ended(index, &run) {
                             tell(News::Done(index, run))
                         } else {
@@ -142,16 +149,24 @@ struct Queue<'a, 'j> {
     waiting: VecDeque<usize>,
     /// Found too little room beside others.
     again: VecDeque<usize>,
+    running: BTreeMap<usize, Place>,
+}
+
+/// A run that has begun and not ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Place {
     /// `None` for one that is alone.
-    running: BTreeMap<usize, Option<Share>>,
+    share: Option<Share>,
+    /// The most runs that there were at once since it began, this one included.
+    most: usize,
 }
 
 /// A run beside others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share {
-    /// Its part of the room's rate.
-    rate: u64,
-    /// The room's rate when it began.
+    /// Its part of the room's load.
+    load: u64,
+    /// The room's load when it began.
     room: u64,
 }
 
@@ -170,31 +185,31 @@ impl<'a, 'j> Queue<'a, 'j> {
     fn next(&mut self) -> Option<(usize, Company)> {
         let is_quiet = self.running.is_empty();
         if is_quiet && let Some(index) = self.again.pop_front() {
-            self.running.insert(index, None);
+            self.begin(index, None);
             return Some((index, Company::Alone));
         }
         let index = *self.waiting.front()?;
-        let share = self.room.share(self.jobs[index]).map(|rate| Share {
-            rate,
-            room: self.room.rate,
+        let share = self.room.share(self.jobs[index]).map(|load| Share {
+            load,
+            room: self.room.load,
         });
         let has_room = match share {
             None => is_quiet,
-            Some(Share { rate, .. }) => {
-                let rates = self
+            Some(Share { load, .. }) => {
+                let loads = self
                     .running
                     .values()
-                    .map(|share| Some(share.as_ref()?.rate));
-                let taken: Option<u64> = rates.sum();
+                    .map(|place| Some(place.share.as_ref()?.load));
+                let taken: Option<u64> = loads.sum();
                 self.running.len() < self.room.runs
-                    && taken.is_some_and(|taken| taken + rate <= self.room.rate)
+                    && taken.is_some_and(|taken| taken + load <= self.room.load)
             }
         };
         if !has_room {
             return None;
         }
         self.waiting.pop_front();
-        self.running.insert(index, share);
+        self.begin(index, share);
         let company = match share {
             None => Company::Alone,
             Some(_) => Company::Others,
@@ -202,19 +217,39 @@ impl<'a, 'j> Queue<'a, 'j> {
         Some((index, company))
     }
 
+    fn begin(&mut self, index: usize, share: Option<Share>) {
+        self.running.insert(index, Place { share, most: 0 });
+        let now = self.running.len();
+        for place in self.running.values_mut() {
+            place.most = place.most.max(now);
+        }
+    }
+
+    /// Writes into a run that ends how many there were at once: the machine's shares are of all of them together.
+    fn note_company(&self, index: usize, run: &mut Run) {
+        if let Some(place) = self.running.get(&index)
+            && let Outcome::Measured(figures) = &mut run.outcome
+            && let Some(machine) = &mut figures.machine
+        {
+            machine.runs_at_once = place.most;
+        }
+    }
+
     /// A run has ended; whether that was the last of it.
     fn ended(&mut self, index: usize, run: &Run) -> bool {
-        let shared = self.running.remove(&index).flatten();
+        let shared = self.running.remove(&index).and_then(|place| place.share);
         match (&run.outcome, shared) {
             (Outcome::Refused { reason }, Some(share)) => {
                 let (scenario, system) = (&run.scenario, &run.system);
                 tracing::info!(%scenario, %system, seed = run.seed, %reason, "to be done again alone");
                 self.again.push_back(index);
                 // Those that were with it say the same thing once more.
-                if share.room == self.room.rate {
-                    self.room.rate = (self.room.rate as f64 * SHRINK) as u64;
-                    let mbit = self.room.rate / 1_000_000;
-                    tracing::info!("fewer runs at once from now on: of {mbit} Mbit/s");
+                if share.room == self.room.load {
+                    self.room.load = (self.room.load as f64 * SHRINK) as u64;
+                    let processors = self.room.load as f64 / 1000.0;
+                    tracing::info!(
+                        "fewer runs at once from now on: for {processors:.2} processors"
+                    );
                 }
                 false
             }
@@ -232,7 +267,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::results::Run;
+    use crate::results::{Machine, Measurement, Run};
     use crate::scenario::Scenario;
 
     fn scenario() -> Scenario {
@@ -263,12 +298,12 @@ mod tests {
     fn light_runs_share_the_machine_and_others_do_not() {
         let scenario = scenario();
         let rates = [
-            Some(70),
-            Some(70),
-            Some(140),
-            Some(70),
+            Some(25),
+            Some(25),
+            Some(50),
+            Some(25),
             None,
-            Some(70),
+            Some(25),
             Some(300),
         ];
         let jobs = rates.map(|rate| job(&scenario, rate));
@@ -284,20 +319,76 @@ mod tests {
             assert_eq!(begun(&mut queue), [] as [usize; 0]);
         }
         queue.ended(3, &good);
-        // Alone, as is whoever takes more than half of the room.
+        // Alone, as is whoever leaves no room.
         assert_eq!(begun(&mut queue), [4]);
         queue.ended(4, &good);
         assert_eq!(begun(&mut queue), [5]);
         queue.ended(5, &good);
         assert_eq!(begun(&mut queue), [6]);
-        assert_eq!(queue.running, BTreeMap::from([(6, None)]));
+        let alone = Place {
+            share: None,
+            most: 1,
+        };
+        assert_eq!(queue.running, BTreeMap::from([(6, alone)]));
         assert_eq!(
             rates.map(|rate| room.width(&job(&scenario, rate))),
             [4, 4, 2, 4, 1, 4, 1]
         );
         assert_eq!(Room::of(2, Some(3)).width(jobs[0]), 3);
-        assert_eq!(Room::SINGLE.width(jobs[0]), 1);
+        assert_eq!(Room::of(2, Some(1)).width(jobs[0]), 1);
         assert_eq!(Room::of(64, None).width(&job(&scenario, Some(500))), 1);
+        // Large ones only have small ones beside them.
+        assert_eq!(room.width(&job(&scenario, Some(105))), 1);
+        let jobs = [Some(105), Some(20), Some(50)].map(|rate| job(&scenario, rate));
+        let jobs: Vec<&Job<'_>> = jobs.iter().collect();
+        assert_eq!(begun(&mut Queue::new(&jobs, room)), [0, 1]);
+    }
+
+    /// Measured on two processors, in processors: what is estimated is not less than that.
+    #[test]
+    fn the_load_is_not_underestimated() {
+        for (mbit, measured) in [
+            (10, 0.10),
+            (50, 0.44),
+            (62, 0.59),
+            (105, 0.72),
+            (110, 0.75),
+            (330, 1.02),
+        ] {
+            let estimated = load(mbit * 1_000_000) as f64 / 1000.0;
+            assert!(
+                (measured..measured + 0.15).contains(&estimated),
+                "{mbit}: {estimated}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_says_how_many_there_were_at_once() {
+        let scenario = scenario();
+        let jobs = [Some(25), Some(25), Some(50), None].map(|rate| job(&scenario, rate));
+        let jobs: Vec<&Job<'_>> = jobs.iter().collect();
+        let mut queue = Queue::new(&jobs, Room::of(1, None));
+        let measured = Measurement {
+            machine: Some(Machine::default()),
+            ..Measurement::default()
+        };
+        let end = |queue: &mut Queue<'_, '_>, index: usize| {
+            let mut run = run(Outcome::Measured(Box::new(measured.clone())));
+            queue.note_company(index, &mut run);
+            assert!(queue.ended(index, &run));
+            match run.outcome {
+                Outcome::Measured(figures) => figures.machine.map(|machine| machine.runs_at_once),
+                _ => None,
+            }
+        };
+        assert_eq!(begun(&mut queue), [0, 1]);
+        // The first to end and the last: both had the other one beside them for a time.
+        assert_eq!([1, 0].map(|index| end(&mut queue, index)), [Some(2); 2]);
+        for index in [2, 3] {
+            assert_eq!(begun(&mut queue), [index]);
+            assert_eq!(end(&mut queue, index), Some(1));
+        }
     }
 
     #[test]
@@ -316,16 +407,16 @@ mod tests {
         }
         assert_eq!(queue.next().map(|(index, _)| index), Some(0));
         assert_eq!(begun(&mut queue), [] as [usize; 0]);
-        assert_eq!(queue.room.rate, 105_000_000);
+        assert_eq!(queue.room.load, 375);
         assert!(queue.ended(0, &refused()), "alone it is refused for good");
-        assert_eq!(queue.room.rate, 105_000_000);
+        assert_eq!(queue.room.load, 375);
         assert_eq!(begun(&mut queue), [] as [usize; 0]);
     }
 
     #[test]
     fn what_was_too_much_for_the_machine_is_not_tried_again() {
         let scenario = scenario();
-        let jobs = [70; 12].map(|mbit| job(&scenario, Some(mbit)));
+        let jobs = [25; 12].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
         let mut queue = Queue::new(&jobs, Room::of(2, None));
         let refused = run(Outcome::Refused {
@@ -333,7 +424,7 @@ mod tests {
         });
         let good = run(Outcome::Measured(Box::default()));
         assert_eq!(begun(&mut queue), [0, 1, 2, 3]);
-        // Both were refused for the same reason: the room shrinks once, from 280 to 210 Mbit/s.
+        // Both were refused for the same reason: the room shrinks once, from 1 processor to 0.75.
         for index in [0, 1] {
             assert!(!queue.ended(index, &refused));
         }
@@ -347,6 +438,6 @@ mod tests {
         }
         assert_eq!(begun(&mut queue), [5, 6, 7]);
         assert!(!queue.ended(5, &refused));
-        assert_eq!(queue.room.rate, 157_500_000);
+        assert_eq!(queue.room.load, 562);
     }
 }

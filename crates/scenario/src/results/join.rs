@@ -38,6 +38,10 @@ pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
     set_shares(&mut a.links);
     a.processes.extend(b.processes);
     a.traffic_cpu_s = a.traffic_cpu_s.zip(b.traffic_cpu_s).map(|(a, b)| a + b);
+    a.machine = match (a.machine, b.machine) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    };
     let health = &mut a.emulator;
     health.packets += b.emulator.packets;
     health.overruns += b.emulator.overruns;
@@ -79,6 +83,24 @@ fn mean(rates: [f64; 2], seconds: [f64; 2]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Machine;
+
+    #[test]
+    fn the_machine_is_that_of_the_busiest_part() {
+        let part = |runs_at_once, runs_share, others_share| Measurement {
+            machine: Some(Machine {
+                runs_at_once,
+                runs_share,
+                others_share,
+            }),
+            ..Measurement::default()
+        };
+        let both = join(part(2, 0.5, 0.0), part(1, 0.6, 0.1)).machine;
+        assert_eq!(both, part(2, 0.6, 0.1).machine);
+        let one = part(1, 0.6, 0.1);
+        let known = one.machine;
+        assert_eq!(join(Measurement::default(), one).machine, known);
+    }
 
     #[test]
     fn parts_of_a_phase_have_the_mean_of_their_goodput() {

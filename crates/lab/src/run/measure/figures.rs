@@ -35,8 +35,9 @@ impl Phase<'_> {
         if let Workload::Command { .. } = scenario.workload {
             self.command_figures(&mut measurement, watched);
         }
-        if watched.others > OTHERS_LIMIT {
-            let share = watched.others * 100.0;
+        measurement.machine = Some(watched.machine);
+        if watched.machine.others_share > OTHERS_LIMIT {
+            let share = watched.machine.others_share * 100.0;
             let note = format!("{OTHERS_NOTE} {share:.0} % of the machine meanwhile");
             push_note(&mut measurement.note, &note);
         }

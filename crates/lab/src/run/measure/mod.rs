@@ -12,7 +12,7 @@ use crate::error::LabError;
 use crate::health::Health;
 use crate::laboratory::{LinkStatus, WireSeries};
 use crate::process::{Process, Usage};
-use crate::results::{Measurement, push_note};
+use crate::results::{self, Measurement, push_note};
 use crate::scenario::{Scenario, Workload};
 use crate::signals;
 use crate::systems::{Running, Stage, System, kernel_counters};
@@ -55,18 +55,12 @@ struct Watched {
     /// CPU seconds that the workload's programs had used at those two times.
     traffic_cpu_s: [f64; 2],
     health: Health,
-    /// Share of all processors that programs of others used.
-    others: f64,
-    /// Share of all processors that this process and those that it started used.
-    ours: f64,
+    machine: results::Machine,
 }
 
 impl Phase<'_> {
-    /// Runs the traffic and returns the figures, and the share of all processors that this and other runs of ours used.
-    pub(super) fn measure(
-        mut self,
-        tick: &mut dyn FnMut(f64),
-    ) -> Result<(Measurement, f64), LabError> {
+    /// Runs the traffic and returns the figures.
+    pub(super) fn measure(mut self, tick: &mut dyn FnMut(f64)) -> Result<Measurement, LabError> {
         let scenario = self.scenario;
         let interval = scenario.interval();
         let epoch_ns = now_ns() + HEAD_START.as_nanos() as u64;
@@ -95,7 +89,7 @@ impl Phase<'_> {
         if !evidence.note.is_empty() {
             push_note(&mut measurement.note, &evidence.note);
         }
-        Ok((measurement, watched.ours))
+        Ok(measurement)
     }
 
     /// Watches until the run is over, or the user's programs have ended.
@@ -151,8 +145,12 @@ impl Phase<'_> {
             usage: [before.0, used.0],
             traffic_cpu_s: [before.1, used.1],
             health,
-            others: machine.others_since(now),
-            ours: machine.ours_since(now),
+            machine: results::Machine {
+                // Whoever has several at once says so at the end.
+                runs_at_once: 1,
+                runs_share: machine.ours_since(now),
+                others_share: machine.others_since(now),
+            },
         })
     }
 
