@@ -126,6 +126,29 @@ impl Bonds {
         self.flows.keys().count()
     }
 
+    /// The same table once more.
+    pub(crate) fn share(&self) -> Result<Self, Error> {
+        let share = || {
+            Ok(Self {
+                flows: MapHandle::try_from(&self.flows)?,
+                groups: MapHandle::try_from(&self.groups)?,
+            })
+        };
+        share().map_err(Error::map("sharing the maps of flows and groups"))
+    }
+
+    /// Those among some maps; nothing if they are not there.
+    pub(crate) fn of_maps(mut maps: Vec<MapHandle>) -> Option<Self> {
+        let mut take = |name: &str| {
+            let at = maps.iter().position(|map| map.name() == name)?;
+            Some(maps.swap_remove(at))
+        };
+        Some(Self {
+            flows: take(FLOWS)?,
+            groups: take(GROUPS)?,
+        })
+    }
+
     /// The maps by the names that the programs have for them.
     pub(crate) fn maps(&self) -> [(&'static str, &MapHandle); 2] {
         [(FLOWS, &self.flows), (GROUPS, &self.groups)]

@@ -42,8 +42,16 @@ pub enum Error {
         name: &'static str,
     },
     /// Nothing of that name is pinned there.
-    #[error("{name} is not loaded, or by a process that did not pin it")]
+    #[error("{name} is not loaded, or by a process that keeps it for itself")]
     NotLoaded {
+        /// Name on the system.
+        name: &'static str,
+    },
+    /// It is loaded by a process that this one cannot share it with.
+    #[error(
+        "{name} was loaded by another process, and only root can share it: load it with `sumlink cc load`, or run it as root"
+    )]
+    NotShared {
         /// Name on the system.
         name: &'static str,
     },

@@ -18,6 +18,8 @@
 //! # Ok::<(), sumlink_kernel::Error>(())
 //! ```
 //!
+//! [`keep`] shares it with other processes that want the same, [`Trace`] records what sockets' windows do.
+//!
 //! What is loaded goes when its [`Loaded`] is dropped, or stays until it is unloaded if it is pinned ([`Pins`]). Sockets
 //! that use it then keep it until they close.
 //!
@@ -29,6 +31,8 @@ mod error;
 mod load;
 mod pins;
 mod probe;
+mod share;
+mod trace;
 mod twin;
 
 pub use bonds::{Bonds, Group, MOST_SIBLINGS, Member};
@@ -36,4 +40,6 @@ pub use error::Error;
 pub use load::{Loaded, load, loaded};
 pub use pins::Pins;
 pub use probe::{Missing, probe};
+pub use share::{Kept, keep};
+pub use trace::{Filter, Record, State, Trace};
 pub use twin::{TWINS, Twin};

@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use sumlink_congestion::Settings;
 
 use crate::bonds::Bonds;
 use crate::error::Error;
 use crate::load::{load, loaded};
+use crate::probe::{Missing, probe};
 use crate::twin::{TWINS, Twin};
 
 /// How long the kernel may take to let go of something.
-const MOST_DELAY: Duration = Duration::from_secs(5);
+const MOST_DELAY: Duration = Duration::from_secs(2);
 
 /// A folder of the BPF file system with what is loaded for good, and the maps that it shares.
 #[derive(Clone, Debug)]
@@ -47,6 +49,7 @@ impl Pins {
             .iter()
             .all(|name| self.folder.join(name).exists())
         {
+            self.check()?;
             match fs::create_dir(&self.folder) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(Error::file(&self.folder)(error));
@@ -83,12 +86,13 @@ impl Pins {
         TWINS.iter().filter(is_pinned).collect()
     }
 
-    /// Unloads what is pinned here. Sockets that use it keep it until they close, new ones cannot choose it.
+    /// Unloads what is pinned here. Sockets that use it keep it until they close, new ones cannot choose it. Returns
+    /// whether it is gone: false if another process keeps it ([`keep`](crate::keep)), with which it goes.
     ///
     /// # Errors
     ///
     /// An unknown name, [`Error::NotLoaded`], no privilege.
-    pub fn unload(&self, name: &str) -> Result<(), Error> {
+    pub fn unload(&self, name: &str) -> Result<bool, Error> {
         let twin = Twin::of(name)?;
         let path = self.path(twin);
         match fs::remove_file(&path) {
@@ -97,9 +101,25 @@ impl Pins {
             }),
             removed => {
                 removed.map_err(Error::file(path))?;
-                gone_from_the_system(twin)?;
-                self.clean()
+                let gone = gone_from_the_system(twin)?;
+                self.clean().map(|()| gone)
             }
+        }
+    }
+
+    /// Whether something can be loaded and pinned here.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`], the first thing.
+    pub fn check(&self) -> Result<(), Error> {
+        if let Some(missing) = probe().into_iter().next() {
+            return Err(Error::Missing(missing));
+        }
+        let parent = self.folder.parent().unwrap_or(Path::new("/"));
+        match statfs(parent) {
+            Ok(found) if found.filesystem_type() == BPF_FS_MAGIC => Ok(()),
+            _ => Err(Error::Missing(Missing::FileSystem)),
         }
     }
 
@@ -120,13 +140,16 @@ impl Pins {
 }
 
 /// The kernel lets go of what was pinned a moment after the pin; unless somebody else holds it.
-fn gone_from_the_system(twin: &Twin) -> Result<(), Error> {
+fn gone_from_the_system(twin: &Twin) -> Result<bool, Error> {
     let start = Instant::now();
     let is_it = |other: &&Twin| other.system_name == twin.system_name;
-    while loaded()?.iter().any(is_it) && start.elapsed() < MOST_DELAY {
+    while loaded()?.iter().any(is_it) {
+        if start.elapsed() > MOST_DELAY {
+            return Ok(false);
+        }
         thread::sleep(Duration::from_millis(1));
     }
-    Ok(())
+    Ok(true)
 }
 
 fn gone(path: &Path, remove: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<(), Error> {

@@ -5,12 +5,15 @@ use std::path::Path;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const STATUS: &str = "/proc/self/status";
+const USER_NAMESPACE: &str = "/proc/self/ns/user";
+/// PROC_USER_INIT_INO of include/linux/proc_ns.h: the namespace whose capabilities count for BPF.
+const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 /// Something without which no congestion control can be loaded; displayed as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missing {
-    /// Capabilities of this process.
+    /// Capabilities of this process, in the first user namespace.
     Privilege,
     /// The kernel does not describe its types.
     Btf,
@@ -18,13 +21,15 @@ pub enum Missing {
     StructOps,
     /// The kernel is older than 6.4: it cannot link and pin a congestion control.
     Link,
+    /// There is no BPF file system where something is to be pinned.
+    FileSystem,
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Privilege => {
-                "loading a congestion control needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run it as root"
+                "BPF needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN outside of user namespaces: run it as root"
             }
             Self::Btf => {
                 "this kernel does not describe its types (no /sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF"
@@ -33,13 +38,22 @@ impl fmt::Display for Missing {
                 "this kernel takes no TCP congestion controls in BPF: it needs CONFIG_BPF_JIT and CONFIG_BPF_SYSCALL"
             }
             Self::Link => "this kernel is too old for congestion controls in BPF: it must be Linux 6.4 or later",
+            Self::FileSystem => {
+                "what stays loaded is kept in a BPF file system, and there is none at that place: mount -t bpf bpf /sys/fs/bpf"
+            }
         })
     }
 }
 
 /// What is missing here; empty if a congestion control can be loaded.
 pub fn probe() -> Vec<Missing> {
-    missing(Path::new(BTF), Path::new(STATUS))
+    let mut missing = missing(Path::new(BTF), Path::new(STATUS));
+    let namespace = std::fs::read_link(USER_NAMESPACE);
+    let is_first = namespace.is_ok_and(|name| name == Path::new(FIRST_USER_NAMESPACE));
+    if !is_first && !missing.contains(&Missing::Privilege) {
+        missing.insert(0, Missing::Privilege);
+    }
+    missing
 }
 
 fn missing(btf: &Path, status: &Path) -> Vec<Missing> {
@@ -110,6 +124,7 @@ mod tests {
             Missing::Btf,
             Missing::StructOps,
             Missing::Link,
+            Missing::FileSystem,
         ] {
             assert!(!one.to_string().contains('\n'));
         }

@@ -159,12 +159,26 @@ impl Twin {
         })
     }
 
+    /// Whether it looks at its siblings.
+    pub fn is_coupled(&self) -> bool {
+        entry(self.algorithm).is_some_and(|entry| entry.info.coupled)
+    }
+
     /// What can be set on it: what can be on the algorithm, without what the kernel decides for every socket.
     pub fn parameters(&self) -> Vec<Parameter> {
         let entry = entry(self.algorithm).expect("every twin has its reference");
         let mut all = entry.parameters();
         all.retain(|parameter| self.settings().any(|one| one.key() == parameter.key));
         all
+    }
+
+    /// Whether it can be loaded with these settings.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`], [`Error::NotForTheKernel`].
+    pub fn check(&self, settings: &Settings) -> Result<(), Error> {
+        self.encode(settings).map(drop)
     }
 
     fn settings(&self) -> impl Iterator<Item = Setting> {

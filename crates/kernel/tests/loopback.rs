@@ -19,7 +19,8 @@ use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use sumlink_congestion::Settings;
 use sumlink_kernel::{
-    Bonds, Error, Group, MOST_SIBLINGS, Missing, Pins, TWINS, Twin, load, loaded, probe,
+    Bonds, Error, Filter, Group, MOST_SIBLINGS, Missing, Pins, Record, TWINS, Trace, Twin, keep,
+    load, loaded, probe,
 };
 
 const BYTES: usize = 10_000_000;
@@ -311,7 +312,19 @@ fn transfer_over_two_subflows(congestion: &str, bonds: &Bonds) {
         assert!(start.elapsed() < PATIENCE, "{flows} flows");
     }
     assert_eq!(bonds.flows(), 2);
+    let trace = Trace::start(Filter::Mptcp).expect("traces");
     transfer((from, to));
+    let mut records: Vec<Record> = Vec::new();
+    trace
+        .follow(|record| records.push(record), || false)
+        .expect("follows");
+    let sent = records
+        .iter()
+        .filter(|record| record.congestion == congestion);
+    let tokens: BTreeSet<_> = sent.clone().map(|record| record.token).collect();
+    let sockets: BTreeSet<_> = sent.map(|record| record.socket).collect();
+    assert!(tokens.len() == 1 && !tokens.contains(&None), "{tokens:?}");
+    assert_eq!(sockets.len(), 2, "both subflows are recorded");
 }
 
 fn ip(arguments: &str) {
@@ -396,4 +409,123 @@ fn without_a_bpf_file_system_nothing_is_pinned() {
         .expect_err("no file system for pins");
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
     assert!(loaded().expect("a list").is_empty());
+}
+
+/// Waits until nothing of ours is loaded.
+fn until_nothing_is_loaded() {
+    let start = Instant::now();
+    while !loaded().expect("a list").is_empty() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{:?} stay",
+            loaded()
+        );
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn whoever_wants_the_same_shares_it_until_the_last_one_ends() {
+    let Some(_turn) = turn() else { return };
+    let first = keep("lia", None).expect("loads");
+    let second = keep("sl_lia", None).expect("shares");
+    assert_eq!((first.is_own(), second.is_own()), (true, false));
+    let group = Group::new(7).expect("a number");
+    let pairs = [connection(), connection()];
+    for ((from, to), kept) in pairs.iter().zip([&first, &second]) {
+        choose(from, "sl_lia").expect("it can be chosen");
+        kept.join(from, group).expect("joins");
+        exchange(from, to);
+    }
+    assert_eq!((first.flows(), second.flows()), (2, 2));
+    drop(first);
+    assert_eq!(
+        loaded().expect("a list").len(),
+        1,
+        "the second one keeps it"
+    );
+    let other = keep("olia", Some(&second)).expect("loads");
+    assert_eq!(other.flows(), 2, "both share the table of flows");
+    drop((second, other, pairs));
+    until_nothing_is_loaded();
+}
+
+#[test]
+fn what_a_process_keeps_outlives_its_pin() {
+    let Some(_turn) = turn() else { return };
+    let bpf = BpfFs::mount();
+    let pins = Pins::at(bpf.0.path().join("sumlink"));
+    pins.load("lia", &Settings::default()).expect("loads");
+    let kept = keep("lia", None).expect("shares");
+    assert!(!kept.is_own());
+    assert!(!pins.unload("lia").expect("unpins"), "it is still there");
+    assert_eq!(loaded().expect("a list").len(), 1);
+    drop(kept);
+    until_nothing_is_loaded();
+}
+
+/// What a trace has recorded of a transfer.
+fn traced(filter: impl Fn(&TcpStream) -> Filter) -> (SocketAddr, Vec<Record>) {
+    let sockets = connection();
+    let trace = Trace::start(filter(&sockets.0)).unwrap_or_else(|error| match error {
+        Error::Refused { log, .. } => panic!("{log}"),
+        error => panic!("{error}"),
+    });
+    let address = sockets.0.local_addr().expect("bound");
+    // Taken meanwhile: a fast loopback has more acknowledgements than the buffer has room for.
+    let (mut records, moving) = (Vec::new(), thread::spawn(move || transfer(sockets)));
+    trace
+        .follow(|record| records.push(record), || !moving.is_finished())
+        .expect("follows");
+    moving.join().expect("the transfer");
+    assert_eq!(trace.lost(), 0);
+    (address, records)
+}
+
+#[test]
+fn a_trace_has_every_acknowledgement_of_a_port_and_no_other() {
+    let Some(_turn) = turn() else { return };
+    let (address, records) =
+        traced(|socket| Filter::Port(socket.local_addr().expect("bound").port()));
+    let ports = |record: &Record| [record.local.port(), record.remote.port()];
+    assert!(
+        records
+            .iter()
+            .all(|record| ports(record).contains(&address.port()))
+    );
+    let sender: Vec<_> = records
+        .iter()
+        .filter(|record| record.local == address)
+        .collect();
+    assert!(sender.len() > 20, "{}", sender.len());
+    for pair in sender.windows(2) {
+        assert!(pair[0].time <= pair[1].time && pair[0].socket == pair[1].socket);
+    }
+    for record in sender {
+        assert!(
+            record.cwnd >= 1 && !record.srtt.is_zero() && record.in_flight > 0,
+            "{record:?}"
+        );
+        assert!(
+            record.token.is_none() && !record.congestion.is_empty(),
+            "{record:?}"
+        );
+        assert!(record.time < Duration::from_secs(60), "{record:?}");
+    }
+}
+
+#[test]
+fn a_trace_of_a_process_has_its_sockets_and_no_others() {
+    let Some(_turn) = turn() else { return };
+    let (address, records) = traced(|_| Filter::Process(std::process::id()));
+    assert!(records.iter().any(|record| record.local == address));
+    let mut other = Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .expect("sleep starts");
+    let (_, records) = traced(|_| Filter::Process(other.id()));
+    assert_eq!(records, []);
+    other.kill().and_then(|()| other.wait()).expect("ends");
+    let (_, records) = traced(|_| Filter::Mptcp);
+    assert_eq!(records, []);
 }
