@@ -52,20 +52,18 @@ have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
 
 need gcc "C compiler that the Rust crates' build scripts call" have_compiler
 need libc6-dev "C headers that go with the compiler" test -e /usr/include/stdio.h
+need clang "compiles the congestion controls for the kernel" have_bpf_compiler
+need llvm "takes what only debuggers read out of them" have llvm-strip
+need make "builds libbpf, which loads them" have make
+need pkg-config "finds what libbpf needs" have pkg-config
+need libelf-dev "is what libbpf reads compiled programs with" have_header libelf.h
+need zlib1g-dev "goes with it" have_header zlib.h
 need ca-certificates "lets cargo trust the registry it downloads crates from" have_ca
 if [ "$purpose" != lint ]; then
     need iproute2 "configures the laboratory's network namespaces (ip, nstat)" have ip
     need nginx-light "serves the file that the demonstration fetches" have nginx
     need curl "fetches the file" have curl
     need mptcpize "runs curl and nginx over kernel MPTCP, for comparison" have_mptcpize
-fi
-if [ "$purpose" != demo ]; then
-    need clang "compiles the congestion controls for the kernel" have_bpf_compiler
-    need llvm "takes what only debuggers read out of them" have llvm-strip
-    need make "builds libbpf, which loads them" have make
-    need pkg-config "finds what libbpf needs" have pkg-config
-    need libelf-dev "is what libbpf reads compiled programs with" have_header libelf.h
-    need zlib1g-dev "goes with it" have_header zlib.h
 fi
 if [ "$purpose" = test ]; then
     need iperf3 "measures the emulated links" have iperf3

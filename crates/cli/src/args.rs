@@ -13,6 +13,7 @@ use sumlink_transport::config::Carriers;
 use sumlink_transport::egress::EgressRule;
 use sumlink_transport::{Class, PublicKey};
 
+use crate::cc::CcCommand;
 use crate::sim::SimCommand;
 
 /// One connection over every link a machine has.
@@ -64,6 +65,12 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         command: SimCommand,
     },
+    /// Congestion controls: what there is, loading ours into the kernel, and what windows do.
+    Cc {
+        /// What to do there.
+        #[command(subcommand)]
+        command: CcCommand,
+    },
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
@@ -86,6 +93,7 @@ impl Verb {
             Self::Status(args) => args.json,
             Self::Lab { command } => command.json(),
             Self::Sim { command } => command.json(),
+            Self::Cc { command } => command.json(),
             Self::Completions { .. } | Self::Man(_) => false,
         }
     }

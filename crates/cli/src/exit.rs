@@ -39,13 +39,15 @@ pub(crate) enum Exit {
     Laboratory = 9,
     /// The laboratory ran and the figures are not what they must be, or mean nothing.
     Measurement = 10,
+    /// Congestion controls and traces in the kernel.
+    Kernel = 11,
     /// A signal interrupted the laboratory, or came a second time while a daemon was closing.
     Interrupted = 130,
 }
 
 impl Exit {
     /// Every code, in ascending order.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Ok,
         Self::Other,
         Self::Usage,
@@ -57,6 +59,7 @@ impl Exit {
         Self::Control,
         Self::Laboratory,
         Self::Measurement,
+        Self::Kernel,
         Self::Interrupted,
     ];
 
@@ -79,6 +82,7 @@ impl Exit {
             Self::Control => "control",
             Self::Laboratory => "laboratory",
             Self::Measurement => "measurement",
+            Self::Kernel => "kernel",
             Self::Interrupted => "interrupted",
         }
     }
@@ -101,6 +105,9 @@ impl Exit {
                 "laboratory: a program, device or permission is missing, or a part failed"
             }
             Self::Measurement => "laboratory: a figure fell short of its target, or was refused",
+            Self::Kernel => {
+                "congestion controls in the kernel: privilege or feature missing, or refused"
+            }
             Self::Interrupted => "interrupted: the laboratory, or by a second signal while closing",
         }
     }
@@ -137,6 +144,9 @@ pub(crate) enum CliError {
     /// The laboratory.
     #[error(transparent)]
     Lab(Box<LabError>),
+    /// Congestion controls and traces in the kernel.
+    #[error(transparent)]
+    Kernel(Box<sumlink_kernel::Error>),
     /// A file that a verb writes.
     #[error("cannot write {}: {reason}; choose a directory that you may write to", path.display())]
     Write {
@@ -179,6 +189,7 @@ impl CliError {
             Self::Server(error) => server_exit(error),
             Self::Listen(_) | Self::Links(_) => Exit::Network,
             Self::Control(_) => Exit::Control,
+            Self::Kernel(error) => kernel_exit(error),
             Self::Lab(error) => lab_exit(error),
             Self::Told(exit) => *exit,
             Self::Write { .. } | Self::System(_) => Exit::Other,
@@ -195,6 +206,12 @@ impl CliError {
 impl From<LabError> for CliError {
     fn from(error: LabError) -> Self {
         Self::Lab(Box::new(error))
+    }
+}
+
+impl From<sumlink_kernel::Error> for CliError {
+    fn from(error: sumlink_kernel::Error) -> Self {
+        Self::Kernel(Box::new(error))
     }
 }
 
@@ -235,6 +252,15 @@ fn server_exit(error: &ServerError) -> Exit {
     match error {
         ServerError::Config(_) | ServerError::NobodyAuthorized => Exit::Config,
         _ => Exit::Network,
+    }
+}
+
+/// The codes of the ways in which something cannot be had from the kernel.
+fn kernel_exit(error: &sumlink_kernel::Error) -> Exit {
+    use sumlink_kernel::Error;
+    match error {
+        Error::NoTwin { .. } | Error::Settings(_) | Error::NotForTheKernel { .. } => Exit::Usage,
+        _ => Exit::Kernel,
     }
 }
 

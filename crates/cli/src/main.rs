@@ -1,6 +1,7 @@
 //! sumlink: one connection over every link a machine has. One binary, both roles.
 
 mod args;
+mod cc;
 mod check;
 mod client;
 mod config;
@@ -55,6 +56,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         // The laboratory enters namespaces, which must happen before any thread is started.
         Verb::Lab { command } => Ok(sumlink_lab::run(command)?),
         Verb::Sim { command } => sim::run(&command),
+        Verb::Cc { command } => cc::run(command),
         Verb::Completions { shell } => generate::completions(shell),
         Verb::Man(args) => generate::man(&args),
     }
@@ -72,7 +74,7 @@ fn raise_descriptor_limit() {
 }
 
 /// Runs a verb to its end, and does not wait for a resolver that may still be busy with a name.
-fn block_on(verb: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+pub(crate) fn block_on(verb: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
 }
 
 /// Characters in a line of the terminal; where there is none, as many as most have.
-fn terminal_width() -> usize {
+pub(crate) fn terminal_width() -> usize {
     terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0))
 }
 

@@ -49,6 +49,7 @@ mod systems;
 mod topology;
 mod traffic;
 mod tun;
+mod windows;
 
 pub use bench::BenchOptions;
 pub use command::{LabCommand, run};
@@ -70,6 +71,7 @@ pub use sumlink_scenario::{MTU, scenario, units};
 pub(crate) use sumlink_scenario::{config, health};
 pub use topology::{SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};
 pub use traffic::TrafficCommand;
+pub use windows::{MOST_FLOWS, WindowFlow, WindowPoint, draw_windows};
 
 /// Environment variable of programs in a laboratory: its id.
 pub const ENV_LAB: &str = "SUMLINK_LAB";

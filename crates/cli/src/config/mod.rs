@@ -155,8 +155,7 @@ pub(crate) fn parse_congestion(name: &str) -> Result<String, String> {
         Ok(name.to_owned())
     } else {
         Err(format!(
-            "`{name}` is no congestion control: the kernel lists its own in \
-             /proc/sys/net/ipv4/tcp_available_congestion_control"
+            "`{name}` is no congestion control: sumlink cc list lists those that there are"
         ))
     }
 }
@@ -193,7 +192,10 @@ pub(crate) fn parse_link(name: &str) -> Result<String, String> {
 }
 
 /// The candidate that a mistyped word most likely stands for.
-fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(
+    word: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let distance = |c: &'a str| (strsim::damerau_levenshtein(word, c), c);
     let (edits, best) = candidates.map(distance).min_by_key(|(edits, _)| *edits)?;
     (edits <= 1 + word.chars().count() / 4).then_some(best)

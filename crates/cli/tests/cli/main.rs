@@ -1,5 +1,6 @@
 //! The program from outside, run the way a user runs it.
 
+mod cc;
 mod check;
 mod common;
 mod daemons;

@@ -299,7 +299,7 @@ fn manual_pages_are_made_for_every_verb() {
     let bench = Bench::new();
     assert_eq!(bench.run(&["man", "--out", "man"]).code, 0);
     let verbs = [
-        "keygen", "pubkey", "server", "client", "check", "links", "status", "lab",
+        "keygen", "pubkey", "server", "client", "check", "links", "status", "lab", "cc",
     ];
     for verb in verbs {
         let page = std::fs::read_to_string(bench.path(&format!("man/sumlink-{verb}.1"))).unwrap();
@@ -313,7 +313,7 @@ fn manual_pages_are_made_for_every_verb() {
 #[test]
 fn help_names_every_exit_code() {
     let help = Bench::new().run(&["--help"]).out;
-    for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 130] {
+    for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 130] {
         assert!(
             help.contains(&format!("\n  {code:>3}  ")),
             "{code} is not in: {help}"
@@ -324,12 +324,13 @@ fn help_names_every_exit_code() {
 #[test]
 fn help_texts() {
     let bench = Bench::new();
-    for verb in ["", "server", "client", "status"] {
-        let args: Vec<&str> = [verb, "-h"]
-            .into_iter()
-            .filter(|arg| !arg.is_empty())
-            .collect();
-        let name = format!("help_{}", if verb.is_empty() { "sumlink" } else { verb });
+    let verbs = [
+        "", "server", "client", "status", "cc", "cc load", "cc trace",
+    ];
+    for verb in verbs {
+        let args: Vec<&str> = verb.split_whitespace().chain(["-h"]).collect();
+        let verb = verb.replace(' ', "_");
+        let name = format!("help_{}", if verb.is_empty() { "sumlink" } else { &verb });
         insta::assert_snapshot!(name, bench.run(&args).out);
     }
 }

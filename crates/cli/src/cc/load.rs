@@ -1,0 +1,120 @@
+//! `sumlink cc load` and `sumlink cc unload`.
+
+use serde_json::json;
+use sumlink_congestion::Settings;
+use sumlink_kernel::{Error, Pins, TWINS, Twin, loaded};
+
+use super::{LoadArgs, UnloadArgs};
+use crate::exit::CliError;
+use crate::output::{print, print_json};
+
+/// The word for every one.
+const ALL: &str = "all";
+
+/// Loads what is named. All names and settings are looked at before anything is loaded.
+pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
+    let mut settings = Settings::default();
+    for assignment in &args.set {
+        let assigned = settings.assign(assignment);
+        assigned.map_err(|error| CliError::Usage(format!("--set {assignment}: {error}")))?;
+    }
+    let twins: Vec<&Twin> = match is_all(&args.names)? {
+        true => {
+            let there = loaded()?;
+            let is_new =
+                |twin: &&Twin| !there.iter().any(|one| one.system_name == twin.system_name);
+            TWINS.iter().filter(is_new).collect()
+        }
+        false => named(&args.names)?,
+    };
+    for twin in &twins {
+        twin.check(&settings)?;
+    }
+    let pins = args.place.pins();
+    pins.check()?;
+    let mut done = Vec::new();
+    for twin in twins {
+        if let Err(error) = pins.load(twin.algorithm, &settings) {
+            if let Error::Refused { log, .. } = &error {
+                tracing::debug!("{log}");
+            }
+            // What was loaded before it stays, and is told.
+            if !done.is_empty() {
+                tell("loaded", &done, args.json)?;
+            }
+            return Err(error.into());
+        }
+        done.push(twin.system_name);
+    }
+    if done.is_empty() && !args.json {
+        return print("all of them are loaded already\n");
+    }
+    tell("loaded", &done, args.json)
+}
+
+/// Unloads what is named.
+pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
+    let pins = args.place.pins();
+    let twins = match is_all(&args.names)? {
+        true => pins.list(),
+        false => named(&args.names)?,
+    };
+    let mut done = Vec::new();
+    for twin in twins {
+        match unload_one(&pins, twin) {
+            Ok(()) => done.push(twin.system_name),
+            Err(error) => {
+                if !done.is_empty() {
+                    tell("unloaded", &done, args.json)?;
+                }
+                return Err(error);
+            }
+        }
+    }
+    if done.is_empty() && !args.json {
+        return print("nothing is loaded\n");
+    }
+    tell("unloaded", &done, args.json)
+}
+
+fn unload_one(pins: &Pins, twin: &Twin) -> Result<(), CliError> {
+    if !pins.unload(twin.algorithm)? {
+        let name = twin.system_name;
+        tracing::warn!("{name} stays until the sumlink that uses it ends");
+    }
+    Ok(())
+}
+
+/// Whether every one is meant.
+fn is_all(names: &[String]) -> Result<bool, CliError> {
+    match names {
+        [name] if name == ALL => Ok(true),
+        names if names.iter().any(|name| name == ALL) => {
+            Err(CliError::Usage("`all` stands alone".to_owned()))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Each once, in the order in which they are named.
+fn named(names: &[String]) -> Result<Vec<&'static Twin>, Error> {
+    let mut twins: Vec<&'static Twin> = Vec::new();
+    for name in names {
+        let twin = Twin::of(name)?;
+        if !twins
+            .iter()
+            .any(|other| other.system_name == twin.system_name)
+        {
+            twins.push(twin);
+        }
+    }
+    Ok(twins)
+}
+
+fn tell(what: &str, names: &[&str], json: bool) -> Result<(), CliError> {
+    if json {
+        return print_json(&json!({ what: names }));
+    }
+    let lines = names.iter().map(|name| format!("{name} {what}\n"));
+    print(&lines.collect::<String>())
+}

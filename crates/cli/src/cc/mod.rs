@@ -1,0 +1,274 @@
+//! `sumlink cc`: the congestion controls of this system and ours, and what windows do.
+
+mod info;
+mod list;
+mod load;
+mod trace;
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use sumlink_congestion::{ALGORITHMS, Info, entry};
+use sumlink_kernel::{Pins, TWINS, Twin, loaded};
+
+use crate::config::closest;
+use crate::exit::CliError;
+use trace::TraceArgs;
+
+/// What `sumlink cc` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CcCommand {
+    /// List congestion controls: those of the kernel and ours, which of them are loaded, and what each is for
+    List(ListArgs),
+    /// Load congestion controls of ours into the kernel, where they stay until they are unloaded
+    Load(LoadArgs),
+    /// Unload what was loaded; connections that use it keep it until they close
+    Unload(UnloadArgs),
+    /// Say where a congestion control comes from, and what can be set on it
+    Info(InfoArgs),
+    /// Record what the windows of TCP connections do, for every acknowledgement that arrives
+    Trace(TraceArgs),
+}
+
+impl CcCommand {
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::List(args) => args.json,
+            Self::Load(args) => args.json,
+            Self::Unload(args) => args.json,
+            Self::Info(args) => args.json,
+            Self::Trace(args) => args.json,
+        }
+    }
+}
+
+/// `sumlink cc list`
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `sumlink cc load`
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// Which ones; `all` for every one that is not loaded yet.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Set a parameter of all that are named; repeatable. `sumlink cc info NAME` lists them.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Where they are.
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `sumlink cc unload`
+#[derive(Debug, Args)]
+pub(crate) struct UnloadArgs {
+    /// Which ones; `all` for whatever was loaded.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Where they are.
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `sumlink cc info`
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// Its name, as `sumlink cc list` has it.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where what stays loaded is kept.
+#[derive(Debug, Args)]
+struct Place {
+    /// Folder in a BPF file system that keeps what is loaded.
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/sumlink")]
+    pins: PathBuf,
+}
+
+impl Place {
+    fn pins(&self) -> Pins {
+        Pins::at(&self.pins)
+    }
+}
+
+/// Carries out the verb.
+pub(crate) fn run(command: CcCommand) -> Result<(), CliError> {
+    match command {
+        CcCommand::List(args) => list::run(&args),
+        CcCommand::Load(args) => load::load(&args),
+        CcCommand::Unload(args) => load::unload(&args),
+        CcCommand::Info(args) => info::run(&args),
+        CcCommand::Trace(args) => crate::block_on(trace::run(args)),
+    }
+}
+
+/// Where a congestion control is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    /// The kernel has it by itself.
+    BuiltIn,
+    /// One of ours, which is loaded.
+    Loaded,
+    /// One of ours, which can be.
+    Available,
+    /// One of ours that has no program for the kernel.
+    Simulator,
+}
+
+impl State {
+    fn words(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built in",
+            Self::Loaded => "loaded",
+            Self::Available => "available",
+            Self::Simulator => "simulator only",
+        }
+    }
+}
+
+/// One congestion control.
+#[derive(Clone, Debug)]
+struct Found {
+    /// By which it is asked for.
+    name: String,
+    /// By which the kernel knows it.
+    system_name: Option<String>,
+    state: State,
+    /// What is known of it here.
+    info: Option<Info>,
+    twin: Option<&'static Twin>,
+}
+
+impl Found {
+    fn about(&self) -> &'static str {
+        match (self.info, self.name.as_str()) {
+            (Some(info), _) => info.about,
+            (None, "bbr") => "sends at the rate that the path has delivered, whatever is lost",
+            (None, _) => "one of the kernel's own",
+        }
+    }
+}
+
+/// All that there are on this system: ours in the order of the registry, then the kernel's others.
+fn all() -> Result<Vec<Found>, CliError> {
+    const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let names = fs::read_to_string(KNOWN)?;
+    let names: Vec<&str> = names.split_whitespace().collect();
+    Ok(found(&names, &loaded()?))
+}
+
+fn found(kernel: &[&str], loaded: &[&'static Twin]) -> Vec<Found> {
+    let mut all = Vec::new();
+    for entry in ALGORITHMS {
+        let name = entry.info.name;
+        let is_built_in = kernel.contains(&name);
+        let twin = TWINS.iter().find(|twin| twin.algorithm == name);
+        let one = |name: &str, system_name: Option<&str>, state| Found {
+            name: name.to_owned(),
+            system_name: system_name.map(str::to_owned),
+            state,
+            info: Some(entry.info),
+            twin,
+        };
+        if is_built_in {
+            all.push(Found {
+                twin: None,
+                ..one(name, Some(name), State::BuiltIn)
+            });
+        }
+        if let Some(twin) = twin {
+            let is_loaded = loaded
+                .iter()
+                .any(|other| other.system_name == twin.system_name);
+            let state = match is_loaded {
+                true => State::Loaded,
+                false => State::Available,
+            };
+            // The plain name is the kernel's where it has one of that name.
+            let name = match is_built_in {
+                true => twin.system_name,
+                false => name,
+            };
+            all.push(one(name, Some(twin.system_name), state));
+        } else if !is_built_in {
+            all.push(one(name, None, State::Simulator));
+        }
+    }
+    let is_ours =
+        |name: &&&str| entry(name).is_some() || TWINS.iter().any(|twin| twin.system_name == **name);
+    for name in kernel.iter().filter(|name| !is_ours(name)) {
+        all.push(Found {
+            name: (*name).to_owned(),
+            system_name: Some((*name).to_owned()),
+            state: State::BuiltIn,
+            info: None,
+            twin: None,
+        });
+    }
+    all
+}
+
+/// The one of that name, by either of its names.
+fn find(name: &str) -> Result<Found, CliError> {
+    let all = all()?;
+    let is_it = |found: &&Found| found.name == name || found.system_name.as_deref() == Some(name);
+    if let Some(found) = all.iter().find(is_it) {
+        return Ok(found.clone());
+    }
+    let names = all.iter().map(|found| found.name.as_str());
+    Err(CliError::Usage(match closest(name, names.clone()) {
+        Some(near) => format!("no congestion control `{name}`: did you mean `{near}`?"),
+        None => {
+            let known: Vec<&str> = names.collect();
+            format!(
+                "no congestion control `{name}`: there are {}",
+                known.join(", ")
+            )
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_kernel_has_are_its_own_and_ours_go_by_the_systems_name_then() {
+        let lia = Twin::of("lia").unwrap();
+        let all = found(&["reno", "cubic", "lia", "bbr", "sl_lia"], &[lia]);
+        let state = |name: &str| {
+            let found = all.iter().find(|found| found.name == name);
+            found.map(|found| (found.state, found.twin.is_some()))
+        };
+        assert_eq!(state("lia"), Some((State::BuiltIn, false)));
+        assert_eq!(state("sl_lia"), Some((State::Loaded, true)));
+        assert_eq!(state("olia"), Some((State::Available, true)));
+        assert_eq!(state("bbr"), Some((State::BuiltIn, false)));
+        let count = |name: &str| all.iter().filter(|found| found.name == name).count();
+        assert!(all.iter().all(|found| count(&found.name) == 1));
+        // Reno and CUBIC are the kernel's own: where it has them not, they are for the simulator.
+        let bare = found(&[], &[]);
+        let reno = bare.iter().find(|found| found.name == "reno").unwrap();
+        assert_eq!(
+            (reno.state, reno.system_name.as_deref()),
+            (State::Simulator, None)
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! `sumlink cc`: what there is, loading and unloading, traces.
+//!
+//! What loads something needs root and Linux 6.4 or later, and fails without, unless `SUMLINK_SKIP_BPF=1` is set. Names
+//! of congestion controls are the system's, so that these tests take turns.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sumlink_congestion::{ALGORITHMS, entry};
+use sumlink_kernel::{TWINS, loaded, probe};
+
+use crate::common::{Bench, Ran};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// One test at a time; nothing if these tests are to be left out.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
+        eprintln!("skipped because SUMLINK_SKIP_BPF=1");
+        return None;
+    }
+    let missing = probe();
+    assert!(
+        missing.is_empty(),
+        "{missing:?}; set SUMLINK_SKIP_BPF=1 to leave these tests out"
+    );
+    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A BPF file system that goes with the test.
+struct BpfFs(PathBuf);
+
+impl BpfFs {
+    fn mount(bench: &Bench) -> Self {
+        let folder = bench.path("bpf");
+        std::fs::create_dir(&folder).unwrap();
+        let status = Command::new("mount")
+            .args(["-t", "bpf", "none"])
+            .arg(&folder)
+            .status();
+        assert!(status.unwrap().success());
+        Self(folder)
+    }
+
+    /// The folder of the pins.
+    fn pins(&self) -> String {
+        self.0.join("sumlink").display().to_string()
+    }
+}
+
+impl Drop for BpfFs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// The program without any privilege, whoever runs the tests.
+fn unprivileged(bench: &Bench, args: &[&str]) -> Command {
+    let plain = bench.command(args);
+    if !nix::unistd::geteuid().is_root() {
+        return plain;
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .arg("--")
+        .arg(plain.get_program())
+        .args(args)
+        .current_dir(bench.dir())
+        .env_remove("SUMLINK_LOG");
+    command
+}
+
+fn json(ran: &Ran) -> Value {
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+/// The state of one in the list.
+fn state(bench: &Bench, system_name: &str) -> String {
+    let list = json(&bench.run(&["cc", "list", "--json"]));
+    let all = list["congestion_controls"].as_array().unwrap();
+    let one = all.iter().find(|one| one["system_name"] == system_name);
+    one.unwrap()["state"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn nothing_is_loaded() -> bool {
+    loaded().unwrap().is_empty()
+}
+
+#[test]
+fn every_algorithm_is_listed_with_what_it_is_for() {
+    let bench = Bench::new();
+    let list = json(&bench.run(&["cc", "list", "--json"]));
+    let all = list["congestion_controls"].as_array().unwrap();
+    let text = bench.run(&["cc", "list"]).out;
+    for entry in ALGORITHMS {
+        let name = entry.info.name;
+        assert!(
+            all.iter().any(|one| one["about"] == entry.info.about),
+            "{name}"
+        );
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    let reno = all.iter().find(|one| one["name"] == "reno").unwrap();
+    assert_eq!(reno["state"], "built-in");
+    for twin in TWINS {
+        let one = all
+            .iter()
+            .find(|one| one["system_name"] == twin.system_name);
+        assert!(one.is_some(), "{}", twin.system_name);
+    }
+}
+
+#[test]
+fn info_has_source_and_parameters_of_each() {
+    let bench = Bench::new();
+    for twin in TWINS {
+        let info = json(&bench.run(&["cc", "info", twin.system_name, "--json"]));
+        let reference = entry(twin.algorithm).unwrap();
+        assert_eq!(info["source"], reference.info.source);
+        let parameters = info["parameters"].as_array().unwrap();
+        assert_eq!(parameters.len(), reference.parameters().len());
+        let settable = parameters.iter().filter(|one| one["kernel"] == true);
+        assert_eq!(settable.count(), twin.parameters().len());
+        let text = bench.run(&["cc", "info", twin.algorithm]).out;
+        for parameter in reference.parameters() {
+            assert!(text.contains(parameter.key), "{}: {text}", parameter.key);
+        }
+    }
+    bench
+        .run(&["cc", "info", "liaa"])
+        .fails(2, "did you mean `lia`?");
+}
+
+#[test]
+fn what_makes_no_sense_is_wrong_usage() {
+    let bench = Bench::new();
+    let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
+    fails(
+        &["cc", "load", "nosuch"],
+        "no congestion control \"nosuch\" for the kernel",
+    );
+    fails(&["cc", "load", "lia", "--set", "beta"], "--set beta: ");
+    fails(
+        &["cc", "load", "lia", "--set", "min_ssthresh=0"],
+        "min_ssthresh is 0",
+    );
+    fails(&["cc", "load", "lia", "all"], "`all` stands alone");
+    fails(&["cc", "trace", "--out", "x.txt"], ".csv");
+    fails(&["cc", "trace", "--pid", "4294967294"], "no such process");
+}
+
+#[test]
+fn without_the_privilege_one_line_says_which_is_missing() {
+    let bench = Bench::new();
+    for args in [
+        &["cc", "load", "lia"][..],
+        &["cc", "trace"],
+        &["cc", "trace", "--out", "x.csv"],
+    ] {
+        let ran = Ran::from(unprivileged(&bench, args).output().unwrap());
+        ran.fails(11, "CAP_BPF");
+    }
+    assert!(!bench.path("x.csv").exists());
+    let ran = unprivileged(&bench, &["cc", "list"]).output().unwrap();
+    let ran = Ran::from(ran);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(
+        ran.out.contains("Nothing can be loaded here: "),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn what_is_loaded_stays_until_it_is_unloaded() {
+    let Some(_turn) = turn() else { return };
+    let bench = Bench::new();
+    bench
+        .run(&[
+            "cc",
+            "load",
+            "lia",
+            "--pins",
+            &bench.path("none").display().to_string(),
+        ])
+        .fails(11, "BPF file system");
+    let bpf = BpfFs::mount(&bench);
+    let pins = bpf.pins();
+    let cc = |args: &[&str]| bench.run(&[&["cc"], args, &["--pins", &pins]].concat());
+    let ran = cc(&["load", "lia", "olia", "--set", "min_ssthresh=3"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (0, "sl_lia loaded\nsl_olia loaded\n"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(state(&bench, "sl_lia"), "loaded");
+    assert_eq!(state(&bench, "sl_balia"), "available");
+    cc(&["load", "lia"]).fails(11, "sl_lia is loaded already");
+    let ran = json(&cc(&["load", "all", "--json"]));
+    assert_eq!(ran["loaded"].as_array().unwrap().len(), TWINS.len() - 2);
+    assert_eq!(cc(&["load", "all"]).out, "all of them are loaded already\n");
+    assert_eq!(cc(&["unload", "sl_olia"]).out, "sl_olia unloaded\n");
+    cc(&["unload", "olia"]).fails(11, "sl_olia is not loaded");
+    let ran = json(&cc(&["unload", "all", "--json"]));
+    assert_eq!(ran["unloaded"].as_array().unwrap().len(), TWINS.len() - 1);
+    assert_eq!(cc(&["unload", "all"]).out, "nothing is loaded\n");
+    assert!(nothing_is_loaded());
+    assert!(!Path::new(&pins).exists());
+}
+
+#[test]
+fn a_trace_has_records_and_a_picture() {
+    let Some(_turn) = turn() else { return };
+    let bench = Bench::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let args = [
+        "cc", "trace", "--port", &port, "--out", "x.csv", "--plot", "--json",
+    ];
+    let mut command = bench.command(args);
+    let pipe = std::process::Stdio::piped;
+    let child = command.stdout(pipe()).stderr(pipe()).spawn().unwrap();
+    until("the trace runs", || bench.path("x.csv").exists());
+    let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut to = listener.accept().unwrap().0;
+    let reader = std::thread::spawn(move || to.read_to_end(&mut Vec::new()).unwrap());
+    from.write_all(&vec![7; 5_000_000]).unwrap();
+    from.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(reader.join().unwrap(), 5_000_000);
+    let pid = child.id().to_string();
+    let status = Command::new("kill").args(["-s", "INT", &pid]).status();
+    assert!(status.unwrap().success());
+    let summary = json(&Ran::from(child.wait_with_output().unwrap()));
+    assert_eq!(summary["lost"], 0);
+    let csv = std::fs::read_to_string(bench.path("x.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0][..3], ["time_s", "socket", "local"]);
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    assert_eq!(summary["records"].as_u64(), Some(rows.len() as u64 - 1));
+    assert!(rows.len() > 10, "{csv}");
+    let mine = from.local_addr().unwrap().to_string();
+    assert!(rows[1..].iter().any(|row| row[2] == mine));
+    let picture = std::fs::read_to_string(bench.path("x.svg")).unwrap();
+    assert!(
+        picture.starts_with("<svg ") && picture.contains(&mine),
+        "{picture}"
+    );
+}
+

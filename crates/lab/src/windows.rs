@@ -1,0 +1,283 @@
+//! A picture of what congestion windows do: for each flow window and threshold over time, and below the round-trip time.
+
+use crate::plot::{Anchor, Axis, Ink, Svg, short, shortened};
+
+/// What was seen of one flow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WindowFlow {
+    /// Which one it is, as the heading of its part of the picture.
+    pub name: String,
+    /// By ascending time.
+    pub points: Vec<WindowPoint>,
+}
+
+/// A flow at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowPoint {
+    /// Seconds since a moment that all flows have in common.
+    pub time: f64,
+    /// Congestion window in packets.
+    pub cwnd: f64,
+    /// Slow start threshold in packets; nothing before anything set it.
+    pub ssthresh: Option<f64>,
+    /// Smoothed round-trip time in seconds.
+    pub srtt: f64,
+}
+
+/// Flows that a picture has room for; of more, those with the most points are drawn.
+pub const MOST_FLOWS: usize = 12;
+
+const WIDTH: f64 = 860.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = WIDTH - 16.0;
+const TOP: f64 = 58.0;
+/// Heights of a flow's heading, of its two panels, and of the gaps below them.
+const HEADING: f64 = 26.0;
+const WINDOW: f64 = 150.0;
+const GAP: f64 = 14.0;
+const RTT: f64 = 80.0;
+const BELOW: f64 = 34.0;
+const FLOW: f64 = HEADING + WINDOW + GAP + RTT + BELOW;
+
+const CWND: Ink = Ink::Colour(2);
+const SSTHRESH: Ink = Ink::Colour(3);
+const SRTT: Ink = Ink::Colour(4);
+
+/// Draws flows one below the other over the same time, as an SVG document.
+pub fn draw_windows(title: &str, flows: &[WindowFlow]) -> String {
+    let mut drawn: Vec<&WindowFlow> = flows.iter().collect();
+    drawn.sort_by_key(|flow| std::cmp::Reverse(flow.points.len()));
+    drawn.truncate(MOST_FLOWS);
+    // In the order in which they began.
+    drawn.sort_by(|a, b| first(a).total_cmp(&first(b)));
+    let end = drawn.iter().filter_map(|flow| flow.points.last());
+    let end = end.map(|point| point.time).fold(0.0, f64::max);
+    let left_out = flows.len() - drawn.len();
+    let note = match (flows.len(), left_out) {
+        (0, _) => "no acknowledgements were seen".to_owned(),
+        (_, 0) => String::new(),
+        (all, _) => format!("{MOST_FLOWS} of {all} flows, those with the most acknowledgements"),
+    };
+
+    let height = TOP + FLOW * drawn.len() as f64 + 8.0;
+    let mut svg = Svg::new(WIDTH, height, title);
+    let bold = "font-weight=\"600\"";
+    svg.text(
+        (LEFT, 24.0),
+        15.0,
+        Ink::Text,
+        Anchor::Start,
+        bold,
+        &shortened(title, 100),
+    );
+    legend(&mut svg);
+    svg.text((RIGHT, 44.0), 11.0, Ink::Muted, Anchor::End, "", &note);
+    let time = Axis::exact(end, (LEFT, RIGHT), 10.0);
+    for (index, flow) in drawn.iter().enumerate() {
+        let top = TOP + FLOW * index as f64;
+        draw_flow(&mut svg, flow, &time, top);
+    }
+    svg.finish()
+}
+
+fn first(flow: &WindowFlow) -> f64 {
+    flow.points.first().map_or(f64::MAX, |point| point.time)
+}
+
+fn legend(svg: &mut Svg) {
+    let mut x = LEFT;
+    for (name, ink, dash) in [
+        ("cwnd", CWND, ""),
+        ("ssthresh", SSTHRESH, DASH),
+        ("srtt", SRTT, ""),
+    ] {
+        svg.line((x, 40.0), (x + 22.0, 40.0), ink, 2.0, dash);
+        svg.text((x + 28.0, 44.0), 11.0, Ink::Text, Anchor::Start, "", name);
+        x += 100.0;
+    }
+}
+
+const DASH: &str = "6 3";
+
+fn draw_flow(svg: &mut Svg, flow: &WindowFlow, time: &Axis, top: f64) {
+    let name = shortened(&flow.name, 110);
+    svg.text(
+        (LEFT, top + 16.0),
+        12.0,
+        Ink::Text,
+        Anchor::Start,
+        "",
+        &name,
+    );
+    let largest = |of: fn(&WindowPoint) -> f64| flow.points.iter().map(of).fold(0.0, f64::max);
+
+    let panel = (top + HEADING, top + HEADING + WINDOW);
+    let cwnd = largest(|point| point.cwnd);
+    // A threshold that was never near the window would make the window a flat line.
+    let most = largest(|point| point.ssthresh.unwrap_or(0.0)).min(2.0 * cwnd);
+    let packets = Axis::from_zero(cwnd.max(most), (panel.1, panel.0), 5.0);
+    frame(svg, time, &packets, panel, "packets", 1.0);
+    for points in runs(flow, |point| point.ssthresh) {
+        svg.polyline(&thinned(&points, time, &packets), SSTHRESH, 1.4, DASH);
+    }
+    for points in runs(flow, |point| Some(point.cwnd)) {
+        svg.polyline(&thinned(&points, time, &packets), CWND, 1.4, "");
+    }
+
+    let panel = (panel.1 + GAP, panel.1 + GAP + RTT);
+    let delay = Axis::from_zero(largest(|point| point.srtt) * 1e3, (panel.1, panel.0), 3.0);
+    frame(svg, time, &delay, panel, "ms", 1.0);
+    for points in runs(flow, |point| Some(point.srtt * 1e3)) {
+        svg.polyline(&thinned(&points, time, &delay), SRTT, 1.4, "");
+    }
+    for tick in &time.ticks {
+        let x = time.at(*tick);
+        svg.text(
+            (x, panel.1 + 14.0),
+            10.0,
+            Ink::Muted,
+            Anchor::Middle,
+            "",
+            &short(*tick),
+        );
+    }
+    svg.text(
+        (RIGHT, panel.1 + 28.0),
+        10.0,
+        Ink::Muted,
+        Anchor::End,
+        "",
+        "seconds",
+    );
+}
+
+fn frame(
+    svg: &mut Svg,
+    time: &Axis,
+    values: &Axis,
+    (top, bottom): (f64, f64),
+    unit: &str,
+    width: f64,
+) {
+    svg.rect((LEFT, top), (RIGHT - LEFT, bottom - top), Ink::Panel);
+    for tick in &values.ticks {
+        let y = values.at(*tick);
+        svg.line((LEFT, y), (RIGHT, y), Ink::Grid, width, "");
+        svg.text(
+            (LEFT - 6.0, y + 3.5),
+            10.0,
+            Ink::Muted,
+            Anchor::End,
+            "",
+            &short(*tick),
+        );
+    }
+    for tick in &time.ticks {
+        let x = time.at(*tick);
+        svg.line((x, top), (x, bottom), Ink::Grid, width, "");
+    }
+    svg.text(
+        (12.0, top + 10.0),
+        10.0,
+        Ink::Muted,
+        Anchor::Start,
+        "",
+        unit,
+    );
+}
+
+/// Lines of one value: it is broken where there is none.
+fn runs(flow: &WindowFlow, value: impl Fn(&WindowPoint) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
+    let parts = flow.points.split(|point| value(point).is_none());
+    parts
+        .map(|part| {
+            let points = part.iter();
+            points
+                .filter_map(|point| Some((point.time, value(point)?)))
+                .collect::<Vec<_>>()
+        })
+        .filter(|part| !part.is_empty())
+        .collect()
+}
+
+/// Places of values that change in steps; no more points than can be seen: of each pixel's width the first, the least, the
+/// largest and the last.
+fn thinned(points: &[(f64, f64)], time: &Axis, values: &Axis) -> Vec<(f64, f64)> {
+    let mut places: Vec<(f64, f64)> = Vec::new();
+    let column = |point: &(f64, f64)| time.at(point.0).round();
+    for part in points.chunk_by(|a, b| column(a) == column(b)) {
+        let x = column(&part[0]);
+        let heights = || part.iter().map(|point| values.at(point.1));
+        let least = heights().fold(f64::MAX, f64::min);
+        let most = heights().fold(f64::MIN, f64::max);
+        let (first, last) = (values.at(part[0].1), values.at(part[part.len() - 1].1));
+        if let Some(&(_, before)) = places.last() {
+            places.push((x, before));
+        }
+        for y in [first, least, most, last] {
+            if places.last() != Some(&(x, y)) {
+                places.push((x, y));
+            }
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(name: &str, start: f64, count: usize) -> WindowFlow {
+        let point = |n: usize| WindowPoint {
+            time: start + n as f64 / 100.0,
+            cwnd: 10.0 + (n % 50) as f64,
+            ssthresh: (n > 20).then_some(30.0),
+            srtt: 0.02 + (n % 7) as f64 / 1e3,
+        };
+        WindowFlow {
+            name: name.to_owned(),
+            points: (0..count).map(point).collect(),
+        }
+    }
+
+    #[test]
+    fn each_flow_has_its_window_its_threshold_and_its_round_trip() {
+        let picture = draw_windows(
+            "two <flows>",
+            &[flow("late", 1.0, 300), flow("early", 0.0, 400)],
+        );
+        let document = roxmltree::Document::parse(&picture).expect("well-formed");
+        let lines = |class: &str| {
+            let found = document.descendants().filter(|node| {
+                node.has_tag_name("polyline")
+                    && node.attribute("class").is_some_and(|name| name == class)
+            });
+            found.count()
+        };
+        assert_eq!([lines("s-c2"), lines("s-c3"), lines("s-c4")], [2, 2, 2]);
+        assert!(picture.find("early") < picture.find("late"));
+        assert!(picture.contains("two &lt;flows&gt;"));
+    }
+
+    #[test]
+    fn lines_have_no_more_points_than_pixels_can_show_and_keep_the_peaks() {
+        let time = Axis::exact(10.0, (0.0, 100.0), 10.0);
+        let values = Axis::from_zero(1000.0, (500.0, 0.0), 5.0);
+        let mut points: Vec<(f64, f64)> = (0..100_000).map(|n| (n as f64 / 1e4, 10.0)).collect();
+        points[54_321].1 = 1000.0;
+        let places = thinned(&points, &time, &values);
+        assert!(places.len() < 101 * 5, "{}", places.len());
+        assert!(places.iter().any(|(_, y)| *y == 0.0));
+    }
+
+    #[test]
+    fn many_flows_are_limited_and_none_is_said() {
+        let flows: Vec<WindowFlow> = (0..20)
+            .map(|n| flow(&format!("flow {n}"), 0.0, 10 + n))
+            .collect();
+        let picture = draw_windows("many", &flows);
+        assert!(picture.contains("12 of 20 flows"));
+        assert!(!picture.contains("flow 7<") && picture.contains("flow 8<"));
+        assert!(draw_windows("none", &[]).contains("no acknowledgements were seen"));
+    }
+}
