@@ -209,10 +209,14 @@ pub(crate) struct CommonArgs {
     /// Another scheduler for a class of traffic: conversational, streaming, interactive or background; repeatable.
     #[arg(long, value_name = "CLASS=NAME", value_parser = crate::config::parse_class_scheduler)]
     pub(crate) class_scheduler: Vec<(Class, String)>,
-    /// TCP congestion control of the paths, one that this kernel has, or `auto`: CUBIC, and BBR where packets are lost
+    /// TCP congestion control of the paths, one of `sumlink cc list`, or `auto`: CUBIC, and BBR where packets are lost
     /// without congestion; without it the kernel's default.
     #[arg(long, value_name = "NAME", value_parser = crate::config::parse_congestion)]
     pub(crate) congestion: Option<String>,
+    /// Make all paths together take what one connection would, by a coupled congestion control such as `lia`: for links
+    /// that share a bottleneck.
+    #[arg(long, value_name = "NAME", conflicts_with = "congestion", value_parser = crate::congestion::parse_coupled)]
+    pub(crate) coupled: Option<String>,
     /// Unix socket for `sumlink status`; made with mode 0600.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,

@@ -5,6 +5,7 @@ mod cc;
 mod check;
 mod client;
 mod config;
+mod congestion;
 mod control;
 mod exit;
 mod generate;

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 
+use sumlink_kernel::Kept;
+
 use crate::config::{Direction, LinkChange, LinkSpec};
 use crate::control::ControlServer;
+use crate::controls;
 use crate::emulator::Emulator;
 use crate::error::LabError;
 use crate::health::Health;
@@ -35,6 +38,8 @@ pub struct Lab {
     inner: Arc<Inner>,
     /// What was changed outside the namespaces for a moment.
     notes: Vec<String>,
+    /// A congestion control that is ours; goes last.
+    _kept: Option<Kept>,
 }
 
 impl Lab {
@@ -62,7 +67,8 @@ impl Lab {
             namespace.ip_batch(topology::base_batch(side, config.links.len(), kernel))?;
         }
         let lock = run_dir.lock();
-        let notes = topology::set_congestion(&namespaces, &config.congestion, &lock)?;
+        let (congestion, kept) = controls::prepare(&config.congestion)?;
+        let notes = topology::set_congestion(&namespaces, &congestion, &lock)?;
         let mut ends = Vec::new();
         let mut links = Vec::new();
         for (index, spec) in config.links.iter().enumerate() {
@@ -89,6 +95,7 @@ impl Lab {
             control: Some(control),
             inner,
             notes: notes.into_iter().collect(),
+            _kept: kept,
         })
     }
 

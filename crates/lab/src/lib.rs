@@ -28,6 +28,7 @@
 mod bench;
 mod command;
 mod control;
+mod controls;
 mod demo;
 mod emulator;
 mod error;

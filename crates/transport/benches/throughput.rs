@@ -55,6 +55,7 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
         egress: EgressPolicy::default(),
         limits: ClientLimits::default(),
         congestion: None,
+        groups: None,
         session: SessionConfig::default(),
     };
     let address: SocketAddr = config.listen;
@@ -84,6 +85,7 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
             key: client_key,
             links: Vec::new(),
             congestion: None,
+            groups: None,
             carriers: Carriers::ONE,
             session: SessionConfig::default(),
         });

@@ -24,6 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         key: SecretKey::load(Path::new(key))?,
         links: Vec::new(), // every link that leads to the server
         congestion: None,
+        groups: None,
         carriers: Carriers::ONE,
         session: SessionConfig::default(),
     })

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::congestion::{self, Chooser};
+use crate::groups::CarrierGroups;
 use crate::links::LocalQueue;
 use crate::socket;
 use crate::tcp_info::{CaState, TcpInfo};
@@ -121,6 +123,13 @@ impl Carrier {
     /// From now on the congestion control is chosen by measurement.
     pub(crate) fn choose_congestion(&mut self) {
         self.chooser = Some(Chooser::new());
+    }
+
+    /// Makes it a sibling of the session's other carriers.
+    pub(crate) fn join_group(&self, groups: &dyn CarrierGroups, session: &[u8; 16]) {
+        if let Err(error) = groups.join(self.tcp.as_fd(), session) {
+            tracing::warn!(path = self.id.0, link = %self.link, %error, "its congestion control sees no siblings");
+        }
     }
 
     /// Gives arrived frame bytes to `sink`, at most about `quota` of them. Ready with how many there were; 0 is the

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sumlink_engine::scheduler::fbdt::FbdtConfig;
@@ -11,6 +12,7 @@ use sumlink_engine::{Class, ConfigError, Redundancy, Role, scheduler};
 
 use crate::driver::engine_config;
 use crate::egress::EgressPolicy;
+use crate::groups::CarrierGroups;
 use crate::keys::{PublicKey, SecretKey};
 use crate::links;
 use crate::pipe;
@@ -172,6 +174,8 @@ pub struct ClientConfig {
     /// TCP congestion control for links that name none, [`crate::congestion::AUTO`] for one chosen by measurement; the
     /// kernel's default when not given.
     pub congestion: Option<String>,
+    /// Makes the carriers of a session siblings for congestion controls that look at each other; alone when not given.
+    pub groups: Option<Arc<dyn CarrierGroups>>,
     /// Connections at once over each link that names no number.
     pub carriers: Carriers,
     /// Memory, scheduler, timeouts.
@@ -260,6 +264,8 @@ pub struct ServerConfig {
     /// TCP congestion control for carriers, [`crate::congestion::AUTO`] for one chosen by measurement; the kernel's
     /// default when not given.
     pub congestion: Option<String>,
+    /// Makes the carriers of a session siblings for congestion controls that look at each other; alone when not given.
+    pub groups: Option<Arc<dyn CarrierGroups>>,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
 }

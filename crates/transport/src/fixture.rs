@@ -24,6 +24,7 @@ pub(crate) fn server_config(key: &SecretKey, client: &SecretKey) -> ServerConfig
         egress: EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]),
         limits: ClientLimits::default(),
         congestion: None,
+        groups: None,
         session: SessionConfig::default(),
     }
 }
@@ -40,6 +41,7 @@ pub(crate) fn client_config(server: &SecretKey, key: &SecretKey, address: &str) 
             carriers: None,
         }],
         congestion: None,
+        groups: None,
         carriers: Carriers::ONE,
         session: SessionConfig::default(),
     }

@@ -15,6 +15,7 @@
 //!     key: SecretKey::load("client.key".as_ref())?,
 //!     links: Vec::new(), // every link that leads to the server
 //!     congestion: None,
+//!     groups: None,
 //!     carriers: Carriers::ONE,
 //!     session: SessionConfig::default(),
 //! })
@@ -42,6 +43,7 @@ mod driver;
 pub mod egress;
 #[cfg(test)]
 mod fixture;
+mod groups;
 mod handshake;
 mod happy_eyeballs;
 pub mod keys;
@@ -71,6 +73,7 @@ pub mod tls;
 
 pub use client::{Client, ConnectError};
 pub use dial::dial;
+pub use groups::CarrierGroups;
 pub use handshake::CarrierError;
 pub use keys::{PublicKey, SecretKey};
 pub use server::{Server, ServerError, ServerHandle};

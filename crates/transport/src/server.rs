@@ -355,9 +355,13 @@ impl Shared {
 
     /// Makes a connection that may join a path.
     async fn welcome(&self, carrier: ServerCarrier) -> Result<Carrier, CarrierError> {
+        let session = carrier.session;
         let mut carrier = carrier.welcome().await?;
         if self.config.congestion.as_deref() == Some(congestion::AUTO) {
             carrier.choose_congestion();
+        }
+        if let Some(groups) = &self.config.groups {
+            carrier.join_group(groups.as_ref(), &session);
         }
         Ok(carrier)
     }

@@ -1,6 +1,10 @@
 //! Sessions over real sockets on loopback: one link, all that does not need several.
 
+use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sumlink_transport::config::{
@@ -9,8 +13,8 @@ use sumlink_transport::config::{
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::tls::HandshakeError;
 use sumlink_transport::{
-    CarrierError, Client, ConnectError, OpenError, PathEvent, PublicKey, RefuseCode, SecretKey,
-    Server, ServerHandle, Target,
+    CarrierError, CarrierGroups, Client, ConnectError, OpenError, PathEvent, PublicKey, RefuseCode,
+    SecretKey, Server, ServerHandle, Target,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,6 +44,7 @@ impl Running {
             egress: EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]),
             limits: ClientLimits::default(),
             congestion: None,
+            groups: None,
             session: SessionConfig::default(),
         };
         change(&mut config);
@@ -68,6 +73,7 @@ impl Running {
                 carriers: None,
             }],
             congestion: None,
+            groups: None,
             carriers: Carriers::ONE,
             session: SessionConfig::default(),
         }
@@ -543,4 +549,45 @@ async fn bad_addresses_and_links_say_what_is_wrong() {
         .unwrap();
     let refused = connect(&|config| config.server = unused.to_string()).await;
     assert!(refused.contains("refused"), "{refused}");
+}
+
+/// The sessions of the carriers that it was told of.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<[u8; 16]>>);
+
+impl CarrierGroups for Told {
+    fn join(&self, _: BorrowedFd<'_>, session: &[u8; 16]) -> io::Result<()> {
+        self.0.lock().unwrap().push(*session);
+        // What goes wrong here is no carrier's end.
+        Err(io::Error::other("no"))
+    }
+}
+
+#[tokio::test]
+async fn each_end_is_told_of_every_carrier_and_its_session() {
+    let key = SecretKey::generate().unwrap();
+    let [at_client, at_server] = [(); 2].map(|()| Arc::new(Told::default()));
+    let groups = Arc::clone(&at_server);
+    let running = Running::start(&[&key], |config| config.groups = Some(groups)).await;
+    let mut config = running.client(&key);
+    config.groups = Some(at_client.clone());
+    config.carriers = Carriers::Fixed(NonZeroU8::new(3).unwrap());
+    let _client = Client::connect(config).await.unwrap();
+    let sessions = [&at_client, &at_server].map(|told| {
+        let told = Arc::clone(told);
+        async move {
+            while told.0.lock().unwrap().len() < 3 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            let sessions = told.0.lock().unwrap();
+            sessions.clone()
+        }
+    });
+    let [client, server] = sessions;
+    let both = async { tokio::join!(client, server) };
+    let (client, server) = tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .expect("three carriers");
+    assert_eq!(client, [client[0]; 3]);
+    assert_eq!(server, client);
 }

@@ -17,7 +17,6 @@ use sumlink_engine::scheduler;
 use sumlink_transport::Class;
 use sumlink_transport::config::Carriers;
 use sumlink_transport::links::is_pattern;
-use sumlink_transport::socket::SocketError;
 
 pub(crate) use read::{Depth, read};
 pub(crate) use settings::{ClientPlan, ClientSettings, ServerPlan, ServerSettings, parse_server};
@@ -67,7 +66,7 @@ pub(crate) enum ConfigError {
         /// The file.
         file: PathBuf,
         /// What is missing, and what there is instead.
-        reason: SocketError,
+        reason: String,
     },
     /// The user's: neither the file nor a flag says something that is needed.
     #[error("{}: {what}", file.display())]

@@ -27,7 +27,7 @@ pub(super) const CLIENT_KEYS: [&str; 10] = [
 pub(super) const SERVER_KEYS: [&str; 4] = ["listen", "client", "egress", "limits"];
 
 /// Keys that both have.
-pub(super) const COMMON_KEYS: [&str; 4] = ["key", "control", "congestion", "session"];
+pub(super) const COMMON_KEYS: [&str; 5] = ["key", "control", "congestion", "coupled", "session"];
 
 /// A client's file.
 #[derive(Debug, Deserialize)]
@@ -42,6 +42,7 @@ pub(super) struct Client {
     pub(super) forward: Vec<Spanned<String>>,
     pub(super) control: Field<PathBuf>,
     pub(super) congestion: Field<String>,
+    pub(super) coupled: Field<String>,
     pub(super) carriers: Field<toml::Value>,
     pub(super) early: Field<bool>,
     pub(super) links: Field<String>,
@@ -80,6 +81,7 @@ pub(super) struct Server {
     pub(super) key: Field<PathBuf>,
     pub(super) control: Field<PathBuf>,
     pub(super) congestion: Field<String>,
+    pub(super) coupled: Field<String>,
     #[serde(default)]
     pub(super) client: Vec<Authorized>,
     #[serde(default)]

@@ -25,6 +25,7 @@ use super::{
     ConfigError, File, Problem, memory, parse_carriers, parse_congestion, parse_link,
     parse_scheduler,
 };
+use crate::congestion::parse_coupled;
 
 /// Whether key files that are named in a file are opened too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +122,9 @@ impl Reader<'_> {
                 "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
             );
         }
+        let own = raw.link.iter().find_map(|link| link.congestion.as_ref());
+        let other = raw.congestion.as_ref().or(own).map(Spanned::span);
+        let coupled = self.coupled(raw.coupled, other);
         let links = self.links(raw.links, raw.link);
         let classes = self.classes(raw.class);
         Some(ClientSettings {
@@ -129,6 +133,7 @@ impl Reader<'_> {
             key: self.key(raw.key),
             links,
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
+            coupled,
             carriers: self.carriers(raw.carriers),
             early: raw.early.map(Spanned::into_inner),
             socks: self.parse(raw.socks, |s| parse_address(s)),
@@ -177,6 +182,15 @@ impl Reader<'_> {
             });
         }
         Some(configs)
+    }
+
+    /// All paths get it, so that no other congestion control can be said at `other`.
+    fn coupled(&mut self, field: Field<String>, other: Option<Range<usize>>) -> Option<String> {
+        if let (Some(_), Some(other)) = (&field, other) {
+            let reason = "`coupled` and `congestion` contradict each other: remove one";
+            self.problem(other, reason);
+        }
+        self.parse(field, |s| parse_coupled(s))
     }
 
     /// A number, or the word for a measured one.
@@ -252,6 +266,8 @@ impl Reader<'_> {
         let defaults = memory::limits();
         let memory = self.parse(raw.limits.memory, |s| units::parse_size(s));
         let memory = memory.unwrap_or(defaults.memory);
+        let other = raw.congestion.as_ref().map(Spanned::span);
+        let coupled = self.coupled(raw.coupled, other);
         let mut limit = |field, default| self.count(field).map_or(default, |n| n as usize);
         Some(ServerSettings {
             limits: ClientLimits {
@@ -265,6 +281,7 @@ impl Reader<'_> {
             authorized,
             egress: self.parse_all(raw.egress.rules, |s| s.parse()),
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
+            coupled,
             control: raw.control.map(|path| self.beside(path.get_ref())),
             session: self.session(raw.session),
         })

@@ -10,12 +10,12 @@ use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::{EgressPolicy, EgressRule};
-use sumlink_transport::socket::check_congestion;
 use sumlink_transport::{Class, FbdtConfig, PublicKey, Redundancy, SecretKey, Target};
 
 use super::read::{Depth, read};
 use super::{ConfigError, File, memory};
 use crate::args::{ClientArgs, CommonArgs, ServerArgs};
+use crate::congestion::Controls;
 use crate::exit::CliError;
 
 /// Where SOCKS5 is served when the client is told of no other entry.
@@ -31,6 +31,7 @@ pub(crate) struct ClientSettings {
     /// `Some` and empty is `auto`, said aloud.
     pub(crate) links: Option<Vec<LinkConfig>>,
     pub(crate) congestion: Option<String>,
+    pub(crate) coupled: Option<String>,
     pub(crate) carriers: Option<Carriers>,
     pub(crate) early: Option<bool>,
     pub(crate) socks: Option<SocketAddr>,
@@ -50,6 +51,7 @@ pub(crate) struct ServerSettings {
     pub(crate) egress: Vec<EgressRule>,
     pub(crate) limits: ClientLimits,
     pub(crate) congestion: Option<String>,
+    pub(crate) coupled: Option<String>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) session: SessionSettings,
 }
@@ -136,6 +138,7 @@ impl ClientPlan {
             scheduler,
             class_scheduler,
             congestion,
+            coupled,
             control,
         } = args.common;
         let session = file.session.with_flags(scheduler, class_scheduler);
@@ -161,9 +164,17 @@ impl ClientPlan {
         if links.is_empty() {
             links = file.links.unwrap_or_default();
         }
-        for name in links.iter().filter_map(|link| link.congestion.as_deref()) {
-            source.congestion_of_file(name)?;
+        let mut controls = Controls::default();
+        // What couples all links leaves none its own.
+        let couples = coupled.is_some();
+        let by_flag = congestion.or(coupled);
+        for link in &mut links {
+            if let Some(name) = link.congestion.take().filter(|_| !couples) {
+                link.congestion = source.congestion_of_file(&name, &mut controls)?;
+            }
         }
+        let by_file = file.congestion.or(file.coupled);
+        let congestion = source.congestion(by_flag, by_file, &mut controls)?;
         let forward = if args.forward.is_empty() {
             file.forward
         } else {
@@ -177,7 +188,8 @@ impl ClientPlan {
                 server_key,
                 key: SecretKey::load(&key)?,
                 links,
-                congestion: source.congestion(congestion, file.congestion)?,
+                congestion,
+                groups: controls.into_groups(),
                 carriers: args.carriers.or(file.carriers).unwrap_or(Carriers::ONE),
                 session: session.config(),
             },
@@ -212,6 +224,7 @@ impl ServerPlan {
             scheduler,
             class_scheduler,
             congestion,
+            coupled,
             control,
         } = args.common;
         let session = file.session.with_flags(scheduler, class_scheduler);
@@ -238,6 +251,10 @@ impl ServerPlan {
         } else {
             args.egress
         };
+        let mut controls = Controls::default();
+        let by_flag = congestion.or(coupled);
+        let by_file = file.congestion.or(file.coupled);
+        let congestion = source.congestion(by_flag, by_file, &mut controls)?;
         Ok(Self {
             config: ServerConfig {
                 listen,
@@ -245,7 +262,8 @@ impl ServerPlan {
                 authorized,
                 egress: EgressPolicy::new(rules),
                 limits: file.limits,
-                congestion: source.congestion(congestion, file.congestion)?,
+                congestion,
+                groups: controls.into_groups(),
                 session: session.config(),
             },
             control: control.or(file.control),
@@ -269,28 +287,34 @@ impl Source<'_> {
             .transpose()
     }
 
-    /// The flag's congestion control, or else the file's; whoever asks for one that this kernel does not have is told
-    /// so before anything is started.
+    /// The flag's congestion control, or else the file's, by the name that the kernel knows; whoever asks for one that
+    /// there is not is told so before anything is started.
     fn congestion(
         &self,
         flag: Option<String>,
         file: Option<String>,
+        controls: &mut Controls,
     ) -> Result<Option<String>, CliError> {
-        if let Some(name) = &flag {
-            let wrong = |error| CliError::Usage(format!("--congestion: {error}"));
-            check_congestion(name).map_err(wrong)?;
-        } else if let Some(name) = &file {
-            self.congestion_of_file(name)?;
+        match (flag, file) {
+            (Some(name), _) => {
+                let wrong = |error| CliError::Usage(format!("--congestion: {error}"));
+                controls.choose(&name).map_err(wrong)
+            }
+            (None, Some(name)) => self.congestion_of_file(&name, controls),
+            (None, None) => Ok(None),
         }
-        Ok(flag.or(file))
     }
 
-    fn congestion_of_file(&self, name: &str) -> Result<(), CliError> {
+    fn congestion_of_file(
+        &self,
+        name: &str,
+        controls: &mut Controls,
+    ) -> Result<Option<String>, CliError> {
         let not_here = |reason| ConfigError::NotHere {
             file: self.0.unwrap_or(Path::new("")).to_owned(),
             reason,
         };
-        Ok(check_congestion(name).map_err(not_here)?)
+        Ok(controls.choose(name).map_err(not_here)?)
     }
 
     /// What is missing is the file's fault where there is a file, and the command line's else.

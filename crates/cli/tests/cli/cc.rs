@@ -1,4 +1,4 @@
-//! `sumlink cc`: what there is, loading and unloading, traces.
+//! `sumlink cc`: what there is, loading and unloading, traces; and daemons that load what they are asked for.
 //!
 //! What loads something needs root and Linux 6.4 or later, and fails without, unless `SUMLINK_SKIP_BPF=1` is set. Names
 //! of congestion controls are the system's, so that these tests take turns.
@@ -14,7 +14,7 @@ use serde_json::Value;
 use sumlink_congestion::{ALGORITHMS, entry};
 use sumlink_kernel::{TWINS, loaded, probe};
 
-use crate::common::{Bench, Ran};
+use crate::common::{Bench, Daemon, Ran};
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -264,3 +264,45 @@ fn a_trace_has_records_and_a_picture() {
     );
 }
 
+/// A server with the key `a.key` and more flags, that tells its events.
+fn server<'a>(key: &'a str, more: [&'a str; 2]) -> Vec<&'a str> {
+    let line = "server --json --listen 127.0.0.1:0 --key a.key --authorize";
+    line.split(' ').chain([key]).chain(more).collect()
+}
+
+#[test]
+fn a_daemon_loads_what_it_is_asked_for_and_takes_it_along() {
+    let Some(_turn) = turn() else { return };
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    for how in ["--congestion", "--coupled"] {
+        let mut server = Daemon::start(bench.command(server(&key, [how, "balia"])));
+        server.event("listening");
+        assert_eq!(state(&bench, "sl_balia"), "loaded");
+        // However it ends.
+        match how {
+            "--coupled" => server.signal("KILL"),
+            _ => server.signal("TERM"),
+        }
+        server.wait();
+        until("it is unloaded", nothing_is_loaded);
+    }
+}
+
+#[test]
+fn a_daemon_without_the_privilege_says_so_and_goes_on() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = Bench::new();
+    let key = bench.key("a.key");
+    for how in ["--congestion", "--coupled"] {
+        let mut server = Daemon::start(unprivileged(&bench, &server(&key, [how, "lia"])));
+        server.event("listening");
+        let log = server.log();
+        let lines: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains("CAP_BPF"))
+            .collect();
+        assert_eq!(lines.len(), 1, "{log}");
+        assert!(lines[0].contains("congestion control lia"), "{log}");
+    }
+}

@@ -34,18 +34,22 @@ fn the_examples_are_right() {
         let json = bench.run(&["check", "--json", "sumlink.toml"]).out;
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["ok"], &json["role"]), (&true.into(), &role.into()));
-        // What is commented out is right too; `links` and [[link]] exclude each other.
-        let all: String = text
-            .lines()
-            .filter(|line| !line.starts_with("links"))
-            .map(|line| match line.trim_start().strip_prefix('#') {
-                Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
-                _ => format!("{line}\n"),
-            })
-            .collect();
-        bench.write("all.toml", &all);
-        let ran = bench.run(&["check", "all.toml"]);
-        assert_eq!(ran.code, 0, "{}\n{all}", ran.err);
+        // What is commented out is right too; `links` and [[link]] exclude each other, and so do `congestion` and
+        // `coupled`.
+        for other in ["congestion", "coupled"] {
+            let all: String = text
+                .lines()
+                .map(|line| match line.trim_start().strip_prefix('#') {
+                    Some(rest) if !rest.starts_with(' ') => rest,
+                    _ => line,
+                })
+                .filter(|line| !line.starts_with("links") && !line.starts_with(other))
+                .map(|line| format!("{line}\n"))
+                .collect();
+            bench.write("all.toml", &all);
+            let ran = bench.run(&["check", "all.toml"]);
+            assert_eq!(ran.code, 0, "{}\n{all}", ran.err);
+        }
     }
 }
 

@@ -42,6 +42,42 @@ fn a_path_that_loses_without_a_queue_changes_to_bbr_and_back_when_that_is_over()
     bond.stop();
 }
 
+#[test]
+fn coupled_paths_are_siblings_at_each_end_and_leave_nothing_behind() {
+    if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
+        eprintln!("skipped because SUMLINK_SKIP_BPF=1");
+        return;
+    }
+    let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=5ms"]);
+    // Any name of a coupled one couples; the word `coupled` takes no others.
+    let plan = plan.client("coupled = \"lia\"\nlinks = \"auto\"\n");
+    let Some(bond) = plan.server_lines("congestion = \"lia\"").start() else {
+        return;
+    };
+    let links = ["a", "b"];
+    bond.until_active(&links);
+    assert_eq!(in_use(&bond, links), ["sl_lia", "sl_lia"]);
+    let client = bond.status(Side::Client);
+    assert!(client.paths.iter().all(|path| path.congestion == "sl_lia"));
+    // Shares it with them, and so sees the flows of both ends.
+    let kept = sumlink_kernel::keep("lia", None).expect("shares");
+    assert!(!kept.is_own());
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    crate::bench::until("both paths of both ends are in groups", || {
+        (kept.flows() == 4).then_some(())
+    });
+    download.goes_on(1_000_000);
+    assert!(download.finish() > 0);
+    bond.stop();
+    crate::bench::until("the sockets are closed", || {
+        (kept.flows() == 0).then_some(())
+    });
+    drop(kept);
+    crate::bench::until("it is unloaded", || {
+        sumlink_kernel::loaded().unwrap().is_empty().then_some(())
+    });
+}
+
 /// How many active paths the client has on the link.
 fn carriers(session: &SessionStatus, link: &str) -> usize {
     active(session).filter(|path| path.link == link).count()

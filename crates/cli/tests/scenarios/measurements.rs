@@ -149,3 +149,29 @@ fn files_messages_and_commands_are_measured() {
         "{line}"
     );
 }
+
+#[test]
+fn a_scenario_can_ask_for_a_congestion_control_of_ours() {
+    if is_skipped() {
+        return;
+    }
+    if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
+        eprintln!("skipped because SUMLINK_SKIP_BPF=1");
+        return;
+    }
+    let place = Place::new(&TWO_LINKS.replace("seeds = 1", "seeds = 1\ncongestion = \"lia\""));
+    let (output, lines) = place.run(&["--systems", "mptcp,sumlink:fbdt,sumlink:fbdt+olia"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(lines.len(), 3);
+    for line in &lines {
+        assert_eq!(line["outcome"], "measured", "{line}");
+        assert!(line["goodput_bps"].as_f64() > Some(10e6), "{line}");
+    }
+    assert_eq!(place.record(&lines[0])["environment"]["congestion"], "lia");
+    let note = &place.record(&lines[2])["outcome"]["note"];
+    assert!(
+        note.as_str().unwrap().contains("its paths use olia"),
+        "{note}"
+    );
+    assert_eq!(sumlink_kernel::loaded().unwrap().len(), 0);
+}

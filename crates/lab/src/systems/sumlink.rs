@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use sumlink_scenario::system::Variant;
 
+use crate::controls;
 use crate::error::LabError;
 use crate::process::{Process, TICK};
 use crate::scenario::Scenario;
@@ -50,7 +51,10 @@ impl Sumlink {
 
 impl System for Sumlink {
     fn missing(&self, scenario: &Scenario) -> Option<String> {
-        self.variant.missing(scenario.links().count())
+        let congestion = self.variant.congestion.as_deref();
+        let congestion = congestion.unwrap_or(&scenario.congestion);
+        let missing = self.variant.missing(scenario.links().count());
+        missing.or_else(|| controls::missing(congestion))
     }
 
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {

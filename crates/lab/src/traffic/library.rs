@@ -35,6 +35,7 @@ pub(super) fn serve(address: SocketAddr, keys: &Keys, scheduler: String) -> Resu
         egress: EgressPolicy::default(),
         limits: ClientLimits::default(),
         congestion: None,
+        groups: None,
         session: session(scheduler),
     };
     let serving = async move {
@@ -69,6 +70,7 @@ pub(super) fn run(
         key: keys.secret()?,
         links: Vec::new(),
         congestion: None,
+        groups: None,
         carriers: Carriers::ONE,
         session: session(scheduler),
     };

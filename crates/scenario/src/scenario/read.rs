@@ -188,13 +188,14 @@ pub fn parse_name(text: &str) -> Result<String, String> {
 /// A name as the kernel would accept it (TCP_CA_NAME_MAX is 16 with its NUL).
 pub fn parse_congestion(text: &str) -> Result<String, String> {
     let plausible = (1..=15).contains(&text.len())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     if plausible {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "'{text}' cannot be the name of a congestion control; the kernel lists its own in \
-             /proc/sys/net/ipv4/tcp_available_congestion_control"
+            "'{text}' cannot be the name of a congestion control; sumlink cc list lists those that there are"
         ))
     }
 }

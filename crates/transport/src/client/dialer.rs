@@ -123,6 +123,9 @@ impl Dialer {
         if self.congestion(link) == Some(congestion::AUTO) {
             carrier.choose_congestion();
         }
+        if let Some(groups) = &self.config.groups {
+            carrier.join_group(groups.as_ref(), &self.session);
+        }
         Ok((carrier, binding))
     }
 

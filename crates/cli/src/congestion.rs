@@ -1,0 +1,159 @@
+//! Which congestion control the paths use: one that the kernel has, or one of ours, which is loaded for as long as this
+//! program runs.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use sumlink_kernel::{Group, Kept, TWINS, Twin, keep};
+use sumlink_transport::CarrierGroups;
+use sumlink_transport::socket::{SocketError, check_congestion};
+
+/// What of ours this program keeps loaded, and how carriers of a session find each other in it.
+#[derive(Debug, Default)]
+pub(crate) struct Controls {
+    kept: Vec<Kept>,
+    /// Makes numbers of groups from sessions. Another program, such as the other end of the session, makes others.
+    numbers: RandomState,
+}
+
+impl Controls {
+    /// What to ask the kernel for when somebody asks for `name`; nothing if the kernel's default has to do, because ours
+    /// cannot be loaded here, which is logged.
+    ///
+    /// # Errors
+    ///
+    /// A name that neither the kernel has nor we, in one line.
+    pub(crate) fn choose(&mut self, name: &str) -> Result<Option<String>, String> {
+        let twin = Twin::of(name).ok();
+        // A plain name is the kernel's where it has one of that name.
+        let is_ours = twin.is_some_and(|twin| twin.system_name == name);
+        let by_kernel = check_congestion(name);
+        let twin = match (by_kernel, twin) {
+            (Ok(()), twin) => match twin.filter(|_| is_ours) {
+                None => return Ok(Some(name.to_owned())),
+                Some(twin) => twin,
+            },
+            (Err(SocketError::UnknownCongestion { .. }), Some(twin)) => twin,
+            (Err(SocketError::UnknownCongestion { name, available }), None) => {
+                let ours: Vec<&str> = TWINS.iter().map(|twin| twin.algorithm).collect();
+                return Err(format!(
+                    "unknown congestion control {name}: this kernel has {available}, and sumlink can load {}",
+                    ours.join(", ")
+                ));
+            }
+            (Err(error), _) => return Err(error.to_string()),
+        };
+        Ok(self.keep(twin))
+    }
+
+    /// Has the kernel keep one of ours.
+    fn keep(&mut self, twin: &'static Twin) -> Option<String> {
+        let name = twin.system_name;
+        if self.kept.iter().any(|kept| kept.twin().system_name == name) {
+            return Some(name.to_owned());
+        }
+        match keep(twin.algorithm, self.kept.first()) {
+            Ok(kept) => {
+                let how = match kept.is_own() {
+                    true => "loaded for as long as this runs",
+                    false => "shared with whoever loaded it",
+                };
+                tracing::info!("congestion control {name}: {how}");
+                self.kept.push(kept);
+                Some(name.to_owned())
+            }
+            // Somebody has loaded it for all, whom this program may not ask more than that.
+            Err(error) if check_congestion(name).is_ok() => {
+                if twin.is_coupled() {
+                    tracing::warn!(
+                        "congestion control {name}: the paths do not see each other: {error}"
+                    );
+                }
+                Some(name.to_owned())
+            }
+            Err(error) => {
+                if let sumlink_kernel::Error::Refused { log, .. } = &error {
+                    tracing::debug!("{log}");
+                }
+                tracing::warn!(
+                    "congestion control {}: {error}; the paths use the kernel's own default instead",
+                    twin.algorithm
+                );
+                None
+            }
+        }
+    }
+
+    /// As the sessions want it; nothing if nothing here looks at siblings.
+    pub(crate) fn into_groups(self) -> Option<Arc<dyn CarrierGroups>> {
+        match self.kept.is_empty() {
+            true => None,
+            false => Some(Arc::new(self)),
+        }
+    }
+}
+
+impl CarrierGroups for Controls {
+    fn join(&self, socket: BorrowedFd<'_>, session: &[u8; 16]) -> io::Result<()> {
+        let number = self.numbers.hash_one(session) & ((1 << 62) - 1);
+        let group = Group::new(number.max(1)).expect("within the numbers of groups");
+        for kept in self.kept.iter().filter(|kept| kept.twin().is_coupled()) {
+            kept.join(&socket, group).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a congestion control that looks at its siblings, for `coupled = "NAME"`.
+pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
+    if Twin::of(name).is_ok_and(Twin::is_coupled) {
+        return Ok(name.to_owned());
+    }
+    let coupled = TWINS.iter().filter(|twin| twin.is_coupled());
+    let names: Vec<&str> = coupled.map(|twin| twin.algorithm).collect();
+    let near = crate::config::closest(name, names.iter().copied());
+    Err(match near {
+        Some(near) => format!("no coupled congestion control `{name}`: did you mean `{near}`?"),
+        None => format!(
+            "no coupled congestion control `{name}`: there are {}",
+            names.join(", ")
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_at_no_siblings_couples_nothing() {
+        assert_eq!(parse_coupled("lia"), Ok("lia".to_owned()));
+        assert_eq!(parse_coupled("sl_olia"), Ok("sl_olia".to_owned()));
+        for alone in ["uncoupled", "cubic", "nosuch"] {
+            let error = parse_coupled(alone).unwrap_err();
+            assert!(error.starts_with(&format!("no coupled congestion control `{alone}`: ")));
+        }
+        assert!(
+            parse_coupled("oliaa")
+                .unwrap_err()
+                .contains("did you mean `olia`?")
+        );
+    }
+
+    #[test]
+    fn the_kernels_own_need_nothing_and_unknown_ones_are_told_what_there_is() {
+        let mut controls = Controls::default();
+        assert_eq!(controls.choose("reno"), Ok(Some("reno".to_owned())));
+        let error = controls.choose("nosuch").unwrap_err();
+        let start = "unknown congestion control nosuch: this kernel has ";
+        assert!(error.starts_with(start), "{error}");
+        assert!(
+            error.contains("sumlink can load ") && error.contains("lia"),
+            "{error}"
+        );
+        assert!(controls.into_groups().is_none());
+    }
+}
