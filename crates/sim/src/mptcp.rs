@@ -15,7 +15,7 @@ use sumlink_engine::RangeSet;
 
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::net::{Alarm, Connection, Net};
-use crate::tcp::{Side, TcpConfig};
+use crate::tcp::{Group, Side, TcpConfig};
 use crate::workload::{Bearer, Channel, Progress};
 
 /// Bytes of the option that maps data and acknowledges it (RFC 8684, section 3.3), with padding.
@@ -72,6 +72,8 @@ struct Half {
 #[derive(Debug)]
 struct Multipath {
     subflows: Vec<Subflow>,
+    /// Subflows are siblings, by their sender's side.
+    groups: [Group; 2],
     /// By the sender's side.
     halves: [Half; 2],
     is_open: bool,
@@ -110,6 +112,7 @@ impl Mptcp {
         let Ok(connection) = net.connect(link, &self.config) else {
             return;
         };
+        net.join(connection, &self.channels[channel].groups);
         let subflows = &mut self.channels[channel].subflows;
         subflows.push(Subflow {
             connection,
@@ -385,6 +388,7 @@ impl Bearer for Mptcp {
         let number = self.channels.len();
         self.channels.push(Multipath {
             subflows: Vec::new(),
+            groups: Default::default(),
             halves: Default::default(),
             is_open: false,
             has_joined: false,

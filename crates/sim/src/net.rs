@@ -12,7 +12,7 @@ use sumlink_scenario::timeline::{Action, Timeline};
 use crate::agenda::Agenda;
 use crate::clock::{Nanos, duration, nanos};
 use crate::log::{EventLog, Kind};
-use crate::tcp::{BuildError, Packet, Side, Tcp, TcpConfig};
+use crate::tcp::{BuildError, Group, Packet, Side, Tcp, TcpConfig};
 use crate::trace::Trace;
 
 /// Number of a connection.
@@ -203,6 +203,13 @@ impl Net {
         self.links.push(link);
         self.flush(number, Side::Client);
         Ok(number)
+    }
+
+    /// What both ends of a connection send is of a bond: its groups by the sender's side.
+    pub(crate) fn join(&mut self, connection: Connection, groups: &[Group; 2]) {
+        for (end, group) in self.connections[connection].iter_mut().zip(groups) {
+            end.tcp.join(group);
+        }
     }
 
     /// The link that a connection goes over.

@@ -182,3 +182,32 @@ fn what_there_is_not_is_skipped_with_the_reason() {
             .contains("no system 'tcp'")
     );
 }
+
+#[test]
+fn coupled_senders_of_one_bond_take_together_what_one_would() {
+    let text = |congestion: &str| {
+        format!(
+            "duration = \"20s\"\nwarmup = \"2s\"\ncongestion = \"{congestion}\"\n\
+             [[link]]\nname = \"first\"\nrate = \"20mbit\"\ndelay = \"20ms\"\nloss = \"1%\"\n\
+             [[link]]\nname = \"second\"\nrate = \"20mbit\"\ndelay = \"20ms\"\nloss = \"1%\"\n"
+        )
+    };
+    let goodput = |congestion: &str, system: &str| {
+        let scenario = scenario(&text(congestion));
+        measured(&scenario, system, 1).goodput_bps
+    };
+    for system in ["sumlink:fbdt", "mptcp"] {
+        let (coupled, uncoupled) = (goodput("lia", system), goodput("uncoupled", system));
+        let part = coupled / uncoupled;
+        assert!((0.35..0.75).contains(&part), "{system}: {part}");
+    }
+    // Connections that are no bond see nobody.
+    let (coupled, uncoupled) = (
+        goodput("lia", "simultaneous"),
+        goodput("uncoupled", "simultaneous"),
+    );
+    assert!(
+        (coupled / uncoupled - 1.0).abs() < 0.05,
+        "{coupled} {uncoupled}"
+    );
+}

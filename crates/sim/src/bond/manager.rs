@@ -8,7 +8,7 @@ use super::carrier::Pipe;
 use super::daemon::Daemon;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::net::{Alarm, Connection, Net};
-use crate::tcp::{Side, TcpConfig};
+use crate::tcp::{Group, Side, TcpConfig};
 
 /// How long a connection may take to be made, and the handshake after it.
 const CONNECT_TIMEOUT: Nanos = 5 * SECOND;
@@ -46,6 +46,8 @@ struct Link {
 #[derive(Debug)]
 pub(super) struct Manager {
     tcp: TcpConfig,
+    /// Carriers are siblings, by their sender's side.
+    groups: [Group; 2],
     /// Carriers for each link.
     carriers: usize,
     links: Vec<Link>,
@@ -59,6 +61,7 @@ impl Manager {
     pub(super) fn new(tcp: TcpConfig, links: usize, carriers: usize) -> Self {
         Self {
             tcp,
+            groups: Default::default(),
             carriers,
             links: vec![Link::default(); links],
             dials: Vec::new(),
@@ -112,6 +115,7 @@ impl Manager {
         let Ok(connection) = net.connect(link, &self.tcp) else {
             return;
         };
+        net.join(connection, &self.groups);
         pipes.resize_with(connection + 1, Default::default);
         let path = PathId(self.next_path);
         self.next_path += 1;

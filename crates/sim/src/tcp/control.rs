@@ -7,9 +7,10 @@
 //! follow each other faster than that, it does not get up again.
 
 use sumlink_congestion::{
-    Ack, BuildError, CongestionControl, Idle, Loss, Settings, Siblings, Timeout, build,
+    Ack, BuildError, CongestionControl, Idle, Loss, Settings, Timeout, build,
 };
 
+use super::group::{Group, Member, with_siblings};
 use super::hystart::Hystart;
 use super::timer::TICK;
 use crate::clock::{Nanos, SECOND, duration};
@@ -26,6 +27,8 @@ const HELD: Nanos = (250 / 32 + 1) * TICK;
 #[derive(Debug)]
 pub(super) struct Control {
     inner: Box<dyn CongestionControl>,
+    /// Its place among the siblings, where it has some.
+    member: Option<Member>,
     is_cubic: bool,
     hystart: Option<Hystart>,
     /// No loss has told yet what the path carries.
@@ -71,6 +74,7 @@ impl Control {
                 Some(own) => own,
                 None => build(name, &settings)?,
             },
+            member: None,
             hystart: is_cubic.then(Hystart::default),
             is_unknown: is_cubic,
             held: Held::No,
@@ -79,20 +83,38 @@ impl Control {
         })
     }
 
+    /// Looks at the others of a group from now on, and is looked at.
+    pub(super) fn join(&mut self, group: &Group) {
+        self.member = Some(group.join());
+        self.publish();
+    }
+
+    /// Nobody is to look at it any more.
+    pub(super) fn leave(&mut self) {
+        self.member = None;
+    }
+
+    /// Tells the siblings how it is after an event.
+    fn publish(&self) {
+        if let Some(member) = &self.member {
+            member.publish(self.inner.flow());
+        }
+    }
+
     pub(super) fn on_ack(&mut self, news: &Acknowledged, now: Nanos) {
         let before = self.inner.cwnd();
-        self.inner.on_ack(
-            &Ack {
-                now: duration(now),
-                acked: news.segments,
-                rtt: news.rtt.map(duration),
-                srtt: duration(news.srtt),
-                acknowledged: news.acked,
-                sent: news.next,
-                cwnd_limited: news.cwnd_limited,
-            },
-            &Siblings::NONE,
-        );
+        let ack = Ack {
+            now: duration(now),
+            acked: news.segments,
+            rtt: news.rtt.map(duration),
+            srtt: duration(news.srtt),
+            acknowledged: news.acked,
+            sent: news.next,
+            cwnd_limited: news.cwnd_limited,
+        };
+        with_siblings(self.member.as_ref(), |siblings| {
+            self.inner.on_ack(&ack, siblings);
+        });
         if before >= self.inner.ssthresh() {
             self.hold(before, now);
         }
@@ -110,6 +132,7 @@ impl Control {
             let cwnd = self.inner.cwnd();
             self.inner.window_mut().set_ssthresh(cwnd);
         }
+        self.publish();
     }
 
     fn hold(&mut self, cwnd: f64, now: Nanos) {
@@ -129,8 +152,11 @@ impl Control {
     /// A loss was found.
     pub(super) fn on_loss(&mut self, now: Nanos) {
         self.is_unknown = false;
-        self.inner
-            .on_loss(&Loss { now: duration(now) }, &Siblings::NONE);
+        let loss = Loss { now: duration(now) };
+        with_siblings(self.member.as_ref(), |siblings| {
+            self.inner.on_loss(&loss, siblings);
+        });
+        self.publish();
     }
 
     /// The retransmission timer fired; `repeated` without anything acknowledged since it did before.
@@ -140,7 +166,10 @@ impl Control {
             repeated,
         };
         self.is_unknown = false;
-        self.inner.on_rto(&timeout, &Siblings::NONE);
+        with_siblings(self.member.as_ref(), |siblings| {
+            self.inner.on_rto(&timeout, siblings);
+        });
+        self.publish();
         if let Some(hystart) = &mut self.hystart {
             hystart.begin_again(next, now);
         }
@@ -153,11 +182,13 @@ impl Control {
             self.held = Held::FromNext;
         }
         self.undisturbed_from = now + SECOND;
+        self.publish();
     }
 
     /// Nothing had been lost.
     pub(super) fn on_spurious_loss(&mut self, now: Nanos) {
         self.inner.on_spurious_loss(duration(now));
+        self.publish();
     }
 
     /// Something is sent after a pause.
@@ -167,6 +198,7 @@ impl Control {
             lasted: duration(idle),
             rto: duration(timeout),
         });
+        self.publish();
     }
 
     /// Whole segments that may be in flight.
@@ -210,6 +242,45 @@ mod tests {
             error.contains("cubik") && error.contains("cubic"),
             "{error}"
         );
+    }
+
+    /// By how much a control grows for a hundred packets in congestion avoidance.
+    fn growth(control: &mut Control) -> f64 {
+        let news = Acknowledged {
+            segments: 1,
+            rtt: Some(20_000_000),
+            srtt: 20_000_000,
+            acked: 1,
+            next: 100,
+            cwnd_limited: true,
+        };
+        control.on_ack(&news, SECOND);
+        control.on_loss(SECOND);
+        control.on_recovery_exit(SECOND);
+        let before = control.inner.cwnd();
+        for _ in 0..100 {
+            control.on_ack(&news, 2 * SECOND);
+        }
+        control.inner.cwnd() - before
+    }
+
+    #[test]
+    fn siblings_are_seen_until_they_leave() {
+        let group = Group::default();
+        let mut alone = Control::new("lia", &Own::default()).unwrap();
+        let reno = growth(&mut alone);
+        let [mut first, mut second] = [0; 2].map(|_| Control::new("lia", &Own::default()).unwrap());
+        first.join(&group);
+        second.join(&group);
+        // Before it is measured nobody counts it.
+        assert_eq!(growth(&mut first), reno);
+        let coupled = growth(&mut second);
+        assert!(coupled < 0.5 * reno, "{coupled} of {reno}");
+        first.leave();
+        let mut third = Control::new("lia", &Own::default()).unwrap();
+        third.join(&group);
+        second.leave();
+        assert_eq!(growth(&mut third), reno);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 mod control;
 mod delivery;
+mod group;
 mod hystart;
 mod info;
 pub(crate) mod packet;
@@ -36,6 +37,7 @@ use scoreboard::Scoreboard;
 use timer::Timer;
 
 pub use control::check_congestion;
+pub use group::Group;
 pub use info::{CaState, TcpInfo};
 pub use packet::{HEADERS, Packet, Side};
 pub use sumlink_congestion::BuildError;
@@ -197,6 +199,11 @@ impl Tcp {
         })
     }
 
+    /// Makes what it sends one of a group of siblings, which coupled congestion controls look at.
+    pub fn join(&mut self, group: &Group) {
+        self.control.join(group);
+    }
+
     /// Connects.
     pub fn connect(&mut self, now: Nanos) {
         self.state = State::SynSent;
@@ -282,6 +289,7 @@ impl Tcp {
 
     fn end(&mut self, how: End) {
         self.state = State::Ended(how);
+        self.control.leave();
         self.timer = None;
         self.handshake_due = None;
         self.board = Scoreboard::default();
