@@ -1,0 +1,184 @@
+//! Golden tables: what every scheduler gets out of a few telling networks, with ten seeds each.
+//!
+//! A change of the engine or of the models shows in them as a readable difference. They say what is, not what should be:
+//! run the tests with `INSTA_UPDATE=always`, read the difference, and commit it with the change that made it. Builds with
+//! and without optimisation give the same tables, since they give the same events.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use sumlink_engine::scheduler;
+use sumlink_scenario::results::{Measurement, Outcome};
+use sumlink_scenario::scenario::Scenario;
+use sumlink_sim::run;
+
+const SEEDS: u64 = 10;
+
+#[test]
+fn unequal() {
+    check(
+        "unequal",
+        "duration = \"3s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"fast\"\nrate = \"40mbit\"\ndelay = \"5ms\"\n\
+         [[link]]\nname = \"slow\"\nrate = \"10mbit\"\ndelay = \"40ms\"\n",
+    );
+}
+
+#[test]
+fn one_lossy() {
+    check(
+        "one_lossy",
+        "duration = \"3s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"clean\"\nrate = \"20mbit\"\ndelay = \"10ms\"\n\
+         [[link]]\nname = \"lossy\"\nrate = \"30mbit\"\ndelay = \"10ms\"\nloss = \"2%\"\n",
+    );
+}
+
+#[test]
+fn long_queue() {
+    check(
+        "long_queue",
+        "duration = \"4s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"fast\"\nrate = \"30mbit\"\ndelay = \"10ms\"\nqueue = \"50ms\"\n\
+         [[link]]\nname = \"slow\"\nrate = \"3mbit\"\ndelay = \"10ms\"\nqueue = \"400ms\"\n",
+    );
+}
+
+#[test]
+fn outage() {
+    check(
+        "outage",
+        "duration = \"5s\"\nwarmup = \"500ms\"\n\
+         [[link]]\nname = \"steady\"\nrate = \"10mbit\"\ndelay = \"20ms\"\n\
+         [[link]]\nname = \"tunnel\"\nrate = \"20mbit\"\ndelay = \"10ms\"\n\
+         [[event]]\nat = \"1s\"\nlink = \"tunnel\"\nstate = \"blackhole\"\n\
+         [[event]]\nat = \"2500ms\"\nlink = \"tunnel\"\nstate = \"up\"\n",
+    );
+}
+
+#[test]
+fn four_links() {
+    check(
+        "four_links",
+        "duration = \"3s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"a\"\nrate = \"10mbit\"\ndelay = \"5ms\"\n\
+         [[link]]\nname = \"b\"\nrate = \"10mbit\"\ndelay = \"15ms\"\n\
+         [[link]]\nname = \"c\"\nrate = \"5mbit\"\ndelay = \"30ms\"\njitter = \"5ms\"\n\
+         [[link]]\nname = \"d\"\nrate = \"20mbit\"\ndelay = \"50ms\"\n",
+    );
+}
+
+#[test]
+fn objects() {
+    check(
+        "objects",
+        "duration = \"15s\"\n\
+         [[link]]\nname = \"fast\"\nrate = \"40mbit\"\ndelay = \"10ms\"\n\
+         [[link]]\nname = \"slow\"\nrate = \"10mbit\"\ndelay = \"40ms\"\n\
+         [workload]\nkind = \"files\"\nsizes = [\"30kB\", \"1MB\"]\ncount = 3\ngap = \"500ms\"\n",
+    );
+}
+
+#[test]
+fn questions_under_load() {
+    check(
+        "questions_under_load",
+        "duration = \"4s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"fast\"\nrate = \"20mbit\"\ndelay = \"10ms\"\n\
+         [[link]]\nname = \"slow\"\nrate = \"10mbit\"\ndelay = \"30ms\"\n\
+         [workload]\nkind = \"requests\"\nload = true\n",
+    );
+}
+
+/// Compares the table of a scenario with the one that was written down.
+fn check(name: &str, text: &str) {
+    let text = format!("name = \"{name}\"\n{text}");
+    let scenario = Scenario::parse(Path::new("golden.toml"), &text).unwrap();
+    let rows = of_all(|system| row(&scenario, system));
+    let mut table = format!(
+        "{:<11} {:>8} {:>7} {:>11} {:>7} {:>8}\n",
+        "", "Mbit/s", "least", "done ms", "twice", "held kB"
+    );
+    table.extend(rows);
+    insta::assert_snapshot!(name, table, &text);
+}
+
+/// A row for each scheduler, in their order, made by as many threads as there are processors.
+fn of_all(row: impl Fn(&str) -> String + Sync) -> Vec<String> {
+    let names = scheduler::NAMES;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut rows = Vec::new();
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            rows.push((*name, row(name)));
+        }
+        rows
+    };
+    let mut rows: Vec<(&str, String)> = thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let rows = workers.into_iter().map(|worker| worker.join().unwrap());
+        rows.flatten().collect()
+    });
+    rows.sort_by_key(|(name, _)| names.iter().position(|other| other == name));
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// Goodput in the middle and at its least; how long objects of each size, or answers, took, in the middle; bytes sent twice, of those that
+/// arrived; and the most that was held behind gaps.
+fn row(scenario: &Scenario, scheduler: &str) -> String {
+    let mut runs: Vec<Measurement> = Vec::new();
+    for seed in 1..=SEEDS {
+        let run = run(scenario, &format!("sumlink:{scheduler}"), seed).unwrap();
+        match run.outcome {
+            Outcome::Measured(figures) => runs.push(*figures),
+            Outcome::Skipped { reason } => return format!("{scheduler:<11} {reason}\n"),
+            other => panic!("{scheduler}, seed {seed}: {other:?}"),
+        }
+    }
+    let goodput: Vec<f64> = runs.iter().map(|run| run.goodput_bps / 1e6).collect();
+    // By size; answers have none.
+    let mut took: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for run in &runs {
+        let objects = run.completions.iter();
+        let objects = objects.map(|done| (done.size_bytes, done.duration_s * 1e3));
+        let answers = run.message_delays_ms.iter().map(|delay| (0, *delay));
+        for (size, time) in objects.chain(answers) {
+            took.entry(size).or_default().push(time);
+        }
+    }
+    let took: Vec<String> = took
+        .into_values()
+        .map(|times| format!("{:.0}", middle(times)))
+        .collect();
+    let twice = |run: &Measurement| {
+        let twice = run.duplicates_bytes.expect("sumlink tells");
+        100.0 * twice as f64 / run.bytes.max(1) as f64
+    };
+    let held = |run: &Measurement| run.reorder_peak_bytes.expect("sumlink tells") as f64 / 1e3;
+    let mut row = String::new();
+    let _ = writeln!(
+        row,
+        "{scheduler:<11} {:>8.1} {:>7.1} {:>11} {:>5.1} % {:>8.0}",
+        middle(goodput.iter().copied()),
+        goodput.iter().copied().fold(f64::INFINITY, f64::min),
+        if took.is_empty() {
+            "-".to_owned()
+        } else {
+            took.join(" | ")
+        },
+        middle(runs.iter().map(twice)),
+        middle(runs.iter().map(held)),
+    );
+    row
+}
+
+/// The median, the lower one of two.
+fn middle(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values[(values.len() - 1) / 2]
+}
