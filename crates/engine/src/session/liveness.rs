@@ -36,6 +36,9 @@ const WAIT_CHECK: Duration = Duration::from_millis(10);
 /// What is due but finds no carrier with room is tried again after this time.
 const OVERDUE_CHECK: Duration = Duration::from_millis(1);
 
+/// The same where the carrier has said that it takes nothing: it asks by itself as soon as it does.
+const FULL_CHECK: Duration = Duration::from_millis(50);
+
 /// Closing code of a session that lost all its paths for too long.
 const CODE_TIMEOUT: u64 = 2;
 
@@ -64,11 +67,16 @@ impl Session {
             .values()
             .filter(|path| path.state == PathState::Active)
         {
-            consider(self.reports.due(path, best == Some(path.id)));
+            // What only this path can send waits for its carrier.
+            let sendable = |at: Instant| match path.sample.full {
+                true => at.max(self.handled + FULL_CHECK),
+                false => at,
+            };
+            consider(self.reports.due(path, best == Some(path.id)).map(sendable));
             match path.oldest_unconfirmed() {
                 Some(_) if several => consider(path.stalls_at()),
                 Some(_) => {}
-                None => consider(Some(path.next_ping(self.streams.is_empty()))),
+                None => consider(Some(sendable(path.next_ping(self.streams.is_empty())))),
             }
             if several {
                 consider(path.control_late_at());
