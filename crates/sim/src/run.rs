@@ -26,6 +26,8 @@ pub const KERNEL: &str = "simulated";
 
 /// How long nothing may be acknowledged on a carrier before its socket gives up.
 const CARRIER_TIMEOUT: u64 = 30 * SECOND;
+/// When a carrier's silent peer is asked whether it is still there, and when again.
+const CARRIER_KEEPALIVE: (u64, u64) = (15 * SECOND, 5 * SECOND);
 /// The least retransmission timeout beyond the round-trip time that carriers ask for.
 const CARRIER_RTO_MIN: u64 = 50 * MILLISECOND;
 /// Limit of TCP's socket buffers in the laboratory, in bytes.
@@ -252,15 +254,21 @@ fn measure_part(
     Ok(measurement)
 }
 
-fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, String> {
-    let tcp = TcpConfig {
-        congestion: variant
-            .congestion
-            .clone()
-            .unwrap_or_else(|| plain.congestion.clone()),
+/// What carriers ask of their sockets.
+pub(crate) fn carrier_tcp() -> TcpConfig {
+    TcpConfig {
         user_timeout: CARRIER_TIMEOUT,
         rto_min: CARRIER_RTO_MIN,
-        ..plain.clone()
+        keepalive: Some(CARRIER_KEEPALIVE),
+        ..TcpConfig::default()
+    }
+}
+
+fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, String> {
+    let congestion = variant.congestion.as_ref().unwrap_or(&plain.congestion);
+    let tcp = TcpConfig {
+        congestion: congestion.clone(),
+        ..carrier_tcp()
     };
     let carriers = variant
         .carriers

@@ -76,6 +76,8 @@ impl Daemon {
     /// A carrier is past its handshake.
     pub(super) fn add(&mut self, id: PathId, connection: Connection, net: &mut Net) {
         if self.session.is_closed() || self.session.check_path().is_err() {
+            // The other end must not take it for a path.
+            net.abort(connection, self.side);
             self.told.push(Tell::Ended(id));
             return;
         }

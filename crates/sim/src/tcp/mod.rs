@@ -59,6 +59,8 @@ pub struct TcpConfig {
     pub rto_min: Nanos,
     /// How long nothing may be acknowledged before the connection is given up (RFC 5482).
     pub user_timeout: Nanos,
+    /// After how long a silent peer is asked whether it is still there, and how long after that again; `None`: never.
+    pub keepalive: Option<(Nanos, Nanos)>,
 }
 
 impl Default for TcpConfig {
@@ -72,6 +74,7 @@ impl Default for TcpConfig {
             own: Own::default(),
             rto_min: rtt::RTO_MIN,
             user_timeout: 924 * SECOND,
+            keepalive: None,
         }
     }
 }
@@ -121,6 +124,10 @@ pub struct Tcp {
     recovery: Recovery,
     control: Control,
     timer: Option<(Nanos, Timer)>,
+    /// When a packet last arrived; when it is looked at whether that is long ago; and whether the peer was asked since.
+    heard: Nanos,
+    keepalive_at: Option<Nanos>,
+    is_asked: bool,
     /// Bytes that the program has written.
     written: u64,
     /// The first byte that was never sent.
@@ -180,6 +187,9 @@ impl Tcp {
             recovery: Recovery::default(),
             control: Control::new(&config.congestion, &config.own)?,
             timer: None,
+            heard: 0,
+            keepalive_at: None,
+            is_asked: false,
             written: 0,
             next: 0,
             acked: 0,
@@ -291,6 +301,7 @@ impl Tcp {
         self.state = State::Ended(how);
         self.control.leave();
         self.timer = None;
+        self.keepalive_at = None;
         self.handshake_due = None;
         self.board = Scoreboard::default();
     }
@@ -334,6 +345,7 @@ impl Tcp {
             (State::SynReceived, Kind::Data) => self.establish(now),
             (State::Established, Kind::Data) => {}
         }
+        (self.heard, self.is_asked) = (now, false);
         self.data_ack.1 = self.data_ack.1.max(packet.data_ack);
         self.receiver.note_time(packet);
         if packet.len > 0 {
@@ -349,6 +361,8 @@ impl Tcp {
     fn establish(&mut self, now: Nanos) {
         self.state = State::Established;
         self.timer = None;
+        self.heard = now;
+        self.keepalive_at = self.config.keepalive.map(|(wait, _)| now + wait);
         self.last_progress = now;
         if self.syn_sent > 0 {
             let rtt = now - self.syn_sent;
@@ -359,7 +373,7 @@ impl Tcp {
 
     fn send_handshake(&mut self, kind: Kind, now: Nanos) {
         self.handshake_due = Some(kind);
-        self.timer = Some((now + self.syn_timeout, Timer::Handshake));
+        self.set_timer(now, self.syn_timeout, Timer::Handshake);
     }
 
     /// Segments that may be in flight.
@@ -380,6 +394,7 @@ impl Tcp {
             .into_iter()
             .chain(self.receiver.deadline())
             .chain(paced)
+            .chain(self.keepalive_at)
             .min()
     }
 
@@ -391,6 +406,9 @@ impl Tcp {
         {
             self.timer = None;
             self.fire(timer, now);
+        }
+        if self.keepalive_at.is_some_and(|at| at <= now) {
+            self.keep_alive(now);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! timeout uses is the largest of a round trip and never below 200 ms, and a sample below the mean raises it by an
 //! eighth of what one above does.
 
+use super::timer::TICK;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 
 /// The least of the variation's part of a timeout, unless a socket has another one (TCP_RTO_MIN).
@@ -124,7 +125,8 @@ impl RoundTrip {
     pub(crate) fn timeout(&self) -> Nanos {
         let base = match self.srtt {
             0 => RTO_INITIAL,
-            srtt => srtt + self.rttvar,
+            // The kernel keeps it in ticks, rounded up (__tcp_set_rto), and doubles those.
+            srtt => (srtt + self.rttvar).next_multiple_of(TICK),
         };
         base.saturating_mul(1 << self.backoff.min(20)).min(RTO_MAX)
     }

@@ -23,6 +23,9 @@ pub(super) enum Timer {
 pub(super) const TICK: Nanos = 4 * MILLISECOND;
 /// Added to what a probe waits for (TCP_TIMEOUT_MIN).
 const TICKS: Nanos = 2 * TICK;
+/// Ticks that the finest level of the kernel's timers reaches, and how many times coarser each further one is.
+const WHEEL: u64 = 63;
+const COARSER: u32 = 3;
 /// The longest wait between packets of the handshake.
 const HANDSHAKE_MAX: Nanos = 64 * SECOND;
 
@@ -40,7 +43,7 @@ impl Tcp {
             Timer::Persist => {
                 self.probe_due = true;
                 self.rtt.back_off();
-                self.set_timer(now + self.rtt.timeout(), Timer::Persist);
+                self.set_timer(now, self.rtt.timeout(), Timer::Persist);
             }
         }
     }
@@ -49,11 +52,11 @@ impl Tcp {
     pub(super) fn rearm(&mut self, now: Nanos) {
         if !self.board.is_empty() {
             match self.probe_after() {
-                Some(wait) => self.set_timer(now + wait, Timer::LossProbe),
+                Some(wait) => self.set_timer(now, wait, Timer::LossProbe),
                 None => self.rearm_timeout(now),
             }
         } else if self.unsent() > 0 && self.window_end <= self.next {
-            self.set_timer(now + self.rtt.timeout(), Timer::Persist);
+            self.set_timer(now, self.rtt.timeout(), Timer::Persist);
         } else {
             self.timer = None;
         }
@@ -63,17 +66,17 @@ impl Tcp {
     pub(super) fn rearm_timeout(&mut self, now: Nanos) {
         self.timer = None;
         if !self.board.is_empty() {
-            self.set_timer(now + self.rtt.timeout(), Timer::Retransmission);
+            self.set_timer(now, self.rtt.timeout(), Timer::Retransmission);
         }
     }
 
-    fn set_timer(&mut self, at: Nanos, timer: Timer) {
-        self.timer = Some((at.next_multiple_of(TICK), timer));
+    pub(super) fn set_timer(&mut self, now: Nanos, wait: Nanos, timer: Timer) {
+        self.timer = Some((expiry(now, wait), timer));
     }
 
     /// What is overtaken is looked at again so much later.
     pub(super) fn rearm_reordering(&mut self, wait: Nanos, now: Nanos) {
-        self.set_timer(now + wait + TICKS, Timer::Reordering);
+        self.set_timer(now, wait + TICKS, Timer::Reordering);
     }
 
     /// How long to wait for the tail's acknowledgement before it is probed; nothing where losses are known or suspected.
@@ -91,6 +94,27 @@ impl Tcp {
         Some(wait.min(self.rtt.timeout()))
     }
 
+    /// Asks a peer that has been silent, or gives it up (Linux: tcp_keepalive_timer). While something waits for an
+    /// acknowledgement, the other timer does that.
+    pub(super) fn keep_alive(&mut self, now: Nanos) {
+        let Some((wait, again)) = self.config.keepalive else {
+            return;
+        };
+        let silent = now - self.heard;
+        let next = if !self.board.is_empty() || self.unsent() > 0 {
+            wait
+        } else if silent < wait {
+            wait - silent
+        } else if silent >= self.config.user_timeout && self.is_asked {
+            return self.end(End::TimedOut);
+        } else {
+            self.is_asked = true;
+            self.probe_due = true;
+            again
+        };
+        self.keepalive_at = Some((now + next).next_multiple_of(TICK));
+    }
+
     fn on_timeout(&mut self, now: Nanos) {
         if self.board.is_empty() {
             return;
@@ -105,9 +129,42 @@ impl Tcp {
     }
 }
 
+/// When a timer of the kernel's fires: the further away, the coarser, and never early (`calc_index` in kernel/time/timer.c).
+fn expiry(now: Nanos, wait: Nanos) -> Nanos {
+    let (now, wait) = (now / TICK, wait.div_ceil(TICK));
+    let mut shift = 0;
+    while wait >= WHEEL << shift {
+        shift += COARSER;
+    }
+    ((((now + wait) >> shift) + 1) << shift) * TICK
+}
+
 impl State {
     /// Whether the connection is over.
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Ended(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_timers_are_coarse_and_none_is_early() {
+        let late =
+            |now: u64, wait: u64| expiry(now * MILLISECOND, wait * MILLISECOND) / MILLISECOND;
+        assert_eq!(late(1001, 8), 1012);
+        assert_eq!(late(1000, 248), 1252);
+        assert_eq!(late(1000, 252), 1280);
+        assert_eq!(late(1000, 1984), 3008);
+        assert_eq!(late(1000, 2048), 3072);
+        for wait in 0..20_000 {
+            let at = late(12_345, wait);
+            assert!(
+                (12_345 + wait..12_345 + wait + 8 + wait / 4).contains(&at),
+                "{wait}: {at}"
+            );
+        }
     }
 }
