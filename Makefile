@@ -19,7 +19,7 @@ CARGO_DENY_VERSION := 0.20.2
 # Seconds for each fuzz target in `make test`.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench bench-throughput bench-matrix test test-cargo test-fuzz test-python instructions \
+.PHONY: all build install dist demo peers bench bench-throughput bench-matrix test test-cargo test-fuzz test-python test-long instructions \
 	lint lint-rust lint-deny lint-wasm clean help
 
 all: build ## The same as build
@@ -127,6 +127,15 @@ test-python: ## The Python package: built, installed in target/python-venv, its 
 	$(CARGO) build --workspace --all-features --locked --bin sumlink
 	SUMLINK=$(TARGET_DIR)/debug/sumlink $(PYTHON_VENV)/bin/pytest -c python/pyproject.toml --rootdir python \
 		-o cache_dir=$(TARGET_DIR)/pytest python/tests
+
+# For nights: the random tests of sessions and of whole bonds with many cases, others each time; SEED=N makes them certain ones.
+CASES ?= 100000
+SEED ?=
+RANDOM_TESTS = PROPTEST_CASES=$(CASES) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) $(CARGO) test --release --locked --lib
+
+test-long: ## The random tests with many cases: CASES=100000, SEED=N for certain ones
+	$(RANDOM_TESTS) -p sumlink-engine session::tests::random
+	$(RANDOM_TESTS) -p sumlink-sim adversary
 
 # libFuzzer's instrumentation, as far as a stable compiler has it. Naming the target keeps it away
 # from build scripts.

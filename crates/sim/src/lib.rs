@@ -33,6 +33,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod adversary;
 mod agenda;
 mod bond;
 pub mod clock;

@@ -12,7 +12,7 @@ use sumlink_scenario::timeline::{Action, Timeline};
 use crate::agenda::Agenda;
 use crate::clock::{Nanos, duration, nanos};
 use crate::log::{EventLog, Kind};
-use crate::tcp::{BuildError, Group, Packet, Side, Tcp, TcpConfig};
+use crate::tcp::{BuildError, Group, Packet, Side, Tcp, TcpConfig, TcpInfo};
 use crate::trace::Trace;
 
 /// Number of a connection.
@@ -82,6 +82,26 @@ pub(crate) struct Net {
     news: Vec<News>,
     log: EventLog,
     trace: Option<Trace>,
+    /// What the rates of a link are multiplied by when they are asked for.
+    #[cfg(test)]
+    pub(crate) lies: Vec<f64>,
+}
+
+#[cfg(test)]
+impl Net {
+    /// As `info`, of a link that may lie.
+    fn told(&self, connection: Connection, mut info: TcpInfo) -> TcpInfo {
+        if let Some(factor) = self.lies.get(self.links[connection]) {
+            for rate in [
+                &mut info.delivery_rate,
+                &mut info.pacing_rate,
+                &mut info.cwnd,
+            ] {
+                *rate = (*rate as f64 * factor) as u64;
+            }
+        }
+        info
+    }
 }
 
 impl Net {
@@ -115,6 +135,8 @@ impl Net {
             news: Vec::new(),
             log: EventLog::new(),
             trace: None,
+            #[cfg(test)]
+            lies: Vec::new(),
         })
     }
 
@@ -220,6 +242,14 @@ impl Net {
     /// An end of a connection.
     pub(crate) fn tcp(&self, connection: Connection, side: Side) -> &Tcp {
         &self.connections[connection][side.index()].tcp
+    }
+
+    /// What an end says of itself when it is asked.
+    pub(crate) fn info(&self, connection: Connection, side: Side) -> TcpInfo {
+        let info = self.tcp(connection, side).info(self.now);
+        #[cfg(test)]
+        let info = self.told(connection, info);
+        info
     }
 
     /// Both ends' counters added up, over all connections.

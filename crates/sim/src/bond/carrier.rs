@@ -66,7 +66,7 @@ pub(super) struct Carrier {
 
 impl Carrier {
     pub(super) fn new(id: PathId, connection: Connection, side: Side, net: &Net) -> Self {
-        let info = net.tcp(connection, side).info(net.now());
+        let info = net.info(connection, side);
         Self {
             id,
             connection,
@@ -201,7 +201,7 @@ impl Carrier {
     fn refresh(&mut self, net: &Net) {
         let now = net.now();
         (self.sampled, self.moved) = (now, false);
-        self.info = net.tcp(self.connection, self.side).info(now);
+        self.info = net.info(self.connection, self.side);
         if self.info.since_sent > self.info.rto && self.info.unacked == 0 {
             self.young_until = self.info.acknowledged + YOUTH;
         }

@@ -2,6 +2,8 @@
 
 mod carrier;
 mod daemon;
+#[cfg(test)]
+mod drill;
 mod manager;
 mod pattern;
 mod streams;

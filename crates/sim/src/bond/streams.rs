@@ -18,23 +18,31 @@ const TARGET: &[u8] = b"10.99.0.1:5001";
 const KNOWN_FOR: Nanos = 60 * SECOND;
 
 #[derive(Debug, Default)]
-struct Stream {
-    id: Option<StreamId>,
+pub(super) struct Stream {
+    pub(super) id: Option<StreamId>,
     /// Bytes that the programs want to write, have written, and were given.
-    offered: [u64; 2],
-    written: [u64; 2],
-    received: [u64; 2],
+    pub(super) offered: [u64; 2],
+    pub(super) written: [u64; 2],
+    pub(super) received: [u64; 2],
+    /// The programs write no more than they have offered, and the sessions have been told.
+    pub(super) is_finishing: [bool; 2],
+    pub(super) is_ended: [bool; 2],
+    /// The programs do not read.
+    pub(super) is_stalled: [bool; 2],
+    /// The programs were given the end, or told that there is none.
+    pub(super) is_finished: [bool; 2],
+    pub(super) is_broken: [bool; 2],
     /// The server knows it.
-    is_there: bool,
-    is_over: bool,
+    pub(super) is_there: bool,
+    pub(super) is_over: bool,
 }
 
 /// All streams of a session.
 #[derive(Debug)]
 pub(super) struct Streams {
-    channels: Vec<Stream>,
+    pub(super) channels: Vec<Stream>,
     by_id: BTreeMap<StreamId, Channel>,
-    waiting: VecDeque<Channel>,
+    pub(super) waiting: VecDeque<Channel>,
     known_until: Nanos,
     /// Connected at the client, and its program has not been told.
     opened: Vec<Channel>,
@@ -78,6 +86,7 @@ impl Streams {
                 } else {
                     self.opened.push(channel);
                 }
+                self.pump(channel, Side::Client, session, duration(now));
             }
             Err(StreamError::NoMoreStreams) => self.waiting.push_back(channel),
             Err(_) => self.progress.push(Progress::Broken(channel)),
@@ -106,7 +115,13 @@ impl Streams {
     }
 
     /// Writes as much as the session takes.
-    fn pump(&mut self, channel: Channel, side: Side, session: &mut Session, now: Duration) {
+    pub(super) fn pump(
+        &mut self,
+        channel: Channel,
+        side: Side,
+        session: &mut Session,
+        now: Duration,
+    ) {
         let stream = &mut self.channels[channel];
         let index = side.index();
         let Some(id) = stream.id else {
@@ -128,6 +143,11 @@ impl Streams {
             if taken < len {
                 return;
             }
+        }
+        if stream.is_finishing[index] && !stream.is_ended[index] {
+            stream.is_ended[index] = true;
+            // Of a stream that is gone nothing has to be told.
+            let _ = session.finish(id, now);
         }
     }
 
@@ -170,8 +190,12 @@ impl Streams {
                 }
             }
             Event::Reset { stream, .. } => {
-                if let Some(channel) = channel(stream).filter(|c| !self.channels[*c].is_over) {
-                    self.progress.push(Progress::Broken(channel));
+                if let Some(channel) = channel(stream) {
+                    let stream = &mut self.channels[channel];
+                    stream.is_broken[side.index()] = true;
+                    if !stream.is_over {
+                        self.progress.push(Progress::Broken(channel));
+                    }
                 }
             }
             Event::StreamsAvailable if side == Side::Client => {
@@ -188,7 +212,7 @@ impl Streams {
     }
 
     /// Gives the program what has arrived.
-    fn give(
+    pub(super) fn give(
         &mut self,
         channel: Channel,
         id: StreamId,
@@ -197,14 +221,18 @@ impl Streams {
         net: &mut Net,
     ) {
         let now = net.now();
+        if self.channels[channel].is_stalled[side.index()] {
+            return;
+        }
         self.buffer.clear();
         let Ok(outcome) = session.read(id, usize::MAX, &mut self.buffer, duration(now)) else {
             return;
         };
+        let stream = &mut self.channels[channel];
+        stream.is_finished[side.index()] |= outcome.finished;
         if outcome.len == 0 {
             return;
         }
-        let stream = &mut self.channels[channel];
         let offset = stream.received[side.index()];
         let sender = id * 2 + side.peer().index() as u64;
         if self.fault.is_none() && !self.pattern.is(sender, offset, &self.buffer) {

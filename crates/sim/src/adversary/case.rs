@@ -1,0 +1,190 @@
+//! What can happen to a bond, drawn at random.
+
+use proptest::prelude::*;
+use sumlink_engine::scheduler;
+
+use crate::tcp::Side;
+
+/// What a link is like, both ways.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shape {
+    /// Mbit/s.
+    pub(super) mbit: f64,
+    /// One way, in milliseconds.
+    pub(super) ms: u64,
+    /// What its queue holds, in milliseconds.
+    pub(super) queue: u64,
+    /// The part of its packets that are lost.
+    pub(super) loss: f64,
+}
+
+impl Shape {
+    /// What every link is in the end.
+    pub(super) const PEACE: Self = Self {
+        mbit: 20.0,
+        ms: 10,
+        queue: 100,
+        loss: 0.0,
+    };
+}
+
+/// Something that happens. Streams and links are chosen by index among those that exist.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Op {
+    Open,
+    Offer {
+        side: Side,
+        stream: usize,
+        bytes: u64,
+    },
+    Finish {
+        side: Side,
+        stream: usize,
+    },
+    Read {
+        side: Side,
+        stream: usize,
+        on: bool,
+    },
+    Reset {
+        side: Side,
+        stream: usize,
+    },
+    Abandon {
+        side: Side,
+        stream: usize,
+    },
+    /// The link becomes another one.
+    Reshape {
+        link: usize,
+        shape: Shape,
+    },
+    /// Nothing gets through to a side, or to both.
+    Silence {
+        link: usize,
+        to: Option<Side>,
+    },
+    /// It stands still: packets wait and are not lost.
+    Freeze {
+        link: usize,
+    },
+    /// The interface goes down, which the client sees.
+    Down {
+        link: usize,
+    },
+    /// It works again.
+    Restore {
+        link: usize,
+    },
+    /// What it says of its rate is so many times the truth.
+    Lie {
+        link: usize,
+        factor: f64,
+    },
+    Wait {
+        ms: u64,
+    },
+    /// This side ends the session: the last thing that happens.
+    End {
+        side: Side,
+    },
+}
+
+/// A bond and what happens to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Case {
+    pub(super) scheduler: &'static str,
+    pub(super) congestion: &'static str,
+    /// Carriers for each link.
+    pub(super) carriers: usize,
+    /// Memory is scarce.
+    pub(super) is_tight: bool,
+    pub(super) seed: u64,
+    pub(super) links: Vec<Shape>,
+    pub(super) ops: Vec<Op>,
+}
+
+impl Case {
+    /// Whether nothing happens to its links.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.ops.iter().any(|op| {
+            matches!(
+                op,
+                Op::Silence { .. } | Op::Freeze { .. } | Op::Down { .. } | Op::Reshape { .. }
+            )
+        })
+    }
+}
+
+fn side() -> impl Strategy<Value = Side> {
+    prop_oneof![Just(Side::Client), Just(Side::Server)]
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let mbit = prop_oneof![1 => 0.1..1.0f64, 4 => 1.0..20.0f64, 1 => 20.0..100.0f64];
+    let ms = prop_oneof![4 => 0..30u64, 1 => 30..400u64];
+    let queue = prop_oneof![1 => 1..20u64, 3 => 20..200u64, 1 => 200..2_000u64];
+    let loss = prop_oneof![6 => Just(0.0), 2 => 0.0..0.05f64, 1 => 0.05..0.4f64];
+    (mbit, ms, queue, loss).prop_map(|(mbit, ms, queue, loss)| Shape {
+        mbit,
+        ms,
+        queue,
+        loss,
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let stream = || 0..8usize;
+    let link = || 0..4usize;
+    let bytes = prop_oneof![1..2_000u64, 1..50_000u64, 1..400_000u64];
+    let ms = prop_oneof![0..5u64, 0..100u64, 0..1_000u64, 1_000..8_000u64];
+    let factor = prop_oneof![Just(0.0), 0.01..1.0f64, 1.0..100.0f64];
+    prop_oneof![
+        6 => Just(Op::Open),
+        12 => (side(), stream(), bytes).prop_map(|(side, stream, bytes)| Op::Offer { side, stream, bytes }),
+        2 => (side(), stream()).prop_map(|(side, stream)| Op::Finish { side, stream }),
+        3 => (side(), stream(), any::<bool>()).prop_map(|(side, stream, on)| Op::Read { side, stream, on }),
+        1 => (side(), stream()).prop_map(|(side, stream)| Op::Reset { side, stream }),
+        1 => (side(), stream()).prop_map(|(side, stream)| Op::Abandon { side, stream }),
+        2 => (link(), shape()).prop_map(|(link, shape)| Op::Reshape { link, shape }),
+        2 => (link(), proptest::option::of(side())).prop_map(|(link, to)| Op::Silence { link, to }),
+        1 => link().prop_map(|link| Op::Freeze { link }),
+        2 => link().prop_map(|link| Op::Down { link }),
+        4 => link().prop_map(|link| Op::Restore { link }),
+        2 => (link(), factor).prop_map(|(link, factor)| Op::Lie { link, factor }),
+        14 => ms.prop_map(|ms| Op::Wait { ms }),
+    ]
+}
+
+/// Any case.
+pub(super) fn case() -> impl Strategy<Value = Case> {
+    let ops = proptest::collection::vec(op(), 1..40);
+    let end = proptest::option::weighted(0.15, side().prop_map(|side| Op::End { side }));
+    (
+        proptest::sample::select(scheduler::NAMES),
+        prop_oneof![3 => Just("cubic"), 1 => Just("reno")],
+        prop_oneof![4 => Just(1usize), 1 => Just(2usize)],
+        any::<bool>(),
+        any::<u64>(),
+        proptest::collection::vec(shape(), 1..=4),
+        (ops, end),
+    )
+        .prop_map(
+            |(scheduler, congestion, mut carriers, is_tight, seed, mut links, (mut ops, end))| {
+                ops.extend(end);
+                if let Some(most) = scheduler::most_paths(scheduler) {
+                    carriers = carriers.min(most);
+                    links.truncate(most / carriers);
+                }
+                Case {
+                    scheduler,
+                    congestion,
+                    carriers,
+                    is_tight,
+                    seed,
+                    links,
+                    ops,
+                }
+            },
+        )
+}

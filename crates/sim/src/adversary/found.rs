@@ -1,0 +1,69 @@
+//! What the random tests have found, each as small as it could be made.
+
+use super::case::{Case, Op, Shape};
+use super::run;
+
+/// A link without loss.
+fn clean(mbit: f64, ms: u64) -> Shape {
+    Shape {
+        mbit,
+        ms,
+        queue: 1,
+        loss: 0.0,
+    }
+}
+
+#[test]
+fn a_silent_link_keeps_nobody_awake() {
+    run(&Case {
+        scheduler: "fbdt",
+        congestion: "cubic",
+        carriers: 2,
+        is_tight: false,
+        seed: 4712263658539101343,
+        links: vec![
+            clean(0.839_828_271_709_252_6, 22),
+            clean(1.0, 2),
+            Shape {
+                loss: 0.372_733_016_466_634_54,
+                ..clean(19.768_225_819_796_328, 14)
+            },
+        ],
+        ops: vec![
+            Op::Wait { ms: 1864 + 1165 },
+            Op::Silence { link: 2, to: None },
+            Op::Wait { ms: 4057 },
+            Op::Open,
+            Op::Wait { ms: 631 },
+        ],
+    });
+}
+
+/// A program may offer bytes before its stream is open.
+#[test]
+fn streams_that_wait_for_their_turn_end_as_well() {
+    run(&Case {
+        scheduler: "fbdt",
+        congestion: "cubic",
+        carriers: 1,
+        is_tight: true,
+        seed: 0,
+        links: vec![clean(0.1, 0)],
+        ops: vec![Op::Open, Op::Open, Op::Open],
+    });
+}
+
+/// A server that still has the paths of a link that went down refuses new ones, if the scheduler takes no more: who dials
+/// must hear of it, and the server must find out that the old ones lead nowhere.
+#[test]
+fn a_path_that_was_refused_is_tried_again() {
+    run(&Case {
+        scheduler: "musher",
+        congestion: "cubic",
+        carriers: 1,
+        is_tight: false,
+        seed: 0,
+        links: vec![clean(0.1, 0), clean(0.1, 0)],
+        ops: vec![Op::Down { link: 0 }, Op::Wait { ms: 75 }],
+    });
+}

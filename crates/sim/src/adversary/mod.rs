@@ -1,0 +1,184 @@
+//! Random operations on whole bonds: paths that die, stall, return and lie about their rate; streams that open, stall and
+//! break; peers that end the session at the worst moment.
+//!
+//! All the time, every byte is what was sent, memory stays under its limit, and nobody works without end for nothing. Then
+//! the links become quiet and alike, and the programs read and finish: everything must come to its end, every link must
+//! have a path again, and of the bulk that follows every link and every stream must get its part.
+//!
+//! `PROPTEST_CASES` says how many cases there are, `PROPTEST_RNG_SEED` which ones; `make test-long` asks for many. A failure
+//! is shrunk and printed as a value of [`Case`], and becomes a plain test with a name in `found.rs`.
+
+mod case;
+mod drill;
+mod found;
+
+use proptest::prelude::*;
+
+use case::{Case, Op};
+use drill::{Drill, ms};
+
+use crate::clock::SECOND;
+use crate::tcp::Side;
+use crate::workload::Bearer;
+
+/// Cases of an ordinary run of the tests.
+const CASES: u32 = 500;
+
+/// In so much time of peace all must be over; TCP waits up to 30 s for an answer before a connection is given up.
+const OVER_IN: u64 = 120 * SECOND;
+/// In so much time each link must have its paths again: a peer that is not there any more is noticed after 30 s, and a
+/// scheduler that takes no more than two paths refuses others until then.
+const BACK_IN: u64 = 45 * SECOND;
+/// Before the bulk, TCP gets so much time to find out that its links work again.
+const REST: u64 = 35 * SECOND;
+/// In so much time a peer must hear of the end of a session.
+const TOLD_IN: u64 = 15 * SECOND;
+
+/// Bytes of bulk for each link, by several streams, and of the small stream that comes upon them.
+const BULK: u64 = 1_500_000;
+const STREAMS: u64 = 3;
+const SMALL: u64 = 30_000;
+
+fn run(case: &Case) {
+    let mut drill = Drill::new(case);
+    // By channel and side: whether it left in peace.
+    let mut left: Vec<[Option<bool>; 2]> = Vec::new();
+    for op in &case.ops {
+        let links = case.links.len();
+        let at = |index: usize, left: &[_]| (!left.is_empty()).then(|| index % left.len());
+        let (net, bond) = (&mut drill.net, &mut drill.bond);
+        match *op {
+            Op::Open => {
+                bond.open(net, None);
+                left.push([None; 2]);
+            }
+            Op::Offer {
+                side,
+                stream,
+                bytes,
+            } => {
+                if let Some(channel) = at(stream, &left) {
+                    bond.offer(net, channel, side, bytes);
+                }
+            }
+            Op::Finish { side, stream } => {
+                if let Some(channel) = at(stream, &left) {
+                    bond.finish(net, channel, side);
+                }
+            }
+            Op::Read { side, stream, on } => {
+                if let Some(channel) = at(stream, &left) {
+                    bond.set_reading(net, channel, side, on);
+                }
+            }
+            Op::Reset { side, stream } | Op::Abandon { side, stream } => {
+                let in_peace = matches!(op, Op::Abandon { .. });
+                if let Some(channel) = at(stream, &left)
+                    && bond.stream_at(channel, side).is_some()
+                    && left[channel][side.index()].is_none()
+                {
+                    bond.leave(net, channel, side, in_peace);
+                    left[channel][side.index()] = Some(in_peace);
+                }
+            }
+            Op::Lie { link, factor } => net.lies[link % links] = factor,
+            Op::Wait { ms: time } => drill.run(ms(time)),
+            Op::End { side } => return end(&mut drill, side, case.is_quiet()),
+            // These are planned.
+            Op::Reshape { .. }
+            | Op::Silence { .. }
+            | Op::Freeze { .. }
+            | Op::Down { .. }
+            | Op::Restore { .. } => {}
+        }
+    }
+    come_to_an_end(&mut drill, &left);
+    share_what_there_is(&mut drill);
+}
+
+/// A side ends the session in the middle of whatever there is. Only who can be reached is told: the other one waits for
+/// paths until its session times out.
+fn end(drill: &mut Drill, side: Side, is_quiet: bool) {
+    let can_be_told = is_quiet && drill.bond.is_ready();
+    drill.bond.end(&mut drill.net, side);
+    drill.run(ms(1));
+    assert!(drill.bond.sessions()[side.index()].is_closed());
+    let told = |drill: &Drill| drill.bond.sessions().iter().all(|s| s.is_closed());
+    let is_told = drill.until(TOLD_IN, told);
+    assert!(is_told || !can_be_told, "the peer was not told");
+    drill.run(5 * SECOND);
+}
+
+/// Links return, programs read and finish.
+fn come_to_an_end(drill: &mut Drill, left: &[[Option<bool>; 2]]) {
+    drill.net.lies.fill(1.0);
+    for channel in 0..left.len() {
+        for side in Side::BOTH {
+            drill.bond.set_reading(&mut drill.net, channel, side, true);
+            drill.bond.finish(&mut drill.net, channel, side);
+        }
+    }
+    let over = |drill: &Drill| !drill.bond.has_streams();
+    assert!(
+        drill.until(OVER_IN, over),
+        "streams are open: {:?}",
+        drill.bond.sessions().map(|session| session.stats())
+    );
+    drill.run(REST);
+    drill.check_streams(left);
+    assert!(
+        drill.until(BACK_IN, |drill| drill.bond.is_ready()),
+        "a link has no path that delivers"
+    );
+}
+
+/// Streams of bulk over links that are all alike, and a small stream later.
+fn share_what_there_is(drill: &mut Drill) {
+    let links = drill.net.link_count() as u64;
+    let before = drill.carried(Side::Client);
+    let of_each = BULK * links / STREAMS;
+    let bulk: Vec<usize> = (0..STREAMS)
+        .map(|_| drill.open(Side::Server, of_each))
+        .collect();
+    drill.run(ms(300));
+    let small = drill.open(Side::Server, SMALL);
+    let is_done =
+        |drill: &Drill, channel: usize| drill.bond.passage(channel, Side::Client).is_finished;
+    let received =
+        |drill: &Drill, channel: usize| drill.bond.passage(channel, Side::Client).received;
+    assert!(
+        drill.until(3 * SECOND, |drill| is_done(drill, small)),
+        "the small stream starves: {} bytes",
+        received(drill, small)
+    );
+    let any = |drill: &Drill| bulk.iter().any(|channel| is_done(drill, *channel));
+    assert!(drill.until(20 * SECOND, any), "the bulk takes too long");
+    for channel in &bulk {
+        let bytes = received(drill, *channel);
+        assert!(
+            bytes > of_each / 4,
+            "a stream starves: {bytes} of {of_each}"
+        );
+    }
+    let all = |drill: &Drill| bulk.iter().all(|channel| is_done(drill, *channel));
+    assert!(drill.until(20 * SECOND, all), "the bulk takes too long");
+    let after = drill.carried(Side::Client);
+    for (link, (before, after)) in before.iter().zip(&after).enumerate() {
+        let bytes = after - before;
+        assert!(bytes > BULK / 10, "link {link} starves: {bytes} bytes");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES),
+        // A case has tens of thousands of events: more shrinking is for those who wait for it.
+        max_shrink_iters: 4096,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_bond_survives_whatever_happens(case in case::case()) {
+        run(&case);
+    }
+}
