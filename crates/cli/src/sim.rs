@@ -1,7 +1,7 @@
 //! `sumlink sim`: scenarios in the simulator.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufReader, BufWriter};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use std::thread;
 use clap::{Args, Subcommand};
 use sumlink_lab::results::Run;
 use sumlink_lab::scenario::Scenario;
-use sumlink_lab::{LabError, Store, load_all, print, run_json, table};
+use sumlink_lab::{LabError, Store, load_all, print, run_json, table, timeline};
 
 use crate::exit::CliError;
 
@@ -53,7 +53,8 @@ pub(crate) struct SimRunArgs {
     /// Only these systems, also ones that the scenarios do not name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     systems: Vec<String>,
-    /// Write what sumlink's sessions decide as JSON lines, DIR/SCENARIO-seed-N-SYSTEM.jsonl for each run.
+    /// Write what sumlink's sessions decide, for each run: as JSON lines, DIR/SCENARIO-seed-N-SYSTEM.jsonl, and as a picture
+    /// of who carried which bytes when, the same with .svg.
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
     /// Runs at once; without it as many as there are processors.
@@ -127,8 +128,26 @@ fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, LabError> {
     let path = directory.join(name);
     let file = File::create(&path).map_err(failed(&path))?;
     let out = Box::new(BufWriter::new(file));
-    sumlink_sim::run_traced(job.scenario, job.system, job.seed, out)
-        .map_err(|error| failed(&path)(io::Error::other(error)))
+    let run = sumlink_sim::run_traced(job.scenario, job.system, job.seed, out)
+        .map_err(|error| failed(&path)(io::Error::other(error)))?;
+    draw(job, &path)?;
+    Ok(run)
+}
+
+/// The picture beside a trace; systems that tell nothing have none.
+fn draw(job: &Job<'_>, trace: &Path) -> Result<(), LabError> {
+    let links: Vec<String> = job.scenario.links().map(|link| link.name.clone()).collect();
+    let title = format!("{}, {}, seed {}", job.scenario.name, job.system, job.seed);
+    let file = BufReader::new(File::open(trace).map_err(failed(trace))?);
+    let picture =
+        timeline(file, &links, &title).map_err(|error| failed(trace)(io::Error::other(error)))?;
+    match picture {
+        None => Ok(()),
+        Some(svg) => {
+            let path = trace.with_extension("svg");
+            fs::write(&path, svg).map_err(failed(&path))
+        }
+    }
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> LabError {

@@ -100,6 +100,8 @@ fn a_trace_says_who_carried_which_bytes() {
     assert_eq!(sent.len(), 2, "both paths carry data");
     let times: Vec<_> = lines.iter().map(|line| line["t_ns"].as_u64()).collect();
     assert!(times.is_sorted());
+    let svg = std::fs::read_to_string(bench.path("traces/two-seed-1-sumlink-fbdt.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("who carried which bytes when (down)"));
 }
 
 #[test]

@@ -1,0 +1,217 @@
+//! What a trace tells, as far as the picture shows it.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+use serde::Deserialize;
+use sumlink_engine::RangeSet;
+
+/// A line of a trace.
+#[derive(Debug, Deserialize)]
+struct Line {
+    t_ns: u64,
+    event: String,
+    side: String,
+    path: Option<u32>,
+    link: Option<usize>,
+    stream: Option<u64>,
+    offset: Option<u64>,
+    bytes: Option<u64>,
+    waiting: Option<u64>,
+}
+
+/// A piece that a path was given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Piece {
+    pub(super) at: u64,
+    pub(super) path: u32,
+    pub(super) stream: u64,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// Some of it had been sent before.
+    pub(super) is_again: bool,
+}
+
+/// The receiver's program was given bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Read {
+    pub(super) at: u64,
+    pub(super) stream: u64,
+    /// How far the program is after it.
+    pub(super) end: u64,
+    /// Bytes that then wait behind gaps.
+    pub(super) waiting: u64,
+}
+
+/// Time in which the receiver held bytes and could give none: from, to, and the path that carried the missing byte.
+pub(super) type Wait = (u64, u64, u32);
+
+/// What the sender knew of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Working,
+    Stalled,
+    Gone,
+}
+
+/// What happened on the way from one side to the other.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) reads: Vec<Read>,
+    pub(super) waits: Vec<Wait>,
+    /// The link of each path.
+    pub(super) links: BTreeMap<u32, usize>,
+    /// When the sender's paths became what.
+    pub(super) states: Vec<(u64, u32, State)>,
+    /// Bytes sent again.
+    pub(super) twice: u64,
+    /// Where each stream stands: the bytes of those before it.
+    pub(super) floors: BTreeMap<u64, u64>,
+    /// Of the first and the last event.
+    pub(super) span: (u64, u64),
+    /// Bytes of all streams.
+    pub(super) height: u64,
+    /// `down` if the server sent.
+    pub(super) direction: &'static str,
+}
+
+impl Story {
+    /// Reads a trace; nothing if no bytes were sent.
+    pub(super) fn read(trace: impl BufRead) -> Result<Option<Self>, String> {
+        let mut sides = [Self::default(), Self::default()];
+        let mut links = BTreeMap::new();
+        let mut span: Option<(u64, u64)> = None;
+        for (number, line) in trace.lines().enumerate() {
+            let place = |what: String| format!("line {}: {what}", number + 1);
+            let line = line.map_err(|error| place(error.to_string()))?;
+            let line: Line =
+                serde_json::from_str(&line).map_err(|error| place(error.to_string()))?;
+            let from_server = line.side == "server";
+            if let (Some(path), Some(link)) = (line.path, line.link) {
+                links.insert(path, link);
+            }
+            if line.event == "data" || line.event == "read" {
+                let (first, _) = span.unwrap_or((line.t_ns, line.t_ns));
+                span = Some((first, line.t_ns));
+            }
+            // A reader tells of what the other side sent.
+            let sender = from_server != (line.event == "read");
+            sides[usize::from(sender)].take(&line);
+        }
+        let [mut up, mut down] = sides;
+        (up.direction, down.direction) = ("up", "down");
+        let sent = |story: &Self| story.pieces.iter().map(|piece| piece.bytes).sum::<u64>();
+        let mut story = if sent(&down) >= sent(&up) { down } else { up };
+        if story.pieces.is_empty() {
+            return Ok(None);
+        }
+        (story.links, story.span) = (links, span.unwrap_or_default());
+        story.stack();
+        story.find_repeats();
+        story.find_waits();
+        Ok(Some(story))
+    }
+
+    fn take(&mut self, line: &Line) {
+        let at = line.t_ns;
+        let state = match line.event.as_str() {
+            "up" | "recovered" => Some(State::Working),
+            "stalled" => Some(State::Stalled),
+            "down" => Some(State::Gone),
+            _ => None,
+        };
+        if let (Some(state), Some(path)) = (state, line.path) {
+            self.states.push((at, path, state));
+        }
+        let (Some(stream), Some(offset), Some(bytes)) = (line.stream, line.offset, line.bytes)
+        else {
+            return;
+        };
+        match (line.path, line.waiting) {
+            (Some(path), _) => self.pieces.push(Piece {
+                at,
+                path,
+                stream,
+                offset,
+                bytes,
+                is_again: false,
+            }),
+            (None, Some(waiting)) => self.reads.push(Read {
+                at,
+                stream,
+                end: offset + bytes,
+                waiting,
+            }),
+            (None, None) => {}
+        }
+    }
+
+    /// Streams stand upon each other.
+    fn stack(&mut self) {
+        let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut order = Vec::new();
+        for piece in &self.pieces {
+            let end = ends.entry(piece.stream).or_insert_with(|| {
+                order.push(piece.stream);
+                0
+            });
+            *end = (*end).max(piece.offset + piece.bytes);
+        }
+        for stream in order {
+            self.floors.insert(stream, self.height);
+            self.height += ends[&stream];
+        }
+    }
+
+    fn find_repeats(&mut self) {
+        let mut sent: BTreeMap<u64, RangeSet> = BTreeMap::new();
+        for piece in &mut self.pieces {
+            let set = sent.entry(piece.stream).or_default();
+            let new = set.insert(piece.offset..piece.offset + piece.bytes);
+            piece.is_again = new < piece.bytes;
+            self.twice += piece.bytes - new;
+        }
+    }
+
+    /// A receiver that holds bytes waits for the one after those that it has given.
+    fn find_waits(&mut self) {
+        let mut last: BTreeMap<u64, Read> = BTreeMap::new();
+        let mut missing: Vec<(u64, u64, u64, u64)> = Vec::new();
+        for read in &self.reads {
+            if let Some(before) = last.insert(read.stream, *read)
+                && before.waiting > 0
+            {
+                missing.push((before.at, read.at, read.stream, before.end));
+            }
+        }
+        // The path that had it last before it came is the one that brought it, as far as the sender can tell.
+        let mut of_stream: BTreeMap<u64, Vec<&Piece>> = BTreeMap::new();
+        for piece in &self.pieces {
+            of_stream.entry(piece.stream).or_default().push(piece);
+        }
+        let mut waits = Vec::new();
+        let mut from: BTreeMap<u64, usize> = BTreeMap::new();
+        for (begun, ended, stream, byte) in missing {
+            let Some(pieces) = of_stream.get(&stream) else {
+                continue;
+            };
+            // What everything before has passed is not looked at again.
+            let start = from.entry(stream).or_default();
+            while pieces
+                .get(*start)
+                .is_some_and(|piece| piece.offset + piece.bytes <= byte)
+            {
+                *start += 1;
+            }
+            let carried = pieces[*start..]
+                .iter()
+                .take_while(|piece| piece.at <= ended)
+                .filter(|piece| (piece.offset..piece.offset + piece.bytes).contains(&byte));
+            if let Some(piece) = carried.last() {
+                waits.push((begun, ended, piece.path));
+            }
+        }
+        self.waits = waits;
+    }
+}
