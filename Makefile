@@ -19,7 +19,7 @@ CARGO_DENY_VERSION := 0.20.2
 # Seconds for each fuzz target in `make test`.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench bench-throughput bench-matrix test test-cargo test-fuzz test-python test-long instructions \
+.PHONY: all build install dist demo peers bench bench-throughput bench-matrix validate test test-cargo test-fuzz test-python test-long instructions \
 	lint lint-rust lint-deny lint-wasm clean help
 
 all: build ## The same as build
@@ -94,6 +94,11 @@ bench-throughput:
 bench-matrix:
 	$(MAKE) build
 	$(BINARY) lab bench $(BENCH_FLAGS)
+
+validate: ## Ten scenarios simulated and emulated: goodput against goodput, into docs/simulator.md (some three minutes)
+	scripts/setup.sh demo
+	$(MAKE) build
+	scripts/validate.py $(BINARY) docs/simulator.md
 
 test: ## Every test there is
 	scripts/setup.sh test

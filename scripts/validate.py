@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Runs the scenarios of scenarios/validate in both worlds, the laboratory and the simulator, and compares the goodput.
+
+    scripts/validate.py PROGRAM [DOCUMENT]
+
+Prints a table; with a DOCUMENT the table replaces what stands there between the two marks. Exits with 1 when a row differs
+by more than 5 % and is not named below, or a named one is outside of what is said of it, and with 2 when something did not
+run. The laboratory needs what `sumlink lab run` needs, and a machine that does little else.
+"""
+
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+TOLERANCE = 0.05
+MARKS = ("<!-- validate: begin -->", "<!-- validate: end -->")
+
+# Rows that are known to differ: between which ratios of simulated to measured goodput, and why.
+NAMED = {
+    "delay": (0.95, 1.10, "where TCP leaves slow start decides the first seconds of a far link, and the model leaves it later"),
+    "loss": (0.90, 1.10, "the lossy link's windows are of a few packets, where single timers decide: it gets a fifth more"),
+}
+
+
+def goodput(command):
+    """Goodput in Mbit/s of the seeds of each scenario, by the JSON lines of a run of all."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        fail(f"{' '.join(command)}: exit code {done.returncode}")
+    found = {}
+    for line in done.stdout.splitlines():
+        run = json.loads(line)
+        if run["outcome"] != "measured":
+            fail(f"{run['scenario']}, {run['system']}: {run['outcome']}: {run['reason']}")
+        key = (run["scenario"].removeprefix("validate-"), run["system"])
+        found.setdefault(key, []).append(run["goodput_bps"] / 1e6)
+    return found
+
+
+def fail(message):
+    print(message, file=sys.stderr)
+    sys.exit(2)
+
+
+def verdict(name, ratio):
+    """What the last column says of a row, and whether it may stand."""
+    low, high, cause = NAMED.get(name, (1 - TOLERANCE, 1 + TOLERANCE, ""))
+    if abs(ratio - 1) <= TOLERANCE:
+        return "", True
+    if low <= ratio <= high:
+        return cause, True
+    return "**outside, and not named**" if name not in NAMED else f"**outside of {low} to {high}**: {cause}", False
+
+
+def table(simulated, measured):
+    """The table in Markdown, and whether every row may stand."""
+    lines = [
+        "| scenario | system | seeds | simulated | measured (least to most) | ratio | |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    holds = True
+    for (name, system), real in sorted(measured.items()):
+        virtual = statistics.median(simulated[name, system])
+        middle = statistics.median(real)
+        said, may_stand = verdict(name, virtual / middle)
+        holds &= may_stand
+        spread = f" ({min(real):.1f} to {max(real):.1f})" if len(real) > 1 else ""
+        lines.append(
+            f"| {name} | {system} | {len(real)} | {virtual:.1f} | {middle:.1f}{spread} | {virtual / middle:.2f} | {said} |"
+        )
+    return "\n".join(lines), holds
+
+
+def put(document, text):
+    """Replaces what stands between the marks of a document."""
+    path = pathlib.Path(document)
+    before, first, rest = path.read_text().partition(MARKS[0])
+    _, last, after = rest.partition(MARKS[1])
+    if not first or not last:
+        fail(f"{document}: the marks {' and '.join(MARKS)} are missing")
+    path.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}")
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        fail(__doc__.strip().splitlines()[2].strip())
+    program = sys.argv[1]
+    root = pathlib.Path(__file__).parent.parent
+    files = sorted(str(path) for path in (root / "scenarios" / "validate").glob("*.toml"))
+    with tempfile.TemporaryDirectory() as kept:
+        simulated = goodput([program, "sim", "run", *files, "--json"])
+        measured = goodput([program, "lab", "run", *files, "--quiet", "--json", "--out", f"{kept}/lab"])
+    if simulated.keys() != measured.keys():
+        fail(f"the two worlds ran different things: {simulated.keys() ^ measured.keys()}")
+    text, holds = table(simulated, measured)
+    print(text)
+    if len(sys.argv) == 3:
+        put(sys.argv[2], text)
+    sys.exit(0 if holds else 1)
+
+
+if __name__ == "__main__":
+    main()
