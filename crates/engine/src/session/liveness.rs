@@ -36,7 +36,7 @@ const WAIT_CHECK: Duration = Duration::from_millis(10);
 /// What is due but finds no carrier with room is tried again after this time.
 const OVERDUE_CHECK: Duration = Duration::from_millis(1);
 
-/// The same where the carrier has said that it takes nothing: it asks by itself as soon as it does.
+/// The same where every carrier that could take it has said that it takes nothing: it asks by itself as soon as it does.
 const FULL_CHECK: Duration = Duration::from_millis(50);
 
 /// Closing code of a session that lost all its paths for too long.
@@ -99,11 +99,15 @@ impl Session {
             }
         }
         // What is overdue waits for a carrier that takes it; that is looked for again soon, not at once for ever.
+        let check = match self.paths.values().all(|path| path.sample.full) {
+            true => FULL_CHECK,
+            false => OVERDUE_CHECK,
+        };
         earliest.map(|at| {
             if at > self.handled {
                 at
             } else {
-                self.handled + OVERDUE_CHECK
+                self.handled + check
             }
         })
     }

@@ -2,6 +2,7 @@
 
 use super::case::{Case, Op, Shape};
 use super::run;
+use crate::tcp::Side;
 
 /// A link without loss.
 fn clean(mbit: f64, ms: u64) -> Shape {
@@ -20,7 +21,7 @@ fn a_silent_link_keeps_nobody_awake() {
         congestion: "cubic",
         carriers: 2,
         is_tight: false,
-        seed: 4712263658539101343,
+        seed: 4_712_263_658_539_101_343,
         links: vec![
             clean(0.839_828_271_709_252_6, 22),
             clean(1.0, 2),
@@ -35,6 +36,41 @@ fn a_silent_link_keeps_nobody_awake() {
             Op::Wait { ms: 4057 },
             Op::Open,
             Op::Wait { ms: 631 },
+        ],
+    });
+}
+
+/// The same where no link is left that takes anything.
+#[test]
+fn links_that_all_stand_still_keep_nobody_awake() {
+    run(&Case {
+        scheduler: "musher",
+        congestion: "cubic",
+        carriers: 1,
+        is_tight: false,
+        seed: 4_929_798,
+        links: vec![
+            clean(0.768_552_826_903_236_7, 4),
+            clean(17.323_576_628_247_686, 12),
+        ],
+        ops: vec![
+            Op::Open,
+            Op::Wait { ms: 0 },
+            Op::Offer {
+                side: Side::Client,
+                stream: 0,
+                bytes: 19_793,
+            },
+            Op::Wait { ms: 1 },
+            Op::Offer {
+                side: Side::Server,
+                stream: 0,
+                bytes: 24_586,
+            },
+            Op::Freeze { link: 2 },
+            Op::Open,
+            Op::Silence { link: 1, to: None },
+            Op::Wait { ms: 2345 + 5581 },
         ],
     });
 }
