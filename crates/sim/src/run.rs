@@ -220,7 +220,7 @@ fn measure_part(
         }
         (System::Mptcp { .. }, _) => {
             let mptcp = Mptcp::new(plain.clone(), links);
-            (vec![None], Carried::Mptcp(mptcp))
+            (vec![None], Carried::Mptcp(Box::new(mptcp)))
         }
         _ => ((0..links).map(Some).collect(), Carried::Plain),
     };

@@ -36,7 +36,7 @@ pub(crate) enum Carried {
     /// sumlink.
     Bond(Box<Bond>),
     /// A system like the kernel's MPTCP.
-    Mptcp(Mptcp),
+    Mptcp(Box<Mptcp>),
 }
 
 /// The system, and plain TCP for a rival.
@@ -89,7 +89,7 @@ impl Bearers {
     fn of(&mut self, channel: Channel) -> &mut dyn Bearer {
         match &mut self.system {
             Carried::Bond(bond) if channel < PLAIN => bond.as_mut(),
-            Carried::Mptcp(mptcp) if channel < PLAIN => mptcp,
+            Carried::Mptcp(mptcp) if channel < PLAIN => mptcp.as_mut(),
             _ => &mut self.plain,
         }
     }

@@ -83,7 +83,8 @@ fn an_own_name_for_a_known_algorithm_changes_nothing() {
 
 #[test]
 fn what_the_engine_cannot_carry_out_ends_the_run_with_the_reason() {
-    let cases: [(fn(u64, &View<'_>) -> Pick, &str); 4] = [
+    type Answer = fn(u64, &View<'_>) -> Pick;
+    let cases: [(Answer, &str); 4] = [
         (
             |_, _| Pick::Send {
                 stream: 4711,
