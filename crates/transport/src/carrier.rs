@@ -58,12 +58,13 @@ const LOWAT_TIME: Duration = Duration::from_millis(3);
 /// ... within these bounds.
 const LOWAT: std::ops::RangeInclusive<u32> = 12 * 1024..=512 * 1024;
 
-/// The same under BBR, at the rate at which it paces: what it measures while its socket is empty does not count for it
+/// The same under BBR, at the rate at which it paces: a sixteenth of the least round trip, and no longer than this. What it measures while its socket is empty does not count for it
 /// as the link's rate, and until it has that it sends nearly three times as fast as the link. Empty once in a round trip
-/// is enough for that to last for ever.
+/// is enough for that to last for ever. Over short trips, where rounds are many, it ends without.
 const PACED_LOWAT_TIME: Duration = Duration::from_millis(6);
 
-/// And while it sends so much faster than was delivered that it is in its startup. The kernel tells that a socket takes
+/// And while it sends so much faster than was delivered that it is in its startup: an eighth of the least round
+/// trip, and no longer than this. The kernel tells that a socket takes
 /// more when acknowledgements arrive: these come in bursts where a link varies or repairs losses.
 const STARTUP_LOWAT_TIME: Duration = Duration::from_millis(20);
 
@@ -393,21 +394,21 @@ impl Carrier {
 /// What may wait unsent in the socket of a carrier that is not young any more, in bytes.
 fn wanted_lowat(info: &TcpInfo, is_model_based: bool) -> u32 {
     let mut rate = info.delivery_rate_bytes_per_s as f64;
-    let (time, bounds) = if is_model_based {
+    let (mut time, mut bounds) = (LOWAT_TIME, LOWAT);
+    if is_model_based {
         let paced = info.pacing_rate_bytes_per_s.unwrap_or(0) as f64;
-        let time = match paced > STARTUP_GAIN * rate {
-            true => STARTUP_LOWAT_TIME,
-            false => PACED_LOWAT_TIME,
+        let trip = info.min_rtt.unwrap_or(info.srtt);
+        let wanted = match paced > STARTUP_GAIN * rate {
+            true => (trip / 8).min(STARTUP_LOWAT_TIME),
+            false => (trip / 16).min(PACED_LOWAT_TIME),
         };
-        rate = rate.max(paced);
-        (time, PACED_LOWAT)
-    } else {
-        if info.snd_ssthresh_bytes.is_none() {
-            // In slow start what was measured is the rate of the window before.
-            rate = rate.max(info.snd_cwnd_bytes as f64 / info.srtt.as_secs_f64().max(1e-6));
+        if wanted > LOWAT_TIME {
+            (rate, time, bounds) = (rate.max(paced), wanted, PACED_LOWAT);
         }
-        (LOWAT_TIME, LOWAT)
-    };
+    } else if info.snd_ssthresh_bytes.is_none() {
+        // In slow start what was measured is the rate of the window before.
+        rate = rate.max(info.snd_cwnd_bytes as f64 / info.srtt.as_secs_f64().max(1e-6));
+    }
     let wanted = rate * time.as_secs_f64();
     wanted.clamp(*bounds.start() as f64, *bounds.end() as f64) as u32
 }
@@ -449,7 +450,8 @@ mod tests {
             delivery_rate_bytes_per_s: 10_000_000,
             pacing_rate_bytes_per_s: Some(12_000_000),
             snd_ssthresh_bytes: Some(1),
-            srtt: Duration::from_millis(50),
+            srtt: Duration::from_millis(250),
+            min_rtt: Some(Duration::from_millis(200)),
             snd_cwnd_bytes: 1_000_000,
             ..TcpInfo::default()
         };
@@ -461,6 +463,16 @@ mod tests {
             ..info
         };
         assert_eq!(wanted_lowat(&startup, true), 578_000, "20 ms");
-        assert_eq!(wanted_lowat(&startup, false), 60_000, "a window in 50 ms");
+        assert_eq!(
+            wanted_lowat(&startup, false),
+            30_000,
+            "3 ms, a window in 250 ms"
+        );
+        let trip_of = |ms| TcpInfo {
+            min_rtt: Some(Duration::from_millis(ms)),
+            ..startup
+        };
+        assert_eq!(wanted_lowat(&trip_of(50), true), 180_625, "an eighth");
+        assert_eq!(wanted_lowat(&trip_of(20), true), 30_000, "too short for it");
     }
 }
