@@ -45,7 +45,8 @@ impl EventLog {
     /// Adds another log as a whole.
     pub(crate) fn fold(&mut self, other: &Self) {
         self.note(other.entries, Kind::Link, other.hash, 0);
-        self.entries += other.entries - 1;
+        // The note above counts as one; an empty log leaves none.
+        self.entries = self.entries + other.entries - 1;
     }
 
     /// The hash of everything so far.

@@ -268,6 +268,7 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
     let congestion = variant.congestion.as_ref().unwrap_or(&plain.congestion);
     let tcp = TcpConfig {
         congestion: congestion.clone(),
+        own: plain.own.clone(),
         ..carrier_tcp()
     };
     let carriers = variant
