@@ -114,13 +114,13 @@ impl Redundancy {
 }
 
 impl Default for Redundancy {
-    /// 1 %, and 128 KiB that come back by 16 KiB a second: two calls of speech at 64 kbit/s. What 40 ms carry in advance.
+    /// 1 %, and 128 KiB that come back by 16 KiB a second: two calls of speech at 64 kbit/s. What 25 ms carry in advance.
     fn default() -> Self {
         Self {
             share: 0.01,
             floor: 128 << 10,
             refill: 16 << 10,
-            advance: Duration::from_millis(40),
+            advance: Duration::from_millis(25),
         }
     }
 }

@@ -17,8 +17,8 @@ use crate::{Instant, PathId};
 /// From 1 to 1.5 the most that it keeps grows as this does, and what is repeated shrinks: docs/fbdt.md.
 const KEPT: f64 = 1.25;
 
-/// And no fewer bytes, since nobody is short of these.
-const KEPT_LEAST: f64 = 65_536.0;
+/// And no fewer bytes: nobody is short of these, and what would be repeated is much of what slow links carry.
+const KEPT_LEAST: f64 = 524_288.0;
 
 /// When each path last looked for gaps in vain.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ mod tests {
     /// A fast and a slow path of 10 ms; the slow one took the first 20 000 bytes and is late with them, and the receiver
     /// has so many bytes behind them.
     fn late_with_the_first_bytes(kept: u64) -> (Fixture, Fbdt) {
-        let (mut fixture, fbdt) = (Fixture::new(&[(80.0, 10), (8.0, 10)]), Fbdt::default());
+        let (mut fixture, fbdt) = (Fixture::new(&[(320.0, 10), (32.0, 10)]), Fbdt::default());
         fixture.write(0, 10_000_000);
         fixture.take(1, 0, 0..20_000);
         fixture.take(0, 0, 20_000..20_000 + kept);
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn a_gap_that_holds_back_much_is_closed_before_new_bytes() {
-        // 88 Mbit/s carry 110 000 bytes in 10 ms.
-        let (mut fixture, mut fbdt) = late_with_the_first_bytes(150_000);
+        // 352 Mbit/s carry 440 000 bytes in 10 ms.
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(600_000);
         fixture.repeat_budget = 100_000;
         let gap = first_pick(&mut fixture, &mut fbdt);
         assert_eq!(
@@ -114,7 +114,7 @@ mod tests {
                 range: 0..20_000
             }
         );
-        let (mut fixture, mut fbdt) = late_with_the_first_bytes(130_000);
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(520_000);
         fixture.repeat_budget = 100_000;
         let new = first_pick(&mut fixture, &mut fbdt);
         assert!(matches!(new, Pick::Send { .. }), "{new:?}");
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn it_is_closed_in_advance_of_the_share_as_far_as_that_goes() {
-        let (mut fixture, mut fbdt) = late_with_the_first_bytes(150_000);
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(600_000);
         let new = first_pick(&mut fixture, &mut fbdt);
         assert!(matches!(new, Pick::Send { .. }), "no budget: {new:?}");
-        // What 88 Mbit/s carry in a millisecond.
-        let (mut fixture, mut fbdt) = late_with_the_first_bytes(150_000);
-        fixture.advance = Duration::from_millis(1);
+        // What 352 Mbit/s carry in a quarter of a millisecond.
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(600_000);
+        fixture.advance = Duration::from_micros(250);
         assert_eq!(
             first_pick(&mut fixture, &mut fbdt),
             Pick::Repeat {
