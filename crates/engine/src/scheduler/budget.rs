@@ -1,5 +1,7 @@
 //! What may be sent twice by choice.
 
+use std::time::Duration;
+
 use crate::{Instant, Redundancy};
 
 /// What nobody waits for has so small a part of the floor: over slow links the whole of it would be a good part of all
@@ -15,6 +17,8 @@ pub(super) struct RepeatBudget {
     other: Account,
     /// The part of what is sent, which comes to the latter.
     share: f64,
+    /// [`Redundancy::advance`].
+    advance: Duration,
 }
 
 /// A floor that fills up again, and what came beside.
@@ -39,6 +43,7 @@ impl RepeatBudget {
             urgent: account(1.0 - OTHERS),
             other: account(OTHERS),
             share: rules.share,
+            advance: rules.advance,
         }
     }
 
@@ -53,6 +58,11 @@ impl RepeatBudget {
         self.urgent.fill(now);
         self.other.fill(now);
         (self.urgent.left.max(0.0) + self.other.left.max(0.0)) as u64
+    }
+
+    /// By how much of what all paths carry the latter may be overdrawn.
+    pub(super) fn advance(&self) -> Duration {
+        self.advance
     }
 
     /// So many stream bytes have been sent.
@@ -91,7 +101,7 @@ mod tests {
         share: 0.01,
         floor: 8000,
         refill: 800,
-        advance: std::time::Duration::ZERO,
+        advance: Duration::ZERO,
     };
 
     #[test]

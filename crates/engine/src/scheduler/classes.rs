@@ -7,8 +7,6 @@
 //! of the session whichever lane they are in, as they do within one. A lane that had nothing to send is owed nothing
 //! for that; one whose scheduler waits for a better path than the one that asks is, up to [`DEBT`].
 
-use std::time::Duration;
-
 use super::budget::RepeatBudget;
 use super::view::{ClassSet, View};
 use super::{Pick, RepeatLimit, Scheduler, by_name};
@@ -28,8 +26,6 @@ struct Lane {
     classes: ClassSet,
     /// What the scheduler may repeat.
     redundancy: RepeatBudget,
-    /// [`Redundancy::advance`].
-    advance: Duration,
     /// Bytes sent for each stream that was there to be served.
     service: f64,
     /// Whose turn it is, and how many bytes it has had of it.
@@ -131,7 +127,6 @@ impl Lane {
             scheduler,
             classes: ClassSet::NONE,
             redundancy: RepeatBudget::new(redundancy, now),
-            advance: redundancy.advance,
             service: 0.0,
             turn: (0, TURN),
         }
@@ -141,7 +136,7 @@ impl Lane {
     fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
         view.classes = self.classes;
         (view.repeat_balance, view.race_budget) = self.repeat_budgets(view.now);
-        view.advance = self.advance;
+        view.advance = self.redundancy.advance();
         let (last, had) = self.turn;
         view.last_served = if had < TURN {
             last.wrapping_sub(1)

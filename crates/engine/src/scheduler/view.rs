@@ -112,8 +112,7 @@ impl<'a> View<'a> {
     ///
     /// [`Redundancy::advance`]: crate::Redundancy::advance
     pub fn gap_budget(&self) -> u64 {
-        let rate: f64 = self.active_paths().map(Path::rate).sum();
-        let advance = (rate * self.advance.as_secs_f64()) as i64;
+        let advance = (self.rate() * self.advance.as_secs_f64()) as i64;
         self.repeat_balance.saturating_add(advance).max(0) as u64
     }
 
@@ -131,9 +130,13 @@ impl<'a> View<'a> {
 
     /// Bandwidth-delay product in bytes: the sum of the delivering paths' rates times the largest round-trip time.
     pub fn bandwidth_delay(&self) -> f64 {
-        let rate: f64 = self.active_paths().map(Path::rate).sum();
         let rtt = self.active_paths().map(Path::srtt).max();
-        rate * rtt.unwrap_or_default().as_secs_f64()
+        self.rate() * rtt.unwrap_or_default().as_secs_f64()
+    }
+
+    /// Bytes per second of all delivering paths together.
+    fn rate(&self) -> f64 {
+        self.active_paths().map(Path::rate).sum()
     }
 
     /// Bytes that the session may buffer on either side.

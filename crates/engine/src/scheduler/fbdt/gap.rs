@@ -4,13 +4,9 @@
 //! after it. Such bytes are worth more than new ones, which only add to what is kept. The thesis has no word on it: there,
 //! redundancy is for the last bytes of an object.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use super::repeat::{LOOK_INTERVAL, SEGMENT, late_bytes, others};
+use super::repeat::{SEGMENT, Searches, late_bytes, others};
 use crate::path::Path;
 use crate::scheduler::{Pick, View};
-use crate::{Instant, PathId};
 
 /// A receiver keeps so many times what all paths carry in the longest round trip before gaps are closed by repeating.
 ///
@@ -20,29 +16,20 @@ const KEPT: f64 = 1.25;
 /// And no fewer bytes: nobody is short of these, and what would be repeated is much of what slow links carry.
 const KEPT_LEAST: f64 = 524_288.0;
 
-/// When each path last looked for gaps in vain.
+/// The search for gaps.
 #[derive(Debug, Default)]
-pub(super) struct Gaps {
-    looked: BTreeMap<PathId, Instant>,
-}
+pub(super) struct Gaps(Searches);
 
 impl Gaps {
     /// Late bytes of another path that `path` should carry before new ones.
     pub(super) fn close(&mut self, path: &Path, view: &View<'_>) -> Option<Pick> {
-        let recently = |at: &Instant| view.now < *at + LOOK_INTERVAL;
-        if self.looked.get(&path.id()).is_some_and(recently) {
-            return None;
-        }
-        let found = find(path, view);
-        if found.is_none() {
-            self.looked.insert(path.id(), view.now);
-        }
-        found
+        let search = || find(path, view);
+        self.0.unless_in_vain(path.id(), view.now, search)
     }
 
     /// A path joined, left, stalled or recovered.
     pub(super) fn paths_changed(&mut self) {
-        self.looked.clear();
+        self.0.paths_changed();
     }
 }
 
@@ -51,7 +38,7 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     let oldest = late.filter_map(|other| view.stream(other.flights().next()?.stream));
     let mut oldest = oldest.peekable();
     oldest.peek()?;
-    let kept = kept_in_any_case(view);
+    let kept = (KEPT * view.bandwidth_delay()).max(KEPT_LEAST) as u64;
     let held = oldest.find(|stream| stream.held_back() > kept)?;
     let budget = view.gap_budget();
     if budget < SEGMENT {
@@ -62,24 +49,16 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     Some(Pick::Repeat { stream, range })
 }
 
-/// Bytes that a receiver may keep while nothing is wrong.
-fn kept_in_any_case(view: &View<'_>) -> u64 {
-    let rate: f64 = view.active_paths().map(Path::rate).sum();
-    let longest: Option<Duration> = view.active_paths().map(Path::srtt).max();
-    let kept = KEPT * rate * longest.unwrap_or_default().as_secs_f64();
-    kept.max(KEPT_LEAST) as u64
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::Fbdt;
     use crate::scheduler::fixture::Fixture;
     use crate::scheduler::{Pick, Scheduler};
     use crate::{PathId, pages::Spare};
 
     const BUDGET: u64 = 10_000;
-
-    use std::time::Duration;
 
     /// A fast and a slow path of 10 ms; the slow one took the first 20 000 bytes and is late with them, and the receiver
     /// has so many bytes behind them.

@@ -32,18 +32,48 @@ const MAX_RACES: usize = 64;
 /// What is known of repetitions.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    /// When each path last looked for late bytes of the others in vain.
-    looked: BTreeMap<PathId, Instant>,
+    /// For late bytes of the others.
+    searches: Searches,
     /// When each path last had stream bytes, or was first seen.
     carried: BTreeMap<PathId, Instant>,
     /// Pieces that are to go over a second path at once, and the path that has them.
     races: VecDeque<(PathId, StreamId, Range<u64>)>,
 }
 
+/// When each path last searched in vain: it passes over everything under way, and an idle path asks at every change, so it
+/// is not done again sooner than bytes can become late.
+#[derive(Debug, Default)]
+pub(super) struct Searches(BTreeMap<PathId, Instant>);
+
+impl Searches {
+    /// What `search` finds for the path, unless it found nothing a moment ago.
+    pub(super) fn unless_in_vain<T>(
+        &mut self,
+        path: PathId,
+        now: Instant,
+        search: impl FnOnce() -> Option<T>,
+    ) -> Option<T> {
+        let recently = |at: &Instant| now < *at + LOOK_INTERVAL;
+        if self.0.get(&path).is_some_and(recently) {
+            return None;
+        }
+        let found = search();
+        if found.is_none() {
+            self.0.insert(path, now);
+        }
+        found
+    }
+
+    /// A path joined, left, stalled or recovered.
+    pub(super) fn paths_changed(&mut self) {
+        self.0.clear();
+    }
+}
+
 impl Repeats {
     /// A path joined, left, stalled or recovered.
     pub(super) fn paths_changed(&mut self) {
-        self.looked.clear();
+        self.searches.paths_changed();
     }
 
     /// A stream is gone.
@@ -92,22 +122,14 @@ impl Repeats {
 
     /// Bytes under way on another path that would arrive sooner over this one; with `urgent` only those of which
     /// nothing else can take the place.
-    ///
-    /// The search passes over everything under way, and an idle path asks at every change: it is not repeated sooner
-    /// than bytes can become late.
     pub(super) fn late(&mut self, path: &Path, urgent: bool, view: &View<'_>) -> Option<Pick> {
-        let recently = |at: &Instant| view.now < *at + LOOK_INTERVAL;
-        if view.race_budget() < SEGMENT || self.looked.get(&path.id()).is_some_and(recently) {
-            return None;
-        }
-        if urgent && !others(path, view).any(|other| is_waited_for(other, view)) {
+        let is_waited_for = || others(path, view).any(|other| is_waited_for(other, view));
+        if view.race_budget() < SEGMENT || urgent && !is_waited_for() {
             return None;
         }
         let is_wanted = |s: &Stream| (!urgent || is_urgent(s)) && budget_of(s, view) > 0;
-        let found = late_bytes(path, is_wanted, view);
-        if found.is_none() {
-            self.looked.insert(path.id(), view.now);
-        }
+        let search = || late_bytes(path, is_wanted, view);
+        let found = self.searches.unless_in_vain(path.id(), view.now, search);
         let (stream, range) = found?;
         self.carried.insert(path.id(), view.now);
         let state = view.stream(stream)?;
