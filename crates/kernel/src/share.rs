@@ -33,9 +33,9 @@ pub struct Kept {
 #[derive(Debug)]
 enum Hold {
     /// This process loaded it.
-    Own(#[allow(dead_code)] Loaded),
+    Own { _loaded: Loaded },
     /// Another one did: its link.
-    Shared(#[allow(dead_code)] OwnedFd),
+    Shared { _link: OwnedFd },
 }
 
 /// Keeps the twin of that algorithm loaded; loads it, with the settings' defaults, if it is not. `like` is something that
@@ -55,7 +55,7 @@ pub fn keep(name: &str, like: Option<&Kept>) -> Result<Kept, Error> {
             return Ok(Kept {
                 twin,
                 bonds,
-                hold: Hold::Shared(link),
+                hold: Hold::Shared { _link: link },
             });
         }
         let bonds = match like {
@@ -67,7 +67,7 @@ pub fn keep(name: &str, like: Option<&Kept>) -> Result<Kept, Error> {
                 return Ok(Kept {
                     twin,
                     bonds,
-                    hold: Hold::Own(loaded),
+                    hold: Hold::Own { _loaded: loaded },
                 });
             }
             // Somebody was faster, or is about to end: looked for again, now or in a moment.
@@ -88,7 +88,7 @@ impl Kept {
 
     /// Whether this process loaded it, so that it goes with this value unless another one keeps it too.
     pub fn is_own(&self) -> bool {
-        matches!(self.hold, Hold::Own(_))
+        matches!(self.hold, Hold::Own { .. })
     }
 
     /// Puts a TCP socket into a group of siblings. The numbers are shared by all processes that keep it.
