@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use crate::congestion::{self, Chooser};
 use crate::groups::CarrierGroups;
 use crate::links::LocalQueue;
+use crate::low_water;
 use crate::socket;
 use crate::tcp_info::{CaState, TcpInfo};
 
@@ -51,28 +52,6 @@ pub(crate) struct Carrier {
 
 /// TCP_INFO is not older than this when a decision is made with it.
 const SAMPLE_AGE: Duration = Duration::from_millis(1);
-
-/// What may wait unsent in the socket: this long at the present rate ...
-const LOWAT_TIME: Duration = Duration::from_millis(3);
-
-/// ... within these bounds.
-const LOWAT: std::ops::RangeInclusive<u32> = 12 * 1024..=512 * 1024;
-
-/// The same under BBR, at the rate at which it paces: a sixteenth of the least round trip, and no longer than this. What it measures while its socket is empty does not count for it
-/// as the link's rate, and until it has that it sends nearly three times as fast as the link. Empty once in a round trip
-/// is enough for that to last for ever. Over short trips, where rounds are many, it ends without.
-const PACED_LOWAT_TIME: Duration = Duration::from_millis(6);
-
-/// And while it sends so much faster than was delivered that it is in its startup: an eighth of the least round
-/// trip, and no longer than this. The kernel tells that a socket takes
-/// more when acknowledgements arrive: these come in bursts where a link varies or repairs losses.
-const STARTUP_LOWAT_TIME: Duration = Duration::from_millis(20);
-
-/// See [`STARTUP_LOWAT_TIME`]: the startup's gain is 2.89, the greatest one after it 1.25.
-const STARTUP_GAIN: f64 = 1.8;
-
-/// The bounds of both.
-const PACED_LOWAT: std::ops::RangeInclusive<u32> = 12 * 1024..=2048 * 1024;
 
 /// TCP_NOTSENT_LOWAT is changed no more often than this, unless twice as much is wanted.
 const LOWAT_PAUSE: Duration = Duration::from_millis(50);
@@ -373,7 +352,7 @@ impl Carrier {
     /// Lets as much wait in the socket as leaves in a few milliseconds: enough to keep TCP busy between two visits,
     /// little enough to be decided late.
     fn adapt_lowat(&mut self, now: Instant) {
-        let wanted = wanted_lowat(&self.info, self.congestion == congestion::MODEL_BASED);
+        let wanted = low_water::wanted(&self.info, self.congestion == congestion::MODEL_BASED);
         let is_due = now.duration_since(self.lowat_set) >= LOWAT_PAUSE;
         let has_grown = wanted / 2 >= self.lowat;
         if has_grown || is_due && wanted.abs_diff(self.lowat) > self.lowat / 4 {
@@ -389,28 +368,6 @@ impl Carrier {
             }
         }
     }
-}
-
-/// What may wait unsent in the socket of a carrier that is not young any more, in bytes.
-fn wanted_lowat(info: &TcpInfo, is_model_based: bool) -> u32 {
-    let mut rate = info.delivery_rate_bytes_per_s as f64;
-    let (mut time, mut bounds) = (LOWAT_TIME, LOWAT);
-    if is_model_based {
-        let paced = info.pacing_rate_bytes_per_s.unwrap_or(0) as f64;
-        let trip = info.min_rtt.unwrap_or(info.srtt);
-        let wanted = match paced > STARTUP_GAIN * rate {
-            true => (trip / 8).min(STARTUP_LOWAT_TIME),
-            false => (trip / 16).min(PACED_LOWAT_TIME),
-        };
-        if wanted > LOWAT_TIME {
-            (rate, time, bounds) = (rate.max(paced), wanted, PACED_LOWAT);
-        }
-    } else if info.snd_ssthresh_bytes.is_none() {
-        // In slow start what was measured is the rate of the window before.
-        rate = rate.max(info.snd_cwnd_bytes as f64 / info.srtt.as_secs_f64().max(1e-6));
-    }
-    let wanted = rate * time.as_secs_f64();
-    wanted.clamp(*bounds.start() as f64, *bounds.end() as f64) as u32
 }
 
 /// The non-blocking socket under TLS.
@@ -438,41 +395,4 @@ impl Write for TryIo<'_> {
 
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_may_wait_follows_the_rate_and_how_the_congestion_control_uses_it() {
-        let info = TcpInfo {
-            delivery_rate_bytes_per_s: 10_000_000,
-            pacing_rate_bytes_per_s: Some(12_000_000),
-            snd_ssthresh_bytes: Some(1),
-            srtt: Duration::from_millis(250),
-            min_rtt: Some(Duration::from_millis(200)),
-            snd_cwnd_bytes: 1_000_000,
-            ..TcpInfo::default()
-        };
-        assert_eq!(wanted_lowat(&info, false), 30_000, "3 ms");
-        assert_eq!(wanted_lowat(&info, true), 72_000, "6 ms as it is paced");
-        let startup = TcpInfo {
-            pacing_rate_bytes_per_s: Some(28_900_000),
-            snd_ssthresh_bytes: None,
-            ..info
-        };
-        assert_eq!(wanted_lowat(&startup, true), 578_000, "20 ms");
-        assert_eq!(
-            wanted_lowat(&startup, false),
-            30_000,
-            "3 ms, a window in 250 ms"
-        );
-        let trip_of = |ms| TcpInfo {
-            min_rtt: Some(Duration::from_millis(ms)),
-            ..startup
-        };
-        assert_eq!(wanted_lowat(&trip_of(50), true), 180_625, "an eighth");
-        assert_eq!(wanted_lowat(&trip_of(20), true), 30_000, "too short for it");
-    }
 }

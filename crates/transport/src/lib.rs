@@ -49,6 +49,7 @@ mod happy_eyeballs;
 pub mod keys;
 pub mod links;
 mod log_limit;
+mod low_water;
 mod pipe;
 #[expect(
     unsafe_code,
