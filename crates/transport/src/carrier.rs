@@ -63,6 +63,9 @@ const YOUTH: u64 = 256 * 1024;
 /// TCP_NOTSENT_LOWAT of a young carrier: it is writable when nothing waits.
 const YOUNG_LOWAT: u32 = 2;
 
+/// What TCP puts into a segment of its queue before it divides it for the link (`tcp_send_mss` in Linux).
+const SOCKET_SEGMENT: u32 = 64 * 1024;
+
 /// Most bytes handed over at once.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
@@ -171,18 +174,33 @@ impl Carrier {
         }
     }
 
-    /// Whether something waits in the socket of a young carrier for TCP's window to open.
+    /// Whether the socket may take more than is wanted, and is to be asked before it is given anything.
     ///
-    /// A window of ten segments and a low-water mark of as much would be taken for twice the window: what waits leaves a
-    /// round trip later, and another path could have had it there by then.
+    /// Of a young carrier, when something waits there for TCP's window to open: a window of ten segments and a low-water
+    /// mark of as much would be taken for twice the window; what waits leaves a round trip later, and another path could
+    /// have had it there by then. Of others, when the low-water mark is small: TCP looks at it only where a new segment
+    /// begins in its queue, and such a segment takes [`SOCKET_SEGMENT`].
     fn is_parked(&mut self) -> bool {
         if self.is_young() && (self.moved || self.info.notsent_bytes > 0) {
             self.refresh(Instant::now());
         }
-        self.is_young() && self.info.notsent_bytes > 0
+        match self.is_young() {
+            true => self.info.notsent_bytes > 0,
+            false => self.is_exact(),
+        }
     }
 
-    /// Ready when nothing waits in the socket.
+    /// The kernel tells that a socket takes more when less than this waits in it.
+    fn wakes_at(&self) -> u64 {
+        u64::from(self.lowat / 2)
+    }
+
+    /// Whether its low-water mark is so small that TCP by itself would take far more.
+    fn is_exact(&self) -> bool {
+        self.lowat < 2 * SOCKET_SEGMENT
+    }
+
+    /// Ready when less than half of the low-water mark waits in the socket.
     fn poll_window(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             // poll(2) has the kernel tell when the window opens, which it does only for those who were refused.
@@ -263,7 +281,7 @@ impl Carrier {
             in_flight: info.unacked_bytes,
             unsent: info.notsent_bytes + self.unwritten as u64,
             local_queue: self.local_queue.as_ref().map_or(0, LocalQueue::bytes),
-            full: self.tls.wants_write() || self.is_young() && info.notsent_bytes > 0,
+            full: self.tls.wants_write() || self.is_exact() && info.notsent_bytes >= self.wakes_at(),
             delivery_rate: info.delivery_rate_bytes_per_s,
             pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
             segments: u64::from(info.segs_out),
@@ -395,4 +413,55 @@ impl Write for TryIo<'_> {
 
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::net::TcpListener;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+    use crate::keys::SecretKey;
+    use crate::tls::{Authorized, client_config, server_config, server_name};
+
+    /// A carrier on loopback, and its peer, who reads nothing.
+    async fn carrier() -> (Carrier, TcpStream) {
+        let (client, server) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
+        let authorized = Authorized::new([client.public()]);
+        let connector = TlsConnector::from(client_config(&client, &server.public()));
+        let acceptor = TlsAcceptor::from(server_config(&server, &authorized));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = async {
+            let tcp = TcpStream::connect(listener.local_addr().unwrap()).await?;
+            connector.connect(server_name(), tcp).await
+        };
+        let accept = async { acceptor.accept(listener.accept().await?.0).await };
+        let (client, server) = tokio::try_join!(connect, accept).unwrap();
+        let (tcp, tls) = client.into_inner();
+        let tls = Connection::Client(tls);
+        let carrier = Carrier::new(PathId(0), "lo".to_owned(), tcp, tls, Vec::new()).unwrap();
+        (carrier, server.into_inner().0)
+    }
+
+    #[tokio::test]
+    async fn no_more_waits_in_a_socket_than_is_wanted() {
+        let (mut carrier, _peer) = carrier().await;
+        carrier.young_until = 0;
+        let lowat = 12 * 1024;
+        carrier.set_lowat(lowat, Instant::now());
+        // Until the peer's window is full, and what may wait does.
+        let waits = std::future::poll_fn(|cx| {
+            loop {
+                if carrier.poll_writable(cx)?.is_pending() {
+                    return Poll::Ready(TcpInfo::sample(&carrier.tcp).map(|i| i.notsent_bytes));
+                }
+                carrier.send(&vec![0; carrier.budget()])?;
+            }
+        });
+        let waits = waits.await.unwrap();
+        let most = u64::from(lowat / 2) + carrier.budget() as u64 + 64;
+        assert!((1..=most).contains(&waits), "{waits} bytes of {most}");
+    }
 }

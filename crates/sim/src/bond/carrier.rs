@@ -105,12 +105,21 @@ impl Carrier {
         true
     }
 
-    /// Whether something waits in the socket of a young carrier for TCP's window to open.
+    /// Whether the socket is asked before it is given anything: of a young carrier, when something waits there for TCP's
+    /// window to open; of others, when the low-water mark is small, since TCP by itself would take far more.
     fn is_parked(&mut self, net: &Net) -> bool {
         if self.is_young() && (self.moved || self.info.unsent > 0) {
             self.refresh(net);
         }
-        self.is_young() && self.info.unsent > 0
+        match self.is_young() {
+            true => self.info.unsent > 0,
+            false => self.is_exact(),
+        }
+    }
+
+    /// Whether its low-water mark is so small that TCP by itself would take far more.
+    fn is_exact(&self) -> bool {
+        self.lowat < 2 * SOCKET_SEGMENT
     }
 
     /// Hands records to the socket; false when it is full.
@@ -185,7 +194,7 @@ impl Carrier {
             unsent: info.unsent + self.unwritten,
             // The interfaces of the laboratory keep no queue.
             local_queue: 0,
-            full: !self.waiting.is_empty() || self.is_young() && info.unsent > 0,
+            full: !self.waiting.is_empty() || self.is_exact() && info.unsent * 2 >= self.lowat,
             delivery_rate: info.delivery_rate,
             pacing_rate: info.pacing_rate,
             segments: info.segments,
