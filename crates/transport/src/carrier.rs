@@ -281,7 +281,8 @@ impl Carrier {
             in_flight: info.unacked_bytes,
             unsent: info.notsent_bytes + self.unwritten as u64,
             local_queue: self.local_queue.as_ref().map_or(0, LocalQueue::bytes),
-            full: self.tls.wants_write() || self.is_exact() && info.notsent_bytes >= self.wakes_at(),
+            full: self.tls.wants_write()
+                || self.is_exact() && info.notsent_bytes >= self.wakes_at(),
             delivery_rate: info.delivery_rate_bytes_per_s,
             pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
             segments: u64::from(info.segs_out),
@@ -417,8 +418,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::net::TcpListener;
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -428,7 +427,10 @@ mod tests {
 
     /// A carrier on loopback, and its peer, who reads nothing.
     async fn carrier() -> (Carrier, TcpStream) {
-        let (client, server) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
+        let (client, server) = (
+            SecretKey::generate().unwrap(),
+            SecretKey::generate().unwrap(),
+        );
         let authorized = Authorized::new([client.public()]);
         let connector = TlsConnector::from(client_config(&client, &server.public()));
         let acceptor = TlsAcceptor::from(server_config(&server, &authorized));
