@@ -16,6 +16,10 @@ const KEPT: f64 = 1.25;
 /// And no fewer bytes: nobody is short of these, and what would be repeated is much of what slow links carry.
 const KEPT_LEAST: f64 = 524_288.0;
 
+/// And only what TCP has not repaired by then, so many round trips after it was expected: a first repair of its own takes
+/// one, and arrives as soon as anything that is sent now.
+const REPAIR: f64 = 1.5;
+
 /// The search for gaps.
 #[derive(Debug, Default)]
 pub(super) struct Gaps(Searches);
@@ -34,8 +38,12 @@ impl Gaps {
 }
 
 fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
-    let late = others(path, view).filter(|other| other.is_late(view.now));
-    let oldest = late.filter_map(|other| view.stream(other.flights().next()?.stream));
+    let oldest = others(path, view).filter(|other| other.is_late(view.now));
+    let oldest = oldest.filter_map(|other| {
+        let oldest = other.flights().next()?;
+        let repaired_at = oldest.expected_at + other.srtt().mul_f64(REPAIR);
+        (view.now >= repaired_at).then(|| view.stream(oldest.stream))?
+    });
     let mut oldest = oldest.peekable();
     oldest.peek()?;
     let kept = (KEPT * view.bandwidth_delay()).max(KEPT_LEAST) as u64;
@@ -60,10 +68,12 @@ mod tests {
 
     const BUDGET: u64 = 10_000;
 
-    /// A fast and a slow path of 10 ms; the slow one took the first 20 000 bytes and is late with them, and the receiver
-    /// has so many bytes behind them.
-    fn late_with_the_first_bytes(kept: u64) -> (Fixture, Fbdt) {
-        let (mut fixture, fbdt) = (Fixture::new(&[(320.0, 10), (32.0, 10)]), Fbdt::default());
+    const LATE: Duration = Duration::from_millis(50);
+
+    /// A fast path and a slow one of so many milliseconds; the slow one took the first 20 000 bytes and is so late with them,
+    /// and the receiver has so many bytes behind them.
+    fn late_with_the_first_bytes(rtt: u64, late: Duration, kept: u64) -> (Fixture, Fbdt) {
+        let (mut fixture, fbdt) = (Fixture::new(&[(320.0, 10), (32.0, rtt)]), Fbdt::default());
         fixture.write(0, 10_000_000);
         fixture.take(1, 0, 0..20_000);
         fixture.take(0, 0, 20_000..20_000 + kept);
@@ -72,7 +82,8 @@ mod tests {
         let stream = fixture.streams.get_mut(&0).unwrap();
         let spare = &mut Spare::default();
         stream.send.acknowledge(20_000..20_000 + kept, spare);
-        fixture.now += Duration::from_millis(60);
+        let oldest = fixture.paths[&PathId(1)].flights().next();
+        fixture.now = oldest.unwrap().expected_at + late;
         (fixture, fbdt)
     }
 
@@ -83,7 +94,7 @@ mod tests {
     #[test]
     fn a_gap_that_holds_back_much_is_closed_before_new_bytes() {
         // 352 Mbit/s carry 440 000 bytes in 10 ms.
-        let (mut fixture, mut fbdt) = late_with_the_first_bytes(600_000);
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         fixture.repeat_budget = 100_000;
         let gap = first_pick(&mut fixture, &mut fbdt);
         assert_eq!(
@@ -93,19 +104,32 @@ mod tests {
                 range: 0..20_000
             }
         );
-        let (mut fixture, mut fbdt) = late_with_the_first_bytes(520_000);
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 520_000);
         fixture.repeat_budget = 100_000;
         let new = first_pick(&mut fixture, &mut fbdt);
         assert!(matches!(new, Pick::Send { .. }), "{new:?}");
     }
 
     #[test]
+    fn what_tcp_may_still_repair_is_not_sent_twice() {
+        for (late, is_repeated) in [(149, false), (150, true), (200, true)] {
+            let by = Duration::from_millis(late);
+            let (mut fixture, mut fbdt) = late_with_the_first_bytes(100, by, 6_000_000);
+            fixture.repeat_budget = 100_000;
+            assert!(fixture.paths[&PathId(1)].is_late(fixture.now), "{late} ms");
+            let pick = first_pick(&mut fixture, &mut fbdt);
+            let is_repeat = matches!(pick, Pick::Repeat { .. });
+            assert_eq!(is_repeat, is_repeated, "{late} ms late: {pick:?}");
+        }
+    }
+
+    #[test]
     fn it_is_closed_in_advance_of_the_share_as_far_as_that_goes() {
-        let (mut fixture, mut fbdt) = late_with_the_first_bytes(600_000);
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         let new = first_pick(&mut fixture, &mut fbdt);
         assert!(matches!(new, Pick::Send { .. }), "no budget: {new:?}");
         // What 352 Mbit/s carry in a quarter of a millisecond.
-        let (mut fixture, mut fbdt) = late_with_the_first_bytes(600_000);
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         fixture.advance = Duration::from_micros(250);
         assert_eq!(
             first_pick(&mut fixture, &mut fbdt),
