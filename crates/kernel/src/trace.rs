@@ -100,8 +100,12 @@ pub struct Record {
     pub ssthresh: Option<u32>,
     /// Smoothed round-trip time.
     pub srtt: Duration,
+    /// Retransmission timeout, with what timeouts in a row have made of it.
+    pub rto: Duration,
     /// Packets in flight.
     pub in_flight: u32,
+    /// Packets that have arrived since the connection began, those that were sent again included.
+    pub delivered: u32,
     /// What loss recovery is doing.
     pub state: State,
 }
@@ -289,7 +293,7 @@ fn sockets(folder: &PathBuf) -> BTreeSet<u64> {
 
 /// A record and its inode, as `struct record` of trace.bpf.c has them.
 fn parse(bytes: &[u8]) -> Option<(Record, u64)> {
-    const LENGTH: usize = 24 + 20 + 8 + 48;
+    const LENGTH: usize = 24 + 28 + 8 + 48;
     const AF_INET: u16 = 2;
     if bytes.len() < LENGTH {
         return None;
@@ -297,7 +301,7 @@ fn parse(bytes: &[u8]) -> Option<(Record, u64)> {
     let u64_at = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight"));
     let u32_at = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four"));
     let u16_at = |at: usize| u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two"));
-    let family = u16_at(44);
+    let family = u16_at(52);
     let address = |at: usize, port: u16| {
         let octets: [u8; 16] = bytes[at..at + 16].try_into().expect("sixteen");
         let ip = match family {
@@ -307,20 +311,22 @@ fn parse(bytes: &[u8]) -> Option<(Record, u64)> {
         };
         SocketAddr::new(ip, port)
     };
-    let name = &bytes[84..100];
+    let name = &bytes[92..108];
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(16);
     let record = Record {
         time: Duration::from_nanos(u64_at(0)),
         socket: u64_at(8),
-        local: address(52, u16_at(46)),
-        remote: address(68, u16_at(48)),
+        local: address(60, u16_at(54)),
+        remote: address(76, u16_at(56)),
         token: Some(u32_at(40)).filter(|token| *token != 0),
         congestion: String::from_utf8_lossy(&name[..end]).into_owned(),
         cwnd: u32_at(24),
         ssthresh: Some(u32_at(28)).filter(|ssthresh| *ssthresh < INFINITE),
         srtt: Duration::from_micros(u32_at(32).into()),
+        rto: Duration::from_micros(u32_at(44).into()),
         in_flight: u32_at(36),
-        state: State::from_kernel(bytes[50]),
+        delivered: u32_at(48),
+        state: State::from_kernel(bytes[58]),
     };
     Some((record, u64_at(16)))
 }
@@ -335,7 +341,7 @@ mod tests {
         for number in [5_000_000_000u64, 77, 99] {
             bytes.extend(number.to_ne_bytes());
         }
-        for number in [30u32, INFINITE, 25_000, 28, 0] {
+        for number in [30u32, INFINITE, 25_000, 28, 0, 225_000, 1000] {
             bytes.extend(number.to_ne_bytes());
         }
         for number in [10u16, 7000, 40_000] {
@@ -360,7 +366,9 @@ mod tests {
             cwnd: 30,
             ssthresh: None,
             srtt: Duration::from_millis(25),
+            rto: Duration::from_millis(225),
             in_flight: 28,
+            delivered: 1000,
             state: State::Recovery,
         };
         assert_eq!(record, expected);

@@ -500,10 +500,16 @@ fn a_trace_has_every_acknowledgement_of_a_port_and_no_other() {
     assert!(sender.len() > 20, "{}", sender.len());
     for pair in sender.windows(2) {
         assert!(pair[0].time <= pair[1].time && pair[0].socket == pair[1].socket);
+        assert!(pair[0].delivered <= pair[1].delivered);
     }
+    let last = sender.last().expect("some");
+    assert!(last.delivered > 0, "{last:?}");
     for record in sender {
         assert!(
-            record.cwnd >= 1 && !record.srtt.is_zero() && record.in_flight > 0,
+            record.cwnd >= 1
+                && !record.srtt.is_zero()
+                && record.in_flight > 0
+                && record.rto > record.srtt,
             "{record:?}"
         );
         assert!(

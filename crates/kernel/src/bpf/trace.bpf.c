@@ -13,6 +13,8 @@
 #define AF_INET 2
 #define AF_INET6 10
 
+#define TCP_RTO_MAX_US 120000000
+
 /* What is wanted; user space sets it before loading. 0 and false: whatever there is. */
 const volatile struct {
 	__u32 port; /* at either end */
@@ -31,6 +33,8 @@ struct record {
 	__u32 srtt_us;
 	__u32 in_flight; /* packets */
 	__u32 token; /* of the MPTCP connection, or 0 */
+	__u32 rto_us;
+	__u32 delivered; /* packets since it is connected */
 	__u16 family;
 	__u16 local_port;
 	__u16 remote_port;
@@ -101,6 +105,7 @@ struct tcp_congestion_ops___trace {
 struct inet_connection_sock___trace {
 	const struct tcp_congestion_ops___trace *icsk_ca_ops;
 	__u8 icsk_ca_state : 5;
+	__u8 icsk_backoff;
 	void *icsk_ulp_data;
 };
 
@@ -113,6 +118,8 @@ struct tcp_sock___trace {
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;
 	__u32 srtt_us; /* times eight */
+	__u32 rttvar_us; /* four mean deviations, or the least timeout where that is more */
+	__u32 delivered;
 	__u8 is_mptcp : 1;
 };
 
@@ -160,6 +167,16 @@ static __always_inline void addresses(struct record *record, struct sock___trace
 		BPF_CORE_READ_INTO(&record->local, sk, __sk_common.skc_v6_rcv_saddr);
 		BPF_CORE_READ_INTO(&record->remote, sk, __sk_common.skc_v6_daddr);
 	}
+}
+
+/* __tcp_set_rto() of Linux, which then counts in ticks, and what timeouts in a row have made of it. */
+static __always_inline __u32 rto_us(struct tcp_sock___trace *tp)
+{
+	__u64 rto = (BPF_CORE_READ(tp, srtt_us) >> 3) + BPF_CORE_READ(tp, rttvar_us);
+	__u8 backoff = BPF_CORE_READ(tp, inet_conn.icsk_backoff);
+
+	rto <<= backoff < 16 ? backoff : 16;
+	return rto < TCP_RTO_MAX_US ? rto : TCP_RTO_MAX_US;
 }
 
 static __always_inline void count_lost(void)
@@ -213,6 +230,8 @@ int BPF_PROG(acknowledged, struct sock *probed)
 	/* tcp_packets_in_flight() of Linux */
 	record->in_flight = packets_out - BPF_CORE_READ(tp, sacked_out) -
 			    BPF_CORE_READ(tp, lost_out) + BPF_CORE_READ(tp, retrans_out);
+	record->rto_us = rto_us(tp);
+	record->delivered = BPF_CORE_READ(tp, delivered);
 	record->token = subflow ? BPF_CORE_READ(subflow, token) : 0;
 	record->state = BPF_CORE_READ_BITFIELD_PROBED(tp, inet_conn.icsk_ca_state);
 	record->reserved = 0;
