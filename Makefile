@@ -55,6 +55,8 @@ install: $(BINARY) ## Program, manual pages, completions, systemd units (PREFIX,
 	install -D -m 0644 packaging/systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/sumlink.conf
 	install -D -m 0644 packaging/client.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/client.toml
 	install -D -m 0644 packaging/server.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/server.toml
+	install -D -m 0644 packaging/systemd/congestion.conf \
+		$(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/systemd/congestion.conf
 	install -m 0644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT $(DESTDIR)$(PREFIX)/share/doc/sumlink/
 	install -d $(DESTDIR)$(PREFIX)/share/doc/sumlink/docs
 	install -m 0644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/sumlink/docs/
