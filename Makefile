@@ -19,7 +19,7 @@ CARGO_DENY_VERSION := 0.20.2
 # Seconds for each fuzz target in `make test`.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench bench-throughput bench-matrix validate test test-cargo test-fuzz test-python test-long instructions \
+.PHONY: all build install dist demo peers bench bench-throughput bench-matrix validate papers test test-cargo test-fuzz test-python python-venv test-long instructions \
 	lint lint-rust lint-deny lint-wasm clean help
 
 all: build ## The same as build
@@ -102,6 +102,14 @@ validate: ## Ten scenarios simulated and emulated: goodput against goodput, into
 	$(MAKE) build
 	scripts/validate.py $(BINARY) docs/simulator.md
 
+# PAPERS_FLAGS="--only fairness" measures a part; what was measured before is in lab-out/papers and not measured again.
+PAPERS_FLAGS ?=
+
+papers: ## Figures of the papers, measured again with the kernel's sockets: docs/results/papers (some 45 minutes, as root)
+	scripts/setup.sh test
+	$(MAKE) build python-venv
+	$(PYTHON_VENV)/bin/python scripts/papers $(BINARY) $(PAPERS_FLAGS)
+
 test: ## Every test there is
 	scripts/setup.sh test
 	$(MAKE) test-cargo
@@ -121,11 +129,13 @@ test-cargo:
 PYTHON ?= python3
 PYTHON_VENV := $(TARGET_DIR)/python-venv
 
-test-python: ## The Python package: built, installed in target/python-venv, its tests and its notebook
+python-venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "the Python package needs Python 3.11 or newer: PYTHON=python3.12 make test-python" >&2; exit 1; }
 	$(PYTHON) -m venv $(PYTHON_VENV)
 	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check -r python/requirements-test.txt
+
+test-python: python-venv ## The Python package: built, installed in target/python-venv, its tests and its notebook
 	CARGO_TARGET_DIR=$(TARGET_DIR)/python PATH="$(PYTHON_VENV)/bin:$$PATH" $(PYTHON_VENV)/bin/pip install --quiet \
 		--disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
 	$(PYTHON_VENV)/bin/pip check --disable-pip-version-check

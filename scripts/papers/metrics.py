@@ -1,0 +1,24 @@
+"""The papers' measures."""
+
+
+def ratio(total, alone):
+    """Aggregation ratio, equation 3.1 of the WhiteHaul dissertation."""
+    return total / sum(alone)
+
+
+def benefit(total, alone):
+    """Aggregation benefit, equation 3.2: 0 is the best link alone, 1 the sum, -1 nothing."""
+    best = max(alone)
+    if total >= best:
+        return (total - best) / (sum(alone) - best)
+    return (total - best) / best
+
+
+def jain(shares):
+    """Jain's index: 1 where all get the same, 1/n where one gets everything."""
+    return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)

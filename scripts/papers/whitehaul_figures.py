@@ -1,0 +1,36 @@
+"""What is compared in the WhiteHaul dissertation's figures, and by which measures."""
+
+import itertools
+
+from metrics import benefit, mean
+
+WIDTHS = (20, 40, 80)
+PAIRS = [f"{a}-{b}" for a, b in itertools.product(WIDTHS, WIDTHS)]
+QUALITIES = ("clean", "interference")
+LINKS = ["wh1", "wh2"]
+
+CONTROLS = ["whitehaul", "cubic", "lia"]
+SCHEDULERS = ["minrtt", "blest", "ecf"]
+# Of the nine pairs those with which schedulers are compared: equal ones, and both ways round.
+SCHEDULED = ["20-80", "80-20", "80-80"]
+# And with a short round trip and long queues besides.
+NEAR = ["20-80", "80-80"]
+# Whose windows are drawn, under 80-80 and with the spike.
+WINDOWS = ["cubic", "lia", "whitehaul", "edinburgh"]
+SEEDS_80_80 = 2
+
+# How much above its bound a throughput may be before it counts as a violation.
+SLACK = 0.02
+
+
+def alone(data, pair, quality="clean"):
+    a, b = pair.split("-")
+    return [data["capacity"][quality]["wh1"][a], data["capacity"][quality]["wh2"][b]]
+
+
+def benefits(data, pair, quality, row):
+    return benefit(mean(row["mbit"]), alone(data, pair))
+
+
+def edinburgh_row(data, quality, name):
+    return data["edinburgh"][quality] if name == "edinburgh" else data["pairs"]["80-80"][quality][name]
