@@ -37,6 +37,8 @@ mod twin;
 
 pub use bonds::{Bonds, Group, MOST_SIBLINGS, Member};
 pub use error::Error;
+#[doc(hidden)]
+pub use load::load_forgetful;
 pub use load::{Loaded, load, loaded};
 pub use pins::Pins;
 pub use probe::{Missing, probe};

@@ -44,6 +44,17 @@ pub fn load(name: &str, settings: &Settings, bonds: &Bonds) -> Result<Loaded, Er
     load_twin(Twin::of(name)?, settings, bonds)
 }
 
+/// For a test of what twins do when the kernel does not get their answers: uncoupled as `sl_forgetful`, which has none.
+///
+/// # Errors
+///
+/// As [`load`].
+#[doc(hidden)]
+pub fn load_forgetful(settings: &Settings, bonds: &Bonds) -> Result<Loaded, Error> {
+    static FORGETFUL: Twin = Twin::forgetful();
+    load_twin(&FORGETFUL, settings, bonds)
+}
+
 fn load_twin(twin: &'static Twin, settings: &Settings, bonds: &Bonds) -> Result<Loaded, Error> {
     let settings = twin.encode(settings)?;
     if let Some(missing) = probe().into_iter().next() {

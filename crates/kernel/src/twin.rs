@@ -135,6 +135,13 @@ impl Setting {
     }
 }
 
+impl Twin {
+    /// Uncoupled, whose answers get lost on the way to the kernel.
+    pub(crate) const fn forgetful() -> Self {
+        twin!("uncoupled", "sl_forgetful", "forgetful", &[])
+    }
+}
+
 #[cfg(test)]
 impl Twin {
     /// One that no verifier takes.

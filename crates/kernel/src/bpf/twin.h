@@ -23,6 +23,11 @@
 
 #include "siblings.h"
 
+/* What the kernel is told; a test has answers get lost. */
+#ifndef ANSWER
+#define ANSWER(value) (value)
+#endif
+
 #define NOTHING(function)                                                                          \
 	static __always_inline void function(struct sock *sk)                                      \
 	{                                                                                          \
@@ -66,17 +71,22 @@
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)                         \
 	{                                                                                          \
+		doubt_window(tcp_sock(sk));                                                        \
 		acknowledged(sk, acked);                                                           \
+		leave_window(tcp_sock(sk));                                                        \
 		publish(sk);                                                                       \
 	}                                                                                          \
 	SEC("struct_ops")                                                                          \
 	__u32 BPF_PROG(ssthresh, struct sock *sk)                                                  \
 	{                                                                                          \
-		return reduce(tcp_sock(sk), after_loss(tcp_sock(sk)), settings.min_ssthresh);      \
+		return ANSWER(reduce(tcp_sock(sk), after_loss(tcp_sock(sk)),                       \
+				     settings.min_ssthresh));                                      \
 	}                                                                                          \
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(set_state, struct sock *sk, __u8 new_state)                                  \
 	{                                                                                          \
+		if (new_state > TCP_CA_Disorder)                                                   \
+			doubt_ssthresh(tcp_sock(sk), settings.min_ssthresh);                       \
 		if (new_state == TCP_CA_Loss) {                                                    \
 			enter_loss(tcp_sock(sk));                                                  \
 			timed_out(sk);                                                             \
@@ -87,7 +97,7 @@
 	SEC("struct_ops")                                                                          \
 	__u32 BPF_PROG(undo_cwnd, struct sock *sk)                                                 \
 	{                                                                                          \
-		return undo(tcp_sock(sk));                                                         \
+		return ANSWER(undo(tcp_sock(sk)));                                                 \
 	}                                                                                          \
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(pkts_acked, struct sock *sk, const struct ack_sample *sample)                \
@@ -95,8 +105,12 @@
 		struct tcp_sock *tp = tcp_sock(sk);                                                \
 		__u32 acked = newly_delivered(tp);                                                 \
                                                                                                    \
+		if (repairs(tp))                                                                   \
+			doubt_ssthresh(tp, settings.min_ssthresh);                                 \
+		doubt_window(tp);                                                                  \
 		measure(tp, acked, sample);                                                        \
 		measured(sk, acked, sample_us(tp));                                                \
+		leave_window(tp);                                                                  \
 		publish(sk);                                                                       \
 	}                                                                                          \
 	SEC(".struct_ops.link")                                                                    \
@@ -127,6 +141,8 @@ static __always_inline void begin(struct tcp_sock *tp)
 	window->last_two = 0;
 	window->acks = 0;
 	window->delivered = tp->delivered;
+	window->told_ssthresh = 0;
+	window->left_cwnd = tp->snd_cwnd;
 	window->bond = 0;
 	window->place = NO_PLACE;
 	window->begun = 1;

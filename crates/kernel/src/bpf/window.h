@@ -33,13 +33,15 @@ struct window {
 	__u32 min_rtt_us; /* 0 before the first sample */
 	__u32 last_rtt_us; /* 0 before the first sample */
 	__u32 acks; /* acknowledgements in a row since the last loss */
-	__u64 since_last; /* packets acknowledged since the last loss */
-	__u64 last_two; /* packets acknowledged between the last two losses */
+	__u32 since_last; /* packets acknowledged since the last loss, no more than 2^32 - 1 */
+	__u32 last_two; /* packets acknowledged between the last two losses */
 	__u64 bond; /* of which siblings it is one, 0 if of none */
 	__u16 place; /* among them */
 	__u8 begun; /* init was called, and release will be */
 	__u8 sampled; /* the last acknowledgement has measured last_rtt_us */
 	__u32 delivered; /* tp->delivered when the last acknowledgement was measured */
+	__u32 told_ssthresh; /* what the program last said of ssthresh */
+	__u32 left_cwnd; /* the kernel's window when the last acknowledgement was dealt with */
 };
 
 static __always_inline struct tcp_sock *tcp_sock(struct sock *sk)
@@ -118,6 +120,7 @@ static __always_inline void set_ssthresh(struct tcp_sock *tp, __u64 fixed, __u64
 
 	fixed = max(fixed, min_ssthresh << FRACTION_BITS);
 	tp->snd_ssthresh = fixed >> FRACTION_BITS;
+	window->told_ssthresh = tp->snd_ssthresh;
 	window->ssthresh_fraction = fixed & (PACKET - 1);
 }
 
@@ -177,6 +180,46 @@ static __always_inline real reno_increase(struct tcp_sock *tp, real acked)
 	return real_divide(acked, window_real(tp));
 }
 
+/*
+ * A kernel that does not run a program, because the processor is in the middle of it for another socket, takes what lies on
+ * its stack for the answer: Linux 6.18 once went on with a window of 120 295 895 packets, and with a threshold of
+ * 2 165 326 104. What follows takes back what no program can have said. Twice the window and some packets are allowed, by which
+ * the kernel itself may go beyond it for a moment.
+ */
+#define DOUBTFUL(value, known) ((value) > 2 * (__u64)(known) + 16)
+
+/* The threshold, once the kernel has asked for it: Reno's in place of one that is far above the window before. */
+static __always_inline void doubt_ssthresh(struct tcp_sock *tp, __u64 min_ssthresh)
+{
+	struct window *window = state(tp);
+
+	if (tp->snd_ssthresh == window->told_ssthresh || tp->snd_ssthresh == TCP_INFINITE_SSTHRESH ||
+	    !DOUBTFUL(tp->snd_ssthresh, tp->prior_cwnd))
+		return;
+	window->told_ssthresh = max(tp->prior_cwnd / 2, min_ssthresh);
+	tp->snd_ssthresh = window->told_ssthresh;
+}
+
+/* The window, of which the kernel has it that a reduction was wrong: that before it in place of one far above. */
+static __always_inline void doubt_window(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+	__u32 most = max(max(window->left_cwnd, tp->prior_cwnd), window->told_ssthresh);
+
+	/* The answer to a SYN is acknowledged before init, which begins anew. */
+	if (!window->begun || !DOUBTFUL(tp->snd_cwnd, most))
+		return;
+	tp->snd_cwnd = max(most, 1);
+}
+
+/* The acknowledgement at hand has been dealt with. */
+static __always_inline void leave_window(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+
+	window->left_cwnd = tp->snd_cwnd;
+}
+
 /* A loss leaves so many 2^-20 packets, or min_ssthresh. Returns ssthresh as the kernel wants it. */
 static __always_inline __u32 reduce(struct tcp_sock *tp, __u64 fixed, __u64 min_ssthresh)
 {
@@ -190,7 +233,8 @@ static __always_inline __u32 reduce(struct tcp_sock *tp, __u64 fixed, __u64 min_
 	window->fraction_before = window->fraction;
 	window->fraction = fixed & (PACKET - 1);
 	window->ssthresh_fraction = window->fraction;
-	return fixed >> FRACTION_BITS;
+	window->told_ssthresh = fixed >> FRACTION_BITS;
+	return window->told_ssthresh;
 }
 
 /* The kernel has just set the window to whole packets after a timeout, which leaves no fraction. */
@@ -235,7 +279,7 @@ static __always_inline void measure(struct tcp_sock *tp, __u32 acked, const stru
 	struct window *window = state(tp);
 	__s32 rtt_us = sample->rtt_us;
 
-	window->since_last += acked;
+	window->since_last += min(acked, ~0u - window->since_last);
 	window->sampled = rtt_us >= 0;
 	if (rtt_us < 0)
 		return;
