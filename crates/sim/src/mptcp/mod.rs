@@ -9,14 +9,18 @@
 //!
 //! Not modelled: keys and their check, backups, the growing of the connection's buffers.
 
+mod choose;
+mod repair;
+
 use std::collections::VecDeque;
 
 use sumlink_engine::RangeSet;
 
-use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::clock::{MILLISECOND, Nanos};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::{Group, Side, TcpConfig};
 use crate::workload::{Bearer, Channel, Progress};
+use choose::choose;
 
 /// Bytes of the option that maps data and acknowledges it (RFC 8684, section 3.3), with padding.
 pub(crate) const DSS: u32 = 28;
@@ -24,15 +28,8 @@ pub(crate) const DSS: u32 = 28;
 const BURST: u64 = 65_428;
 /// Bytes that the receiver takes beyond what has arrived in order: half of a socket buffer of 32 MiB, as of TCP's.
 const WINDOW: u64 = 16 << 20;
-/// A send buffer holds twice the congestion window, and no less than this (`tcp_sndbuf_expand`).
-const SEND_BUFFER: u64 = 64 * 1024;
 /// How often the age of what is not acknowledged is looked at.
 const LOOK: Nanos = 100 * MILLISECOND;
-/// Timeouts in a row after which a subflow is stale (`net.mptcp.stale_loss_cnt`).
-const STALE: u64 = 4;
-/// The least age at which it goes over another subflow (TCP_RTO_MIN).
-const LEAST_TIMEOUT: Nanos = 200 * MILLISECOND;
-
 /// What one end has given a subflow: where it ends there, and which bytes of the connection it is.
 type Mapping = (u64, u64, u64);
 
@@ -242,32 +239,6 @@ impl Mptcp {
         }
     }
 
-    /// A subflow has broken: what it held goes over the others.
-    fn lose_subflow(&mut self, net: &mut Net, number: Channel, index: usize) {
-        let channel = &mut self.channels[number];
-        if std::mem::replace(&mut channel.subflows[index].is_over, true) {
-            return;
-        }
-        for side in Side::BOTH {
-            let held = std::mem::take(&mut channel.subflows[index].mappings[side.peer().index()]);
-            let half = &mut channel.halves[side.index()];
-            half.burst = None;
-            let unacknowledged = held
-                .into_iter()
-                .filter(|(.., end)| *end > half.acknowledged);
-            half.again
-                .extend(unacknowledged.map(|(_, start, end)| (start, end)));
-        }
-        if channel.subflows.iter().all(|subflow| subflow.is_over) {
-            channel.is_over = true;
-            self.progress.push(Progress::Broken(number));
-            return;
-        }
-        for side in Side::BOTH {
-            self.pump(net, number, side);
-        }
-    }
-
     /// Looks at what has not been acknowledged for long.
     pub(crate) fn on_alarm(&mut self, net: &mut Net) {
         for number in 0..self.channels.len() {
@@ -281,57 +252,6 @@ impl Mptcp {
         }
     }
 
-    /// Linux: mptcp_pm_subflow_chk_stale. What a subflow holds that has timed out again and again goes over the others.
-    fn find_stale(&mut self, net: &mut Net, number: Channel, side: Side) {
-        let channel = &mut self.channels[number];
-        let others = channel.subflows.iter();
-        let usable = others.filter(|other| !other.is_over && !other.is_stale[side.index()]);
-        let has_other = usable.count() > 1;
-        let half = &mut channel.halves[side.index()];
-        for subflow in &mut channel.subflows {
-            let tcp = net.tcp(subflow.connection, side);
-            let (acknowledged, timeouts) = (tcp.acknowledged(), tcp.counters().timeouts);
-            let mark = &mut subflow.marks[side.index()];
-            let stale = &mut subflow.is_stale[side.index()];
-            if acknowledged > mark.0 {
-                *mark = (acknowledged, timeouts);
-                *stale = false;
-            } else if timeouts >= mark.1 + STALE && has_other && !*stale && !subflow.is_over {
-                *stale = true;
-                half.burst = None;
-                let held = subflow.mappings[side.peer().index()].iter();
-                let missing = held.filter(|(.., end)| *end > half.acknowledged);
-                half.again
-                    .extend(missing.map(|(_, start, end)| (*start, *end)));
-            }
-        }
-        self.pump(net, number, side);
-    }
-
-    /// Linux: mptcp_subflow_get_retrans, __mptcp_retrans.
-    fn repeat_oldest(&mut self, net: &mut Net, number: Channel, side: Side) {
-        let channel = &mut self.channels[number];
-        let half = &mut channel.halves[side.index()];
-        if channel.is_over || half.acknowledged >= half.next {
-            return;
-        }
-        let is_usable = |subflow: &&Subflow| !subflow.is_over && !subflow.is_stale[side.index()];
-        let usable = || channel.subflows.iter().filter(is_usable);
-        let rto = |subflow: &Subflow| net.tcp(subflow.connection, side).info(net.now()).rto;
-        let timeout = usable().map(rto).max().unwrap_or(SECOND).max(LEAST_TIMEOUT);
-        let is_idle = |subflow: &Subflow| {
-            let tcp = net.tcp(subflow.connection, side);
-            tcp.is_established() && tcp.acknowledged() == tcp.written()
-        };
-        if net.now() - half.progress < timeout || !usable().any(is_idle) {
-            return;
-        }
-        let end = half.next.min(half.acknowledged + BURST);
-        half.again.push_front((half.acknowledged, end));
-        half.progress = net.now();
-        self.pump(net, number, side);
-    }
-
     pub(crate) fn take_progress(&mut self) -> Vec<Progress> {
         std::mem::take(&mut self.progress)
     }
@@ -342,45 +262,6 @@ impl Mptcp {
         all.filter(|subflow| net.tcp(subflow.connection, Side::Client).is_established())
             .count()
     }
-}
-
-/// Linux: mptcp_subflow_get_send. The subflow for what is next, and what is left of its burst.
-fn choose(channel: &mut Multipath, net: &Net, side: Side) -> Option<(usize, u64)> {
-    let info = |subflow: &Subflow| net.tcp(subflow.connection, side).info(net.now());
-    let is_full = |subflow: &Subflow| {
-        let info = info(subflow);
-        info.unacked + info.unsent >= (2 * info.cwnd).max(SEND_BUFFER)
-    };
-    let half = &channel.halves[side.index()];
-    if let Some((index, left)) = half.burst.filter(|(_, left)| *left > 0) {
-        let subflow = &channel.subflows[index];
-        if !subflow.is_over && !subflow.is_stale[side.index()] && !is_full(subflow) {
-            return Some((index, left));
-        }
-    }
-    let pacing = |subflow: &Subflow| match subflow.pacing[side.index()] {
-        0 => info(subflow).pacing_rate.max(1),
-        average => average,
-    };
-    let linger = |subflow: &Subflow| {
-        let info = info(subflow);
-        u128::from(info.unacked + info.unsent) * u128::from(SECOND) / u128::from(pacing(subflow))
-    };
-    let usable = channel.subflows.iter().enumerate().filter(|(_, subflow)| {
-        !subflow.is_over
-            && !subflow.is_stale[side.index()]
-            && net.tcp(subflow.connection, side).is_established()
-    });
-    let (index, best) = usable.min_by_key(|(index, subflow)| (linger(subflow), *index))?;
-    if is_full(best) {
-        return None;
-    }
-    // avg_pacing = (avg_pacing * queued + pacing * burst) / (queued + burst)
-    let (now, average) = (info(best), pacing(best));
-    let queued = u128::from(now.unacked + now.unsent);
-    let sum = u128::from(average) * queued + u128::from(now.pacing_rate) * u128::from(BURST);
-    channel.subflows[index].pacing[side.index()] = (sum / (queued + u128::from(BURST))) as u64;
-    Some((index, BURST))
 }
 
 impl Bearer for Mptcp {

@@ -3,14 +3,18 @@
 //! The flows are those of the laboratory's traffic programs: a connection carries a request, and then what was asked
 //! for. Only receivers count, by the time at which bytes are theirs.
 
+mod arrival;
+mod load;
+
 use sumlink_link::Random;
 use sumlink_scenario::config::Direction;
-use sumlink_scenario::results::{FlowRecord, ObjectRecord};
+use sumlink_scenario::results::FlowRecord;
 use sumlink_scenario::scenario::{Scenario, Workload};
 
 use crate::clock::{MILLISECOND, Nanos, SECOND, nanos};
 use crate::net::{Alarm, Net};
 use crate::tcp::Side;
+use load::Load;
 
 /// Number of a channel: what a system gives a flow for a connection.
 pub(crate) type Channel = usize;
@@ -44,34 +48,6 @@ const ENDLESS: u64 = u64::MAX / 4;
 const REQUEST: u64 = 130;
 /// Pause before a connection is tried again.
 const RETRY: Nanos = 100 * MILLISECOND;
-
-/// What a flow carries.
-#[derive(Clone, Debug)]
-enum Load {
-    Bulk,
-    Objects {
-        sizes: Vec<u64>,
-        /// Objects asked for so far, and all of them.
-        asked: u64,
-        all: u64,
-        gap: Nanos,
-    },
-    Questions {
-        question: u64,
-        answer: u64,
-        gap: Nanos,
-        /// How many were asked, and answered.
-        asked: u64,
-        answered: u64,
-    },
-    Messages {
-        size: u64,
-        pause: Nanos,
-        /// How many were sent, and when the first one was due.
-        sent: u64,
-        first: Nanos,
-    },
-}
 
 /// One flow.
 #[derive(Debug)]
@@ -136,7 +112,7 @@ impl Programs {
         };
         for way in ways {
             if let Workload::Requests { load, .. } = &scenario.workload {
-                add(*way, true, load_of(&scenario.workload)?, false);
+                add(*way, true, Load::of(&scenario.workload)?, false);
                 for direction in directions.iter().filter(|_| *load) {
                     add(*way, is_down(direction), Load::Bulk, false);
                 }
@@ -146,7 +122,7 @@ impl Programs {
                 add(
                     *way,
                     is_down(direction),
-                    load_of(&scenario.workload)?,
+                    Load::of(&scenario.workload)?,
                     false,
                 );
             }
@@ -292,180 +268,4 @@ impl Programs {
             _ => {}
         }
     }
-
-    fn received(
-        &mut self,
-        number: usize,
-        channel: Channel,
-        side: Side,
-        bytes: u64,
-        net: &mut Net,
-        bearer: &mut dyn Bearer,
-    ) {
-        let flow = &mut self.flows[number];
-        let total = flow.received[side.index()];
-        if side == Side::Server && !flow.is_asked {
-            if total < REQUEST {
-                return;
-            }
-            flow.is_asked = true;
-            self.answer(number, channel, net, bearer);
-            let more = total - REQUEST;
-            if more > 0 {
-                self.count(number, side, more, net, bearer);
-            }
-            return;
-        }
-        self.count(number, side, bytes, net, bearer);
-    }
-
-    /// The server has read the request.
-    fn answer(&mut self, number: usize, channel: Channel, net: &mut Net, bearer: &mut dyn Bearer) {
-        let flow = &mut self.flows[number];
-        if !flow.down {
-            return;
-        }
-        match &mut flow.load {
-            Load::Bulk => bearer.offer(net, channel, Side::Server, ENDLESS),
-            Load::Objects { sizes, asked, .. } => {
-                let size = sizes[((*asked - 1) % sizes.len() as u64) as usize];
-                bearer.offer(net, channel, Side::Server, size);
-            }
-            Load::Messages { first, .. } => {
-                *first = net.now();
-                net.wake(net.now(), Alarm::Flow(number));
-            }
-            Load::Questions { .. } => {}
-        }
-    }
-
-    /// Bytes of what was asked for have arrived at a side.
-    fn count(
-        &mut self,
-        number: usize,
-        side: Side,
-        bytes: u64,
-        net: &mut Net,
-        bearer: &mut dyn Bearer,
-    ) {
-        let now = net.now();
-        let elapsed = net.elapsed();
-        let flow = &mut self.flows[number];
-        let channel = flow.channel.unwrap_or_default();
-        let is_receiver = (side == Side::Client) == flow.down;
-        if is_receiver
-            && let Some(bucket) = flow
-                .record
-                .buckets
-                .get_mut((elapsed / self.interval) as usize)
-        {
-            *bucket += bytes;
-        }
-        let arrived = match side {
-            Side::Client => flow.received[0],
-            Side::Server => flow.received[1] - REQUEST,
-        };
-        match &mut flow.load {
-            Load::Bulk => {}
-            Load::Objects {
-                sizes,
-                asked,
-                all,
-                gap,
-            } => {
-                let size = sizes[((*asked - 1) % sizes.len() as u64) as usize];
-                match (side, flow.down) {
-                    (Side::Server, false) if arrived == size => {
-                        return bearer.offer(net, channel, Side::Server, 1);
-                    }
-                    (Side::Client, true) if arrived == size => {}
-                    (Side::Client, false) => {}
-                    _ => return,
-                }
-                let begun = elapsed - (now - flow.since);
-                flow.record.objects.push(ObjectRecord {
-                    size,
-                    start_s: begun as f64 / SECOND as f64,
-                    duration_s: (now - flow.since) as f64 / SECOND as f64,
-                });
-                flow.channel = None;
-                flow.is_over = asked == all;
-                net.wake(now + *gap, Alarm::Flow(number));
-                bearer.close(net, channel);
-            }
-            Load::Questions {
-                question,
-                answer,
-                gap,
-                asked,
-                answered,
-            } => match side {
-                Side::Server if arrived == *question * *asked => {
-                    let bytes = *answer;
-                    bearer.offer(net, channel, Side::Server, bytes);
-                }
-                Side::Client if arrived == *answer * *asked => {
-                    *answered += 1;
-                    note_message(&mut flow.record, flow.since, now, elapsed);
-                    net.wake(now + *gap, Alarm::Flow(number));
-                }
-                _ => {}
-            },
-            Load::Messages {
-                size, pause, first, ..
-            } => {
-                if is_receiver {
-                    let before = (arrived - bytes) / *size;
-                    for message in before..arrived / *size {
-                        let due = *first + *pause * message;
-                        note_message(&mut flow.record, due, now, elapsed);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// A message that was due, or a question that was asked then, has arrived or is answered now.
-fn note_message(record: &mut FlowRecord, due: Nanos, now: Nanos, elapsed: Nanos) {
-    let took = now.saturating_sub(due);
-    let at = elapsed.saturating_sub(took) as f64 / SECOND as f64;
-    record.messages.push((at, took as f64 / MILLISECOND as f64));
-}
-
-fn load_of(workload: &Workload) -> Result<Load, String> {
-    Ok(match workload {
-        Workload::Bulk => Load::Bulk,
-        Workload::Files {
-            sizes, count, gap, ..
-        } => Load::Objects {
-            sizes: sizes.clone(),
-            asked: 0,
-            all: sizes.len() as u64 * count,
-            gap: nanos(*gap),
-        },
-        Workload::Requests {
-            request,
-            answer,
-            gap,
-            ..
-        } => Load::Questions {
-            question: *request,
-            answer: *answer,
-            gap: nanos(*gap),
-            asked: 0,
-            answered: 0,
-        },
-        Workload::Cbr { rate, message } => Load::Messages {
-            size: *message,
-            // Bytes at bit/s.
-            pause: (u128::from(*message) * 8 * u128::from(SECOND) / u128::from((*rate).max(1)))
-                as Nanos,
-            sent: 0,
-            first: 0,
-        },
-        Workload::Command { .. } => {
-            return Err("the simulator runs no programs of the user's".to_owned());
-        }
-    })
 }

@@ -1,0 +1,135 @@
+//! The connections over the links: what programs and carriers do with their ends.
+
+use sumlink_scenario::config::Direction;
+
+use super::{Connection, End, Event, Net};
+use crate::clock::{Nanos, duration};
+use crate::tcp::{BuildError, Group, Side, Tcp, TcpConfig, TcpInfo};
+
+impl Net {
+    /// Opens a connection over a link.
+    pub(crate) fn connect(
+        &mut self,
+        link: usize,
+        config: &TcpConfig,
+    ) -> Result<Connection, BuildError> {
+        let number = self.connections.len();
+        let mut ends = [
+            Tcp::new(number as u32, Side::Client, config)?,
+            Tcp::new(number as u32, Side::Server, config)?,
+        ];
+        ends[Side::Client.index()].connect(self.now);
+        self.connections.push(ends.map(|tcp| End {
+            tcp,
+            planned: Nanos::MAX,
+        }));
+        self.links.push(link);
+        self.flush(number, Side::Client);
+        Ok(number)
+    }
+
+    /// What both ends of a connection send is of a bond: its groups by the sender's side.
+    pub(crate) fn join(&mut self, connection: Connection, groups: &[Group; 2]) {
+        for (end, group) in self.connections[connection].iter_mut().zip(groups) {
+            end.tcp.join(group);
+        }
+    }
+
+    /// The link that a connection goes over.
+    pub(crate) fn link_of(&self, connection: Connection) -> usize {
+        self.links[connection]
+    }
+
+    /// An end of a connection.
+    pub(crate) fn tcp(&self, connection: Connection, side: Side) -> &Tcp {
+        &self.connections[connection][side.index()].tcp
+    }
+
+    /// What an end says of itself when it is asked.
+    pub(crate) fn info(&self, connection: Connection, side: Side) -> TcpInfo {
+        let info = self.tcp(connection, side).info(self.now);
+        #[cfg(test)]
+        let info = self.told(connection, info);
+        info
+    }
+
+    /// Both ends' counters added up, over all connections.
+    pub(crate) fn retransmissions(&self) -> u64 {
+        let ends = self.connections.iter().flatten();
+        ends.map(|end| end.tcp.counters().retransmitted).sum()
+    }
+
+    /// A program writes so many bytes.
+    pub(crate) fn write(&mut self, connection: Connection, side: Side, bytes: u64) {
+        self.connections[connection][side.index()].tcp.write(bytes);
+        self.flush(connection, side);
+    }
+
+    /// A program has taken everything before `offset`.
+    pub(crate) fn read(&mut self, connection: Connection, side: Side, offset: u64) {
+        let now = self.now;
+        self.connections[connection][side.index()]
+            .tcp
+            .read(offset, now);
+        self.flush(connection, side);
+    }
+
+    /// Has the next packets of a subflow tell how much of the whole has arrived; `soon` if there should be one.
+    pub(crate) fn set_data_ack(
+        &mut self,
+        connection: Connection,
+        side: Side,
+        offset: u64,
+        soon: bool,
+    ) {
+        let now = self.now;
+        let end = &mut self.connections[connection][side.index()];
+        end.tcp.set_data_ack(offset, soon.then_some(now));
+        if soon {
+            self.flush(connection, side);
+        }
+    }
+
+    /// A program leaves its connection.
+    pub(crate) fn abort(&mut self, connection: Connection, side: Side) {
+        self.connections[connection][side.index()].tcp.abort();
+        self.flush(connection, side);
+    }
+
+    /// Sends what an end has to send, and plans when it is looked at again.
+    pub(super) fn flush(&mut self, connection: Connection, side: Side) {
+        let end = &mut self.connections[connection][side.index()];
+        let direction = match side {
+            Side::Client => Direction::Up,
+            Side::Server => Direction::Down,
+        };
+        let id = self.ids[self.links[connection]][direction.index()];
+        let now = duration(self.now);
+        while let Some(packet) = end.tcp.poll_transmit(self.now) {
+            self.network.enqueue(now, id, packet);
+        }
+        if let Some(at) = end.tcp.deadline().map(|at| at.max(self.now))
+            && at < end.planned
+        {
+            end.planned = at;
+            self.agenda.plan(at, Event::Tcp(connection, side));
+        }
+    }
+}
+
+#[cfg(test)]
+impl Net {
+    /// As `info`, of a link that may lie.
+    fn told(&self, connection: Connection, mut info: TcpInfo) -> TcpInfo {
+        if let Some(factor) = self.lies.get(self.links[connection]) {
+            for rate in [
+                &mut info.delivery_rate,
+                &mut info.pacing_rate,
+                &mut info.cwnd,
+            ] {
+                *rate = (*rate as f64 * factor) as u64;
+            }
+        }
+        info
+    }
+}
