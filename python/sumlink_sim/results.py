@@ -25,6 +25,7 @@ _RUN: dict[str, str] = {
     "retransmissions": "Int64",
     "duplicates_bytes": "Int64",
     "reorder_peak_bytes": "Int64",
+    "memory_peak_bytes": "Int64",
     "rival_bps": "float64",
     "over_limit": "Int64",
     "note": "string",
@@ -91,18 +92,22 @@ class Results:
 
     @property
     def runs(self) -> pd.DataFrame:
-        """A row for each run.
+        """A row for each run: systems x seeds of them, seed by seed.
 
         `outcome` is `measured`, `skipped` or `failed` (then `reason` says why), `duration_s` the measured time,
         `goodput_bps` that of all flows, `bytes` what arrived, `retransmissions` segments that TCP sent again,
         `duplicates_bytes` what was sent twice on purpose, `reorder_peak_bytes` the most that receivers held because earlier
-        bytes were missing, `rival_bps` the goodput of the scenario's rival, `over_limit` objects that took too long.
+        bytes were missing, `memory_peak_bytes` the most that sumlink's sessions held at once (both ends, written and not
+        acknowledged, or arrived and not read), `rival_bps` the goodput of the scenario's rival, `over_limit` objects that took too long.
         """
         return self.frame("runs")
 
     @property
     def flows(self) -> pd.DataFrame:
-        """A row for each flow of each run: `flow` (its number), `link` (if it was bound to one), `direction`, `goodput_bps`."""
+        """A row for each flow of each run, of `alone` and `simultaneous` for each link and direction.
+
+        `flow` is its number, `link` the one that it was bound to, if it was, `direction` `down` or `up`.
+        """
         return self.frame("flows")
 
     @property
@@ -116,7 +121,8 @@ class Results:
 
     @property
     def objects(self) -> pd.DataFrame:
-        """A row for each object of a workload of files: `size_bytes`, `start_s` since the run began, `duration_s`."""
+        """A row for each object of a workload of files: `object` (its number in the run), `link` if it was bound to one,
+        `size_bytes`, `start_s` since the run began, `duration_s` from the request to the last byte."""
         return self.frame("objects")
 
     @property
@@ -126,7 +132,7 @@ class Results:
 
     @property
     def series(self) -> pd.DataFrame:
-        """Rates over time: a row for each interval.
+        """Rates over time: a row for each interval of each series, runs x (1 + flows + links x directions) x intervals.
 
         `of` is `run` (goodput of all flows), `flow` (goodput, `name` its number) or `path` (wire rate, `name` the link);
         `time_s` is the interval's begin since the run began (warm-up included), `bps` the mean rate in it.

@@ -125,6 +125,13 @@ pub struct Measurement {
     /// together; unknown for systems that do not tell.
     #[serde(default)]
     pub reorder_peak_bytes: Option<u64>,
+    /// The most bytes that its sessions held at once, of client and server together: what was written and not yet
+    /// acknowledged, and the pages of what arrived and was not yet read. Only the simulator can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
+    /// Digest of everything that happened in a simulation; reality has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_log: Option<EventDigest>,
     /// Goodput of the scenario's rival, in bit/s: no part of any other figure.
     #[serde(default)]
     pub rival_bps: Option<f64>,
@@ -144,6 +151,15 @@ pub struct Measurement {
     pub machine: Option<Machine>,
     /// What a reader should know besides: how many subflows joined, what was scaled.
     pub note: String,
+}
+
+/// What tells whether two simulations had the same events in the same order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventDigest {
+    /// How many there were.
+    pub entries: u64,
+    /// A hash over all of them with their times, in 16 hexadecimal digits.
+    pub hash: String,
 }
 
 /// One transport connection, or one direction of it.

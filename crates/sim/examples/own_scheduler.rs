@@ -3,7 +3,7 @@
 
 use sumlink_engine::PathId;
 use sumlink_engine::scheduler::{Pick, Scheduler, View, lowest_unsent};
-use sumlink_scenario::{results::Outcome, scenario::Scenario};
+use sumlink_sim::{Own, compare::compare};
 
 /// The path with the shortest way through its queue sends; the others wait.
 #[derive(Debug)]
@@ -26,21 +26,7 @@ impl Scheduler for Mine {
 }
 
 fn main() -> Result<(), String> {
-    let file = std::env::args().nth(1).ok_or("usage: own_scheduler FILE")?;
-    let scenario = Scenario::load(file.as_ref()).map_err(|error| error.to_string())?;
-    let mut own = sumlink_sim::Own::default();
+    let mut own = Own::default();
     own.add_scheduler("mine", |_| Box::new(Mine))?;
-    for system in [
-        "sumlink:mine",
-        "sumlink:fbdt",
-        "sumlink:minrtt",
-        "sumlink:blest",
-        "alone",
-    ] {
-        match sumlink_sim::run_own(&scenario, system, 1, &own, None)?.outcome {
-            Outcome::Measured(all) => println!("{system:16} {:8.2} Mbit/s", all.goodput_bps / 1e6),
-            other => println!("{system:16} {other:?}"),
-        }
-    }
-    Ok(())
+    compare(std::env::args().skip(1), &own, &mut std::io::stdout())
 }

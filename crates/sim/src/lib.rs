@@ -38,6 +38,7 @@ mod adversary;
 mod agenda;
 mod bond;
 pub mod clock;
+pub mod compare;
 mod log;
 mod mptcp;
 mod net;

@@ -5,7 +5,8 @@ use std::io::Write;
 
 use sumlink_engine::Config;
 use sumlink_scenario::results::{
-    Environment, Measurement, Outcome, Run, SCHEMA, assemble, in_series, join, push_note,
+    Environment, EventDigest, Measurement, Outcome, Run, SCHEMA, assemble, in_series, join,
+    push_note,
 };
 use sumlink_scenario::scenario::Scenario;
 use sumlink_scenario::system::{System, Variant};
@@ -102,7 +103,13 @@ fn run_with(
     let outcome = match missing(&parsed, scenario, own) {
         Some(reason) => Outcome::Skipped { reason },
         None => match measure(scenario, &parsed, (seed, own), &mut log, trace) {
-            Ok(measurement) => Outcome::Measured(Box::new(measurement)),
+            Ok(mut measurement) => {
+                measurement.event_log = Some(EventDigest {
+                    entries: log.entries(),
+                    hash: format!("{:016x}", log.hash()),
+                });
+                Outcome::Measured(Box::new(measurement))
+            }
             Err(reason) => Outcome::Failed { reason },
         },
     };
@@ -245,6 +252,7 @@ fn measure_part(
     if let (Some(account), System::Sumlink(variant)) = (outcome.account, system) {
         measurement.duplicates_bytes = Some(account.duplicates);
         measurement.reorder_peak_bytes = Some(account.reorder_peak);
+        measurement.memory_peak_bytes = Some(account.memory_peak);
         let note = match &variant.carriers {
             Some(_) => format!("{} paths over {links} links at the end", account.active),
             None => format!("{} of {links} paths active at the end", account.active),

@@ -4,8 +4,6 @@
 //! run the tests with `INSTA_UPDATE=always`, read the difference, and commit it with the change that made it. Builds with
 //! and without optimisation give the same tables, since they give the same events.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -13,6 +11,7 @@ use std::thread;
 use sumlink_engine::scheduler;
 use sumlink_scenario::results::{Measurement, Outcome};
 use sumlink_scenario::scenario::Scenario;
+use sumlink_sim::compare::{self, HEAD};
 use sumlink_sim::run;
 
 const SEEDS: u64 = 10;
@@ -98,10 +97,7 @@ fn check(name: &str, text: &str) {
     let text = format!("name = \"{name}\"\n{text}");
     let scenario = Scenario::parse(Path::new("golden.toml"), &text).unwrap();
     let rows = of_all(|system| row(&scenario, system));
-    let mut table = format!(
-        "{:<11} {:>8} {:>7} {:>11} {:>7} {:>8}\n",
-        "", "Mbit/s", "least", "done ms", "twice", "held kB"
-    );
+    let mut table = HEAD.to_owned();
     table.extend(rows);
     insta::assert_snapshot!(name, table, &text);
 }
@@ -127,58 +123,16 @@ fn of_all(row: impl Fn(&str) -> String + Sync) -> Vec<String> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Goodput in the middle and at its least; how long objects of each size, or answers, took, in the middle; bytes sent twice, of those that
-/// arrived; and the most that was held behind gaps.
+/// The row of a scheduler over all seeds.
 fn row(scenario: &Scenario, scheduler: &str) -> String {
+    let system = format!("sumlink:{scheduler}");
     let mut runs: Vec<Measurement> = Vec::new();
     for seed in 1..=SEEDS {
-        let run = run(scenario, &format!("sumlink:{scheduler}"), seed).unwrap();
-        match run.outcome {
+        match run(scenario, &system, seed).unwrap().outcome {
             Outcome::Measured(figures) => runs.push(*figures),
-            Outcome::Skipped { reason } => return format!("{scheduler:<11} {reason}\n"),
-            other => panic!("{scheduler}, seed {seed}: {other:?}"),
+            Outcome::Skipped { reason } => return format!("{system:<20} {reason}\n"),
+            other => panic!("{system}, seed {seed}: {other:?}"),
         }
     }
-    let goodput: Vec<f64> = runs.iter().map(|run| run.goodput_bps / 1e6).collect();
-    // By size; answers have none.
-    let mut took: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for run in &runs {
-        let objects = run.completions.iter();
-        let objects = objects.map(|done| (done.size_bytes, done.duration_s * 1e3));
-        let answers = run.message_delays_ms.iter().map(|delay| (0, *delay));
-        for (size, time) in objects.chain(answers) {
-            took.entry(size).or_default().push(time);
-        }
-    }
-    let took: Vec<String> = took
-        .into_values()
-        .map(|times| format!("{:.0}", middle(times)))
-        .collect();
-    let twice = |run: &Measurement| {
-        let twice = run.duplicates_bytes.expect("sumlink tells");
-        100.0 * twice as f64 / run.bytes.max(1) as f64
-    };
-    let held = |run: &Measurement| run.reorder_peak_bytes.expect("sumlink tells") as f64 / 1e3;
-    let mut row = String::new();
-    let _ = writeln!(
-        row,
-        "{scheduler:<11} {:>8.1} {:>7.1} {:>11} {:>5.1} % {:>8.0}",
-        middle(goodput.iter().copied()),
-        goodput.iter().copied().fold(f64::INFINITY, f64::min),
-        if took.is_empty() {
-            "-".to_owned()
-        } else {
-            took.join(" | ")
-        },
-        middle(runs.iter().map(twice)),
-        middle(runs.iter().map(held)),
-    );
-    row
-}
-
-/// The median, the lower one of two.
-fn middle(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    values[(values.len() - 1) / 2]
+    compare::row(&system, &runs)
 }

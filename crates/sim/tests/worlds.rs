@@ -33,6 +33,8 @@ fn the_same_seed_gives_the_same_log_and_another_one_does_not() {
         let hash = |seed| run_logged(&scenario, system, seed).unwrap().1.hash();
         assert_eq!(hash(1), hash(1), "{system}");
         assert_ne!(hash(1), hash(2), "{system}");
+        let digest = measured(&scenario, system, 1).event_log.unwrap();
+        assert_eq!(digest.hash, format!("{:016x}", hash(1)), "{system}");
         let whole = |seed| run(&scenario, system, seed).unwrap();
         assert_eq!(whole(1), whole(1), "{system}");
     }
@@ -161,6 +163,23 @@ fn a_link_that_goes_and_comes_back_is_used_again() {
             rate(50, 60)
         );
     }
+}
+
+#[test]
+fn the_memory_of_a_session_is_what_both_ends_held_at_most() {
+    let scenario = scenario(CLEAN);
+    let figures = measured(&scenario, "sumlink:minrtt", 1);
+    let (memory, gaps) = (figures.memory_peak_bytes, figures.reorder_peak_bytes);
+    let (memory, gaps) = (memory.unwrap(), gaps.unwrap());
+    // What is under way must be held: 70 Mbit/s for 60 ms, at the sender.
+    assert!(memory > gaps && memory > 500_000, "{memory}, {gaps}");
+    assert!(memory < 64 << 20, "{memory}");
+    assert_eq!(measured(&scenario, "alone", 1).memory_peak_bytes, None);
+    // Ten times the time, not ten times the memory.
+    let text = CLEAN.replace("\"6s\"", "\"60s\"");
+    let longer = self::scenario(&text);
+    let later = measured(&longer, "sumlink:minrtt", 1).memory_peak_bytes;
+    assert!(later.unwrap() < 2 * memory, "{later:?}, {memory}");
 }
 
 #[test]

@@ -131,15 +131,25 @@ impl Daemon {
         is_due
     }
 
-    /// Does what there is to do. `pipes` has what travels over each connection, to the client and to the server.
+    /// Bytes that the session holds: to be sent or sent and not acknowledged, and arrived and not read.
+    pub(super) fn held(&self) -> u64 {
+        let stats = self.session.stats();
+        stats.send_buffered + stats.receive_memory
+    }
+
+    /// Does what there is to do, and says the most that the session held meanwhile. `pipes` has what travels over each
+    /// connection, to the client and to the server.
     pub(super) fn take_turn(
         &mut self,
         net: &mut Net,
         pipes: &mut [[Pipe; 2]],
         streams: &mut Streams,
-    ) {
+    ) -> u64 {
+        let mut most = self.held();
         for _ in 0..ROUNDS {
             let mut moved = self.receive(net, pipes);
+            // Before the programs read.
+            most = most.max(self.held());
             self.session.handle_timeout(duration(net.now()));
             moved |= self.events(net, streams);
             moved |= self.transmit(net, pipes);
@@ -150,6 +160,7 @@ impl Daemon {
             }
         }
         self.arm(net);
+        most.max(self.held())
     }
 
     fn arm(&mut self, net: &mut Net) {

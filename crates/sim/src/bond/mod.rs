@@ -31,6 +31,8 @@ pub(crate) struct Bond {
     streams: Streams,
     /// Daemons that have something to do.
     due: [bool; 2],
+    /// The most bytes that both sessions have held at once.
+    memory_peak: u64,
 }
 
 /// What a bond says about itself at the end.
@@ -40,6 +42,8 @@ pub(crate) struct Account {
     pub(crate) duplicates: u64,
     /// The most bytes held because earlier ones were missing, of both sides together.
     pub(crate) reorder_peak: u64,
+    /// The most bytes held at once by both sides together: written and not acknowledged, and arrived and not read.
+    pub(crate) memory_peak: u64,
     /// Paths that deliver at the end.
     pub(crate) active: usize,
     /// Bytes arrived that had not been sent.
@@ -65,6 +69,7 @@ impl Bond {
             manager: Manager::new(tcp, links, carriers),
             streams: Streams::new(),
             due: [false; 2],
+            memory_peak: 0,
         })
     }
 
@@ -127,8 +132,10 @@ impl Bond {
                 if !std::mem::take(&mut self.due[side.index()]) {
                     continue;
                 }
+                let others = self.daemons[side.peer().index()].held();
                 let daemon = &mut self.daemons[side.index()];
-                daemon.take_turn(net, &mut self.pipes, &mut self.streams);
+                let most = daemon.take_turn(net, &mut self.pipes, &mut self.streams);
+                self.memory_peak = self.memory_peak.max(others + most);
                 for tell in std::mem::take(&mut daemon.told) {
                     if side == Side::Server {
                         continue;
@@ -156,6 +163,7 @@ impl Bond {
         Account {
             duplicates: stats.iter().map(|stats| stats.duplicates_sent).sum(),
             reorder_peak: stats.iter().map(|stats| stats.reorder_peak).sum(),
+            memory_peak: self.memory_peak,
             active: self.daemons[0].active_paths().len(),
             fault: self.streams.fault.clone(),
         }

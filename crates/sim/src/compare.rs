@@ -1,0 +1,172 @@
+//! A table of systems side by side, for whoever tries something of their own.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use sumlink_engine::scheduler;
+use sumlink_scenario::results::{Measurement, Outcome};
+use sumlink_scenario::scenario::Scenario;
+use sumlink_scenario::system::System;
+
+use crate::own::Own;
+use crate::run::run_own;
+
+/// The head of the table of [`row`]s.
+pub const HEAD: &str =
+    "system                 Mbit/s   least     done ms   twice  gaps kB memory kB\n";
+
+const USAGE: &str = "usage: FILE... [--systems NAME,NAME] [--seeds N]";
+
+/// A line of figures over several runs of a system, of which there must be one: goodput in the middle and at its least; how
+/// long objects of each size, or answers, took, in the middle; bytes sent twice, of those that arrived; the most that
+/// receivers held behind gaps, and the most memory that both ends' sessions held at once. What a system does not tell is `-`.
+pub fn row(system: &str, runs: &[Measurement]) -> String {
+    let goodput = || runs.iter().map(|run| run.goodput_bps / 1e6);
+    // By size; answers have none.
+    let mut took: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for run in runs {
+        let objects = run.completions.iter();
+        let objects = objects.map(|done| (done.size_bytes, done.duration_s * 1e3));
+        let answers = run.message_delays_ms.iter().map(|delay| (0, *delay));
+        for (size, time) in objects.chain(answers) {
+            took.entry(size).or_default().push(time);
+        }
+    }
+    let took: Vec<String> = took
+        .into_values()
+        .filter_map(|times| middle(times).map(|time| format!("{time:.0}")))
+        .collect();
+    let took = match took.is_empty() {
+        true => "-".to_owned(),
+        false => took.join(" | "),
+    };
+    let twice = runs.iter().filter_map(|run| {
+        let twice = 100.0 * run.duplicates_bytes? as f64;
+        Some(twice / run.bytes.max(1) as f64)
+    });
+    let kilobytes = |of: fn(&Measurement) -> Option<u64>| {
+        let all = runs.iter().filter_map(of);
+        told(all.map(|bytes| bytes as f64 / 1e3), 0)
+    };
+    format!(
+        "{system:<20} {:>8} {:>7} {took:>11} {:>5} % {:>8} {:>9}\n",
+        told(goodput(), 1),
+        told(goodput().min_by(f64::total_cmp), 1),
+        told(twice, 1),
+        kilobytes(|run| run.reorder_peak_bytes),
+        kilobytes(|run| run.memory_peak_bytes),
+    )
+}
+
+/// Runs scenarios with the caller's own schedulers (`sumlink:NAME`), all of the engine's and each link alone, and writes a
+/// table for each. The arguments are those of a command line: FILE..., `--systems` for other systems, `--seeds` for more
+/// runs of each than one.
+///
+/// # Errors
+///
+/// Arguments, files or names that make no sense, before anything is run; an answer of the caller's own that makes none, with
+/// its place: the rows before it are written by then.
+pub fn compare(
+    arguments: impl IntoIterator<Item = String>,
+    own: &Own,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    let names: Vec<&str> = own.schedulers.names().collect();
+    let asked = Asked::parse(arguments, &names)?;
+    for (number, scenario) in asked.scenarios.iter().enumerate() {
+        let between = if number > 0 { "\n" } else { "" };
+        say(out, &format!("{between}{}\n{HEAD}", scenario.name))?;
+        for system in &asked.systems {
+            let line = of_system(scenario, system, asked.seeds, own)?;
+            say(out, &line)?;
+        }
+    }
+    Ok(())
+}
+
+/// A command line.
+struct Asked {
+    scenarios: Vec<Scenario>,
+    systems: Vec<String>,
+    seeds: u64,
+}
+
+impl Asked {
+    fn parse(arguments: impl IntoIterator<Item = String>, own: &[&str]) -> Result<Self, String> {
+        let (mut scenarios, mut systems, mut seeds) = (Vec::new(), None, 1);
+        let mut arguments = arguments.into_iter();
+        while let Some(word) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{word}: {USAGE}"));
+            match word.as_str() {
+                "--systems" => systems = Some(value()?.split(',').map(str::to_owned).collect()),
+                "--seeds" => {
+                    let number = value()?;
+                    let known = number.parse().ok().filter(|n| (1..=100_000).contains(n));
+                    seeds = known.ok_or(format!("--seeds {number}: a number from 1 to 100000"))?;
+                }
+                option if option.starts_with('-') => return Err(format!("{option}: {USAGE}")),
+                file => scenarios.push(load(file)?),
+            }
+        }
+        if scenarios.is_empty() {
+            return Err(USAGE.to_owned());
+        }
+        let all = || {
+            let schedulers = own.iter().chain(scheduler::NAMES);
+            let bonds = schedulers.map(|name| format!("sumlink:{name}"));
+            bonds.chain(["alone".to_owned()]).collect()
+        };
+        let systems: Vec<String> = systems.unwrap_or_else(all);
+        for system in &systems {
+            System::parse_with(system, own).map_err(|error| format!("--systems: {error}"))?;
+        }
+        Ok(Self {
+            scenarios,
+            systems,
+            seeds,
+        })
+    }
+}
+
+fn load(file: &str) -> Result<Scenario, String> {
+    Scenario::load(Path::new(file)).map_err(|error| error.to_string())
+}
+
+/// The line of a system over all seeds.
+fn of_system(scenario: &Scenario, system: &str, seeds: u64, own: &Own) -> Result<String, String> {
+    let mut runs = Vec::new();
+    for seed in 1..=seeds {
+        match run_own(scenario, system, seed, own, None)?.outcome {
+            Outcome::Measured(figures) => runs.push(*figures),
+            Outcome::Failed { reason } if own.stop().reason().is_some() => {
+                let name = &scenario.name;
+                return Err(format!(
+                    "scenario {name}, seed {seed}, system {system}, at {reason}"
+                ));
+            }
+            Outcome::Skipped { reason }
+            | Outcome::Refused { reason }
+            | Outcome::Failed { reason } => return Ok(format!("{system:<20} {reason}\n")),
+        }
+    }
+    Ok(row(system, &runs))
+}
+
+fn say(out: &mut dyn Write, text: &str) -> Result<(), String> {
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| format!("cannot write the table: {error}"))
+}
+
+/// The one in the middle with so many decimals, or `-`.
+fn told(values: impl IntoIterator<Item = f64>, decimals: usize) -> String {
+    let value = middle(values);
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// The median, the lower one of two.
+fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
