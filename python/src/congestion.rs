@@ -9,7 +9,7 @@ use sumlink_congestion::{
     WindowParameters,
 };
 
-use crate::fault::Fault;
+use crate::fault::{Fault, shown};
 
 /// An acknowledgement of new data.
 #[pyclass(frozen, get_all, module = "sumlink_sim._native")]
@@ -79,34 +79,48 @@ impl PyCongestion {
                 }
             }
         });
-        let Some((cwnd, ssthresh, pacing_rate)) = read else {
-            return;
-        };
-        // No comparison holds of what is not a number.
-        let reason = if !(cwnd >= 1.0 && cwnd <= 1e9) {
-            format!("left cwnd at {cwnd}: it is a number of packets from 1 to 1e9")
-        } else if !(ssthresh >= 1.0) {
-            format!("left ssthresh at {ssthresh}: it is a number of packets from 1 on, or math.inf")
-        } else if pacing_rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-            format!(
-                "left pacing_rate at {pacing_rate:?}: it is packets per second above 0, or None"
-            )
-        } else {
-            self.window.set_ssthresh(ssthresh);
-            self.window.set_cwnd(cwnd);
-            self.pacing_rate = pacing_rate;
-            return;
-        };
-        self.fault.nonsense(&self.place(method), &reason);
+        match read {
+            None => {}
+            Some(Err(reason)) => self.fault.nonsense(&self.place(method), &reason),
+            Some(Ok((cwnd, ssthresh, pacing_rate))) => {
+                self.window.set_ssthresh(ssthresh);
+                self.window.set_cwnd(cwnd);
+                self.pacing_rate = pacing_rate;
+            }
+        }
     }
 }
 
-fn read(instance: &Bound<'_, PyAny>) -> PyResult<(f64, f64, Option<f64>)> {
-    Ok((
-        instance.getattr("cwnd")?.extract()?,
-        instance.getattr("ssthresh")?.extract()?,
-        instance.getattr("pacing_rate")?.extract()?,
-    ))
+/// Window, threshold and rate, or what is wrong with one of them.
+type Values = Result<(f64, f64, Option<f64>), String>;
+
+fn read(instance: &Bound<'_, PyAny>) -> PyResult<Values> {
+    let number = |name: &str, is_right: fn(f64) -> bool, range: &str| -> PyResult<_> {
+        let value = instance.getattr(name)?;
+        let number = value.extract().ok().filter(|number| is_right(*number));
+        Ok(number.ok_or_else(|| format!("left {name} at {}: it is {range}", shown(&value))))
+    };
+    // No comparison holds of what is not a number.
+    let cwnd = number(
+        "cwnd",
+        |cwnd| (1.0..=1e9).contains(&cwnd),
+        "a number of packets from 1 to 1e9",
+    )?;
+    let ssthresh = number(
+        "ssthresh",
+        |ssthresh| ssthresh >= 1.0,
+        "a number of packets from 1 on, or math.inf",
+    )?;
+    let pacing_rate = match instance.getattr("pacing_rate")?.is_none() {
+        true => Ok(None),
+        false => number(
+            "pacing_rate",
+            |rate| rate > 0.0 && rate.is_finite(),
+            "packets per second above 0, or None",
+        )?
+        .map(Some),
+    };
+    Ok(cwnd.and_then(|cwnd| Ok((cwnd, ssthresh?, pacing_rate?))))
 }
 
 impl CongestionControl for PyCongestion {

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use sumlink_sim::Stop;
 
+/// Characters of what a class says that a message repeats.
+const LONGEST: usize = 200;
+
 /// Where the classes of a run put their errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
@@ -24,11 +27,14 @@ impl Fault {
     pub(crate) fn raised(&self, py: Python<'_>, place: &str, error: PyErr) {
         let at = line_of(py, &error).map_or_else(String::new, |line| format!(" ({line})"));
         let name = error.get_type(py).name();
-        let name = name.map_or_else(|_| "exception".to_owned(), |name| name.to_string());
-        let text = error.value(py).to_string();
+        let mut what = name.map_or_else(|_| "exception".to_owned(), |name| name.to_string());
+        let text = one_line(&error.value(py).to_string());
+        if !text.is_empty() {
+            what = format!("{what}: {text}");
+        }
         let mut kept = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         if self.stop.reason().is_none() {
-            self.stop.now(format!("{place}: {name}: {text}{at}"));
+            self.stop.now(format!("{place}: {what}{at}"));
             *kept = Some(error);
         }
     }
@@ -46,6 +52,25 @@ impl Fault {
     pub(crate) fn take(&self) -> Option<PyErr> {
         let mut kept = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         kept.take()
+    }
+}
+
+/// What a Python object is, for a message.
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
+    match value.repr() {
+        Ok(text) => one_line(&text.to_string()),
+        Err(_) => "something that cannot be shown".to_owned(),
+    }
+}
+
+/// A text as a part of a message: in one line, and no longer than one reads.
+fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let joined = lines.join(" ");
+    let line = joined.trim();
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.to_owned(),
     }
 }
 

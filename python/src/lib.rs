@@ -8,6 +8,7 @@
 
 mod congestion;
 mod fault;
+mod interrupt;
 mod run;
 mod scenario;
 mod scheduler;
@@ -19,6 +20,8 @@ mod _native {
     #[pymodule_export]
     use crate::congestion::Ack;
     #[pymodule_export]
+    use crate::interrupt::interrupt;
+    #[pymodule_export]
     use crate::run::run;
     #[pymodule_export]
     use crate::scenario::{Scenario, check_system, congestion_names, scheduler_names};
@@ -29,4 +32,9 @@ mod _native {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]
     const version: &str = env!("CARGO_PKG_VERSION");
+
+    /// Whether it was built with optimisation, as packages are.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name")]
+    const optimised: bool = !cfg!(debug_assertions);
 }

@@ -14,6 +14,7 @@ use sumlink_sim::Own;
 
 use crate::congestion::PyCongestion;
 use crate::fault::Fault;
+use crate::interrupt::Handle;
 use crate::scenario::Scenario;
 use crate::scheduler::PyScheduler;
 
@@ -56,15 +57,22 @@ pub(crate) fn run(
     let is_traced = out.is_some();
 
     let simulate = || sumlink_sim::run_own(&scenario.inner, system, seed, &own, out);
-    let stop = own.stop();
+    let handle = Handle::new(own.stop());
+    let _registered = handle.register();
     // Signals reach Python on its main thread only, which therefore watches while another one simulates.
     let (result, interrupted) = py.detach(|| {
         thread::scope(|scope| {
             let (done, finished) = channel();
+            let of_worker = handle.clone();
             let worker = scope.spawn(move || {
                 // A thread that Python knows already is attached to it in no time, again and again.
                 let result = match calls_python {
-                    true => Python::attach(|py| py.detach(simulate)),
+                    true => Python::attach(|py| {
+                        of_worker
+                            .calls_here(py)
+                            .map_err(|error| error.to_string())?;
+                        py.detach(simulate)
+                    }),
                     false => simulate(),
                 };
                 let _ = done.send(());
@@ -72,10 +80,11 @@ pub(crate) fn run(
             });
             let mut interrupted = None;
             while finished.recv_timeout(SIGNALS) == Err(RecvTimeoutError::Timeout) {
-                if let Err(error) = Python::attach(|py| py.check_signals()) {
-                    stop.now("interrupted");
-                    interrupted = Some(error);
-                }
+                let checked = Python::attach(|py| {
+                    let checked = py.check_signals();
+                    checked.or_else(|error| handle.end(py).and(Err(error)))
+                });
+                interrupted = checked.err().or(interrupted);
             }
             (worker.join(), interrupted)
         })

@@ -1,10 +1,11 @@
 //! A scheduler that is a Python class.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use sumlink_engine::scheduler::{Pick, RepeatLimit, Scheduler, View as EngineView};
 use sumlink_engine::{PathId, StreamId};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, shown};
 use crate::view::{Path, View};
 
 /// One instance of the class, at one end of a session.
@@ -69,11 +70,24 @@ type Options = (Option<usize>, bool, bool);
 fn make(py: Python<'_>, class: &Py<PyAny>) -> PyResult<(Py<PyAny>, Options)> {
     let instance = class.bind(py).call0()?;
     let options = (
-        instance.getattr("most_paths")?.extract()?,
+        most_paths(&instance.getattr("most_paths")?)?,
         instance.getattr("repeats_all")?.is_truthy()?,
         instance.getattr("wants_flights")?.is_truthy()?,
     );
     Ok((instance.unbind(), options))
+}
+
+fn most_paths(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    match value.extract() {
+        Ok(number) if number > 0 => Ok(Some(number)),
+        _ => Err(PyValueError::new_err(format!(
+            "most_paths is {}: it is a whole number from 1 on, or None",
+            shown(value)
+        ))),
+    }
 }
 
 impl Scheduler for PyScheduler {
@@ -131,9 +145,7 @@ fn parse(answer: &Bound<'_, PyAny>) -> Result<Pick, String> {
         return Ok(Pick::Idle);
     }
     let nonsense = || {
-        let text = answer.repr().map(|text| text.to_string());
-        let text = text.unwrap_or_else(|_| "something".to_owned());
-        let text: String = text.chars().take(200).collect();
+        let text = shown(answer);
         format!(
             "answered {text}, which is neither None nor ('send', 'repeat' or 'race', stream, start, end)"
         )

@@ -71,7 +71,9 @@ impl View {
         self.streams.iter().find_map(|stream| {
             let stream = stream.get();
             let &(start, end) = stream.unsent.first()?;
-            let end = end.min(stream.sendable_end).min(start + budget);
+            let end = end
+                .min(stream.sendable_end)
+                .min(start.saturating_add(budget));
             (start < end).then_some(("send", stream.id, start, end))
         })
     }

@@ -1,4 +1,4 @@
-"""`sumlink-sim sweep`: sweeps from the command line."""
+"""`sumlink-sim run` and `sumlink-sim sweep`: runs and sweeps from the command line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ import importlib
 import os
 import sys
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
-from . import __version__, sweep
+from . import __version__, run, sweep
 from .errors import RunError, ScenarioError
+from .results import Results
+from .running import Own, check_systems
+from .scenario import Scenario
 
-EXAMPLE = """\
+RUN_EXAMPLE = """\
+example, with a class Mine in mine.py:
+  sumlink-sim run scenarios/unequal-queue.toml --scheduler mine=mine:Mine
+
+exit codes:
+  0 all runs are done    1 they ended early, what is done is shown    2 something asked for makes no sense    130 interrupted"""
+
+SWEEP_EXAMPLE = """\
 example:
   sumlink-sim sweep scenarios/unequal-queue.toml --grid link.slow.rate=1mbit,5mbit,20mbit --grid link.slow.queue=50ms,400ms \\
       --systems alone,sumlink:fbdt,sumlink:minrtt --seeds 3 --out sweep
@@ -25,52 +36,95 @@ def main(arguments: list[str] | None = None) -> int:
     """The program; returns its exit code."""
     args = _parser().parse_args(arguments)
     try:
-        done = sweep(
-            args.file,
-            _grid(args.grid),
-            args.systems.split(",") if args.systems else None,
-            args.seeds,
-            out=args.out,
-            schedulers=_classes(args.scheduler, "--scheduler"),
-            congestion_controls=_classes(args.congestion_control, "--congestion-control"),
-            jobs=args.jobs,
-            dask=args.dask,
-            progress=_show if sys.stderr.isatty() else None,
-        )
+        verb: Callable[[argparse.Namespace], None] = args.verb
+        verb(args)
     except ScenarioError as error:
         return _fail(2, error)
     except (RunError, OSError) as error:
         return _fail(1, error)
     except KeyboardInterrupt:
-        return _fail(130, f"interrupted; the runs so far are in {args.out}, and the same command goes on")
-    print(_table(done))
+        return _fail(130, args.interrupted.format(**vars(args)))
     return 0
+
+
+def _run(args: argparse.Namespace) -> None:
+    own = _own(args)
+    scenarios = [Scenario.load(file) for file in args.files]
+    asked = args.systems.split(",") if args.systems else None
+    mine = [f"sumlink:{name}" for name in own["schedulers"]]
+    # Everything is checked before the first one runs.
+    plans = [(one, asked or [*mine, *(name for name in one.systems if name not in mine)]) for one in scenarios]
+    checked = Own(**own)
+    for _, systems in plans:
+        check_systems(systems, checked)
+    for scenario, systems in plans:
+        try:
+            print(_goodput(run(scenario, systems, args.seeds, jobs=args.jobs, trace=args.trace, **own)))
+        except RunError as error:
+            if error.results:
+                print(_goodput(error.results))
+            raise
+
+
+def _sweep(args: argparse.Namespace) -> None:
+    done = sweep(
+        args.file,
+        _grid(args.grid),
+        args.systems.split(",") if args.systems else None,
+        args.seeds,
+        out=args.out,
+        jobs=args.jobs,
+        dask=args.dask,
+        progress=_show if sys.stderr.isatty() else None,
+        **_own(args),
+    )
+    print(_table(done))
+
+
+def _own(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The classes of the caller's own, as the functions take them."""
+    return {
+        "schedulers": _classes(args.scheduler, "--scheduler"),
+        "congestion_controls": _classes(args.congestion_control, "--congestion-control"),
+    }
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sumlink-sim", description="The simulator of sumlink.")
     parser.add_argument("--version", action="version", version=__version__)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
+    raw = argparse.RawDescriptionHelpFormatter
     verb = verbs.add_parser(
-        "sweep",
-        help="a grid over a scenario's parameters, times systems, times seeds",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "run", help="scenarios with classes of your own beside other systems", epilog=RUN_EXAMPLE, formatter_class=raw
     )
+    verb.set_defaults(verb=_run, interrupted="interrupted")
+    verb.add_argument(
+        "files", metavar="FILE", nargs="+", help="a scenario: its systems are run, and sumlink with each scheduler of your own"
+    )
+    verb.add_argument("--trace", metavar="DIR", help="write what sumlink's sessions decide, for each run")
+    _common(verb)
+    verb = verbs.add_parser(
+        "sweep", help="a grid over a scenario's parameters, times systems, times seeds", epilog=SWEEP_EXAMPLE, formatter_class=raw
+    )
+    verb.set_defaults(verb=_sweep, interrupted="interrupted; the runs so far are in {out}, and the same command goes on")
     verb.add_argument("file", metavar="FILE", help="a scenario")
     verb.add_argument(
         "--grid", action="append", default=[], metavar="KEY=V1,V2", help="values of a key; several keys: every combination"
     )
+    verb.add_argument("--out", required=True, metavar="DIR", help="where the results go; a sweep that is there goes on")
+    verb.add_argument("--dask", metavar="ADDRESS", help="an existing Dask cluster makes the runs")
+    _common(verb)
+    return parser
+
+
+def _common(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--systems", metavar="NAME,NAME", help="only these systems, also ones that the scenario does not name")
     verb.add_argument("--seeds", type=int, metavar="N", help="so many seeds instead of the scenario's own number")
     verb.add_argument("--jobs", type=int, metavar="N", help="runs at once; without it as many as there are processors")
-    verb.add_argument("--out", required=True, metavar="DIR", help="where the results go; a sweep that is there goes on")
-    verb.add_argument("--dask", metavar="ADDRESS", help="an existing Dask cluster makes the runs")
     for kind in ("scheduler", "congestion-control"):
         verb.add_argument(
             f"--{kind}", action="append", default=[], metavar="NAME=MODULE:CLASS", help=f"a {kind} of your own".replace("-", " ")
         )
-    return parser
 
 
 def _grid(given: list[str]) -> dict[str, list[Any]]:
@@ -108,6 +162,20 @@ def _classes(given: list[str], option: str) -> dict[str, Any]:
         except (ImportError, AttributeError) as error:
             raise ScenarioError(f"{option} {text}: {error}") from None
     return classes
+
+
+def _goodput(results: Results) -> str:
+    """The scenario's name, and goodput in Mbit/s: a row for each system, in their order."""
+    runs = results.runs
+    lines = []
+    for system, own in runs.groupby("system", sort=False):
+        measured = own["goodput_bps"].dropna() / 1e6
+        reasons = own["reason"].dropna()
+        figures = [measured.median(), measured.min(), measured.max()]
+        row = "".join(f"{figure:10.2f}" for figure in figures) if len(measured) else f"  {reasons.iloc[0]}"
+        lines.append(f"{system:<24} {len(measured):4}{row}")
+    head = f"{'system':<24} {'runs':>4}{'median':>10}{'least':>10}{'most':>10}  Mbit/s"
+    return "\n".join([f"{runs['scenario'].iloc[0]}", head, *lines])
 
 
 def _table(done: Any) -> str:

@@ -11,6 +11,8 @@ __all__ = [
     "View",
     "check_system",
     "congestion_names",
+    "interrupt",
+    "optimised",
     "run",
     "scheduler_names",
     "version",
@@ -19,29 +21,51 @@ __all__ = [
 version: str
 """Version of the simulator."""
 
+optimised: bool
+"""It was built with optimisation, as packages are."""
+
 @final
 class Scenario:
     """A scenario that was read and found right."""
 
-    def __new__(cls, text: str, file: str) -> Scenario: ...
+    def __new__(cls, text: str, file: str) -> Scenario:
+        """Reads a text as if it stood in that file. The argument of the ValueError is a list of (file, line, reason)."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name."""
+
     @property
-    def about(self) -> str: ...
+    def about(self) -> str:
+        """What it shows, in a sentence."""
+
     @property
-    def sha256(self) -> str: ...
+    def sha256(self) -> str:
+        """Digest of its text and of the recordings that it names, in hexadecimal."""
+
     @property
-    def systems(self) -> list[str]: ...
+    def systems(self) -> list[str]:
+        """Names of the systems that it compares."""
+
     @property
-    def seeds(self) -> int: ...
+    def seeds(self) -> int:
+        """How many seeds it asks for."""
+
     @property
-    def congestion(self) -> str: ...
+    def congestion(self) -> str:
+        """Name of everyone's congestion control."""
+
     @property
-    def duration(self) -> float: ...
+    def duration(self) -> float:
+        """Seconds that a run takes, warm-up included."""
+
     @property
-    def warmup(self) -> float: ...
+    def warmup(self) -> float:
+        """Seconds of that which are not measured."""
+
     @property
-    def links(self) -> list[tuple[str, float, float]]: ...
+    def links(self) -> list[tuple[str, float, float]]:
+        """For each link its name and its rates when a run begins, down and up, in bit/s."""
 
 @final
 class Path:
@@ -132,25 +156,37 @@ class Flight:
     """Bytes of a stream on their way over a path."""
 
     @property
-    def stream(self) -> int: ...
+    def stream(self) -> int:
+        """Number of the stream."""
+
     @property
-    def start(self) -> int: ...
+    def start(self) -> int:
+        """Offset of the first byte in the stream."""
+
     @property
-    def end(self) -> int: ...
+    def end(self) -> int:
+        """Offset after the last byte."""
+
     @property
-    def sent_at(self) -> float: ...
+    def sent_at(self) -> float:
+        """When they were given to the path, in seconds as `View.now`."""
+
     @property
-    def expected_at(self) -> float: ...
+    def expected_at(self) -> float:
+        """When they should be confirmed, in seconds as `View.now`."""
+
     @property
     def repeated(self) -> bool:
         """Another path has repeated them."""
 
 @final
 class Stream:
-    """A stream that has something unsent."""
+    """A stream that has something unsent. Offsets are bytes since its beginning."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Its number, as a pick names it."""
+
     @property
     def traffic_class(self) -> str:
         """`conversational`, `streaming`, `interactive` or `background`."""
@@ -215,7 +251,9 @@ class Ack:
     """An acknowledgement of new data."""
 
     @property
-    def now(self) -> float: ...
+    def now(self) -> float:
+        """Seconds since the simulation began."""
+
     @property
     def acked(self) -> int:
         """Packets that it is the first to acknowledge."""
@@ -230,11 +268,11 @@ class Ack:
 
     @property
     def acknowledged(self) -> int:
-        """All bytes before this position are acknowledged."""
+        """All bytes before this position of the connection are acknowledged."""
 
     @property
     def sent(self) -> int:
-        """Position of the next byte to be sent for the first time."""
+        """Position of the next byte to be sent for the first time, in bytes."""
 
     @property
     def cwnd_limited(self) -> bool:
@@ -242,6 +280,9 @@ class Ack:
 
 def check_system(name: str, schedulers: list[str]) -> None:
     """ValueError if there is no such system, with what there is."""
+
+def interrupt() -> None:
+    """Ends all runs of this process, as Ctrl-C does those of the main thread: classes are left with KeyboardInterrupt."""
 
 def scheduler_names() -> list[str]:
     """The engine's schedulers."""

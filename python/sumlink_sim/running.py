@@ -70,6 +70,10 @@ def run(
         except RunError as error:
             error.results = Results(done)
             raise
+        except KeyboardInterrupt:
+            # Runs may take long, and a class may never come back.
+            _native.interrupt()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return Results(done)

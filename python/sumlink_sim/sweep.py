@@ -121,12 +121,35 @@ class Sweep:
     def __repr__(self) -> str:
         return f"<Sweep of {len(self)} runs in {self.directory}>"
 
-    runs = property(lambda self: self.frame("runs"), doc="As :attr:`Results.runs`.")
-    flows = property(lambda self: self.frame("flows"), doc="As :attr:`Results.flows`.")
-    paths = property(lambda self: self.frame("paths"), doc="As :attr:`Results.paths`.")
-    objects = property(lambda self: self.frame("objects"), doc="As :attr:`Results.objects`.")
-    messages = property(lambda self: self.frame("messages"), doc="As :attr:`Results.messages`.")
-    series = property(lambda self: self.frame("series"), doc="As :attr:`Results.series`.")
+    @property
+    def runs(self) -> pd.DataFrame:
+        """As :attr:`Results.runs`, with the grid's keys: points of the grid x systems x seeds rows."""
+        return self.frame("runs")
+
+    @property
+    def flows(self) -> pd.DataFrame:
+        """As :attr:`Results.flows`, with the grid's keys."""
+        return self.frame("flows")
+
+    @property
+    def paths(self) -> pd.DataFrame:
+        """As :attr:`Results.paths`, with the grid's keys."""
+        return self.frame("paths")
+
+    @property
+    def objects(self) -> pd.DataFrame:
+        """As :attr:`Results.objects`, with the grid's keys."""
+        return self.frame("objects")
+
+    @property
+    def messages(self) -> pd.DataFrame:
+        """As :attr:`Results.messages`, with the grid's keys."""
+        return self.frame("messages")
+
+    @property
+    def series(self) -> pd.DataFrame:
+        """As :attr:`Results.series`, with the grid's keys."""
+        return self.frame("series")
 
 
 class Plan:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
+from . import _native
 from .errors import RunError, ScenarioError
 from .results import Run
 from .running import Own, run_one
@@ -72,6 +73,9 @@ def _gather(pool: Executor, todo: list[Payload]) -> Iterator[tuple[str, Run]]:
                 yield future.result()
         if isinstance(error, BrokenProcessPool):
             raise RunError(f"a process that makes runs has died: {error}") from error
+        raise
+    except KeyboardInterrupt:
+        _native.interrupt()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -58,6 +58,28 @@ class FailsLate(AnyPath):
         return super().pick(asking, budget, view)
 
 
+class NeverAnswers(sim.Scheduler):
+    """Thinks for ever."""
+
+    def pick(self, asking: sim.Path, budget: int, view: sim.View) -> None:
+        print("thinking", flush=True)
+        while True:
+            pass
+
+
+class Rambles(sim.Scheduler):
+    """Raises with several lines."""
+
+    def pick(self, asking: sim.Path, budget: int, view: sim.View) -> None:
+        raise ValueError("out of\nideas\n" + 1000 * "and words ")
+
+
+class Modest(AnyPath):
+    """Is made for no path at all."""
+
+    most_paths = 0
+
+
 class FailsOnLongLinks(AnyPath):
     """Raises where a round trip takes more than half a second."""
 
@@ -99,11 +121,14 @@ class Timid(sim.CongestionControl):
         assert ack.acked > 0 and ack.now > 0
 
 
-class NotANumber(sim.CongestionControl):
-    """Loses its mind with the first acknowledgement."""
+class Leaves(sim.CongestionControl):
+    """Loses its mind with the first acknowledgement: `attribute` becomes `value`."""
+
+    attribute = "cwnd"
+    value: Any = math.nan
 
     def on_ack(self, ack: sim.Ack) -> None:
-        self.cwnd = math.nan
+        setattr(self, self.attribute, self.value)
 
 
 class DiesOnce(AnyPath):

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from own_classes import AnyPath, Both, FailsLate, NoStart, Nonsense, NotANumber, Reno, ShortestWay, Timid
+from own_classes import AnyPath, Both, FailsLate, Leaves, Modest, NoStart, Nonsense, Rambles, Reno, ShortestWay, Timid
 
 import sumlink_sim as sim
+from sumlink_sim.__main__ import main
 
 
 def test_the_program_and_the_package_agree_to_the_last_bit(program: Path, tmp_path: Path) -> None:
@@ -30,6 +31,20 @@ def test_the_program_and_the_package_agree_to_the_last_bit(program: Path, tmp_pa
         name = run["system"].replace(":", "-")
         written = json.loads((tmp_path / "unequal-queue" / f"seed-{run['seed']}" / f"{name}.json").read_text())
         assert written == run
+
+
+def test_builds_with_and_without_optimisation_make_the_same_events(program: Path) -> None:
+    """The program of the tests is built without, the package with it; the engine takes part in most of these runs."""
+    assert sim._native.optimised and "debug" in program.parts, "otherwise nothing is compared"
+    systems = ["alone", "mptcp", "sumlink:fbdt", "sumlink:minrtt+olia", "sumlink:blest+illinois+2"]
+    for name in ("train", "selftest-10-10-1-25"):
+        file = ROOT / f"scenarios/{name}.toml"
+        command = [program, "sim", "run", file, "--seeds", "1", "--json", "--systems", ",".join(systems)]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        slow = [json.loads(line)["event_log"] for line in lines]
+        fast = [run["outcome"]["event_log"] for run in sim.run(file, systems, 1).raw]
+        assert slow == fast, name
+        assert all(digest["entries"] > 1000 for digest in fast) and len({digest["hash"] for digest in fast}) == len(systems)
 
 
 def test_the_same_seed_is_the_same_run_however_many_run_at_once(two: dict[str, Any]) -> None:
@@ -107,6 +122,10 @@ def test_windows_and_pacing_of_a_class_count(two: dict[str, Any]) -> None:
         (("send", 0, 5, 5), "bytes 5..5 of stream 0 are none"),
         (("send", 0, 0, 1 << 40), "that can leave"),
         (("send", 0, 1 << 40, (1 << 40) + 5), "are not all unsent"),
+        (("send", 0, 0, 10**40), "answered ('send', 0, 0, 1000"),
+        (("send", 0, math.nan, 5), "answered ('send', 0, nan, 5), which is"),
+        (["send", 0, 0, 5], "answered ['send', 0, 0, 5], which is"),
+        (True, "answered True, which is"),
         (("race", 0, 0, 5), "are not all sent and unacknowledged"),
     ],
 )
@@ -126,11 +145,41 @@ def test_what_a_class_raises_is_told_with_its_place_and_its_cause(two: dict[str,
     assert isinstance(told.value.__cause__, RuntimeError) and "own_classes.py:" in str(told.value)
     with pytest.raises(sim.RunError, match="the scheduler no, __init__: ValueError: not today"):
         sim.run(two, ["sumlink:no"], 1, schedulers={"no": NoStart})
-    with pytest.raises(sim.RunError, match="the congestion control nan, on_ack: left cwnd at NaN: it is a number of packets"):
-        sim.run(two, ["sumlink:fbdt+nan"], 1, congestion_controls={"nan": NotANumber})
+    with pytest.raises(sim.RunError, match="the scheduler modest, __init__: ValueError: most_paths is 0: it is a whole number"):
+        sim.run(two, ["sumlink:modest"], 1, schedulers={"modest": Modest})
     nothing = type("Nothing", (sim.Scheduler,), {})
     with pytest.raises(sim.RunError, match="NotImplementedError: Nothing has no method pick"):
         sim.run(two, ["sumlink:nothing"], 1, schedulers={"nothing": nothing})
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "reason"),
+    [
+        ("cwnd", math.nan, "left cwnd at nan: it is a number of packets from 1 to 1e9"),
+        ("cwnd", -1, "left cwnd at -1: "),
+        ("cwnd", 10**400, "left cwnd at 1000"),
+        ("cwnd", "ten", "left cwnd at 'ten': "),
+        ("ssthresh", None, "left ssthresh at None: it is a number of packets from 1 on, or math.inf"),
+        ("pacing_rate", 0, "left pacing_rate at 0: it is packets per second above 0, or None"),
+        ("pacing_rate", math.inf, "left pacing_rate at inf: "),
+    ],
+)
+def test_a_window_that_means_nothing_is_told_with_its_place(
+    two: dict[str, Any], attribute: str, value: Any, reason: str
+) -> None:
+    own = type("Own", (Leaves,), {"attribute": attribute, "value": value})
+    with pytest.raises(sim.RunError) as told:
+        sim.run(two, ["alone", "sumlink:fbdt+odd"], 1, congestion_controls={"odd": own}, jobs=1)
+    message = str(told.value)
+    assert "system sumlink:fbdt+odd, at " in message and f"the congestion control odd, on_ack: {reason}" in message
+    assert "\n" not in message and len(message) < 500
+    assert told.value.results is not None and len(told.value.results) == 1
+
+
+def test_what_is_told_is_one_line_whatever_was_raised(two: dict[str, Any]) -> None:
+    with pytest.raises(sim.RunError, match=r"pick: ValueError: out of ideas and words .*\.\.\. \(.*own_classes.py:\d+\)$") as told:
+        sim.run(two, ["sumlink:rambles"], 1, schedulers={"rambles": Rambles})
+    assert "\n" not in str(told.value) and len(str(told.value)) < 600
 
 
 @pytest.mark.parametrize(
@@ -194,6 +243,50 @@ def test_control_c_ends_a_run(two: dict[str, Any]) -> None:
     )
     running = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout is not None and running.stdout.readline() == "begun\n"
+    os.kill(running.pid, signal.SIGINT)
+    _, told = running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in told
+
+
+def test_one_command_compares_a_scheduler_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme = (ROOT / "python/README.md").read_text()
+    (tmp_path / "mine.py").write_text(readme.split("<!-- mine.py -->\n```python\n")[1].split("```")[0])
+    (tmp_path / "bad.py").write_text("import sumlink_sim as sim\n\nclass Bad(sim.Scheduler):\n    pass\n")
+    monkeypatch.chdir(tmp_path)
+    file = str(ROOT / "scenarios/unequal-queue.toml")
+    assert main(["run", file, "--scheduler", "mine=mine:Mine", "--seeds", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    goodput = {line.split()[0]: float(line.split()[2]) for line in lines if line.startswith(("alone", "sumlink:"))}
+    assert list(goodput)[0] == "sumlink:mine" and {"alone", "sumlink:fbdt"} < set(goodput)
+    assert goodput["sumlink:mine"] > 50
+    asked = ["--systems", "alone,sumlink:bad", "--seeds", "1", "--jobs", "1"]
+    assert main(["run", file, "--scheduler", "bad=bad:Bad", *asked]) == 1
+    told = capsys.readouterr()
+    assert "seed 1, system sumlink:bad, at 0." in told.err and "Bad has no method pick" in told.err
+    assert told.err.count("\n") == 1 and "\nalone " in told.out, "what is done is shown"
+    for arguments, reason in [
+        (["--systems", "sumlink:yours"], "systems: sumlink has no scheduler 'yours'"),
+        (["--scheduler", "mine=mine:Yours"], "module 'mine' has no attribute 'Yours'"),
+        (["--seeds", "0"], "seeds: 0, but it is a number from 1"),
+        (["--jobs", "0"], "jobs: 0"),
+    ]:
+        assert main(["run", file, *arguments]) == 2, arguments
+        told = capsys.readouterr()
+        assert reason in told.err and told.err.count("\n") == 1 and not told.out
+
+
+def test_control_c_ends_what_never_answers(two: dict[str, Any]) -> None:
+    script = (
+        "import sumlink_sim as sim\nfrom own_classes import NeverAnswers\n"
+        f"sim.run({two!r}, ['sumlink:mine'], 1, schedulers={{'mine': NeverAnswers}})\n"
+    )
+    here = Path(__file__).parent
+    running = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here
+    )
+    assert running.stdout is not None and running.stdout.readline() == "thinking\n"
     os.kill(running.pid, signal.SIGINT)
     _, told = running.communicate(timeout=60)
     assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in told

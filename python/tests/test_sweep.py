@@ -180,20 +180,25 @@ def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], t
     own = {"mine": AnyPath}
     longer = {**two, "duration": "10s"}
     arguments = (longer, GRID, ["sumlink:mine", "sumlink:fbdt"], 4)
-    with distributed.LocalCluster(
+    cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
-    ) as cluster:
-        pids = {name: worker.pid for name, worker in cluster.workers.items()}
-        victim = pids[min(pids)]
-        killed_at: list[int] = []
+    )
+    with cluster, distributed.Client(cluster, set_as_default=False) as observer:
+        victim = cluster.workers[min(cluster.workers)]
+        pid, address = victim.pid, victim.worker_address
+        before = set(observer.scheduler_info()["workers"])
+        assert len(before) == 2 and address in before
+        lost: dict[str, int] = {}
 
         def kill(done: int, of: int) -> None:
-            if done >= of // 2 and not killed_at:
-                os.kill(victim, signal.SIGKILL)
-                killed_at.append(done)
+            if done >= of // 2 and not lost:
+                # Otherwise nothing would be lost with it.
+                lost.update(done=done, doing=len(observer.processing()[address]))
+                os.kill(pid, signal.SIGKILL)
 
         remote = sim.sweep(*arguments, out=tmp_path / "dask", schedulers=own, dask=cluster.scheduler_address, progress=kill)
-        assert killed_at == [16], "it was killed half way"
+        assert lost["done"] == 16 and lost["doing"] > 0, f"it was killed half way, at work: {lost}"
+        assert address not in observer.scheduler_info()["workers"], "the cluster has seen it die"
     check_whole(tmp_path / "dask", 32)
     here = sim.sweep(*arguments, out=tmp_path / "here", schedulers=own)
     for name in ("runs", "flows", "paths", "series"):
