@@ -1,52 +1,47 @@
-//! The picture.
+//! The picture: four panels above each other with one axis of time.
 
-use std::collections::BTreeMap;
-
-use super::events::{State, Story};
+use super::events::Story;
+use super::lower;
+use super::marks::Marks;
 use crate::plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
 
 const WIDTH: f64 = 960.0;
-const PLOT_X: (f64, f64) = (76.0, 936.0);
-/// Top of the legend, of the panel of bytes, of that of what waits, and of the links' lanes.
-const LEGEND: f64 = 48.0;
-const BYTES_Y: (f64, f64) = (500.0, 84.0);
-const WAITING_Y: (f64, f64) = (620.0, 540.0);
-const LANES: f64 = 650.0;
-const LANE: f64 = 20.0;
-
-/// Marks lie on a raster of this many places for a pixel, so that a picture is bounded whatever the trace is.
-const RASTER: f64 = 2.0;
-/// The height of the least mark, in places.
-const LEAST: i64 = 2;
-
-/// Vertical marks: by place from the left, from where to where.
-type Marks = BTreeMap<i64, Vec<(i64, i64)>>;
+pub(super) const PLOT_X: (f64, f64) = (76.0, 936.0);
+/// Top of the legend.
+const LEGEND: f64 = 44.0;
+/// Bottom and top of the panels: where in all that is sent a piece lies, how far ahead of the program it is, and how much the
+/// receiver holds.
+const PLACE_Y: (f64, f64) = (310.0, 90.0);
+const AHEAD_Y: (f64, f64) = (570.0, 350.0);
+pub(super) const HELD_Y: (f64, f64) = (680.0, 610.0);
+/// Top of the links' lanes, and the height of one.
+pub(super) const LANES: f64 = 720.0;
+pub(super) const LANE: f64 = 20.0;
 
 pub(super) fn draw(story: &Story, links: &[String], title: &str) -> String {
     let lanes = links_of(story);
-    let height = LANES + LANE * lanes.len() as f64 + 66.0;
-    let mut svg = Svg::new(WIDTH, height, title);
-    let time = |ns: u64| (ns - story.span.0.min(ns)) as f64 / 1e9;
-    let end = time(story.span.1).max(1e-6);
-    let x = Axis::exact(end, PLOT_X, 12.0);
-    let y = Axis::from_zero(story.height as f64, BYTES_Y, 6.0);
+    let bottom = LANES + LANE * lanes.len() as f64;
+    let mut svg = Svg::new(WIDTH, bottom + 46.0, title);
+    let x = Axis::exact(seconds(story, story.span.1).max(1e-6), PLOT_X, 12.0);
     let heading = format!(
         "{title}: who carried which bytes when ({})",
         story.direction
     );
+    let heading = shortened(&heading, 100);
     svg.text(
         (PLOT_X.0, 24.0),
         15.0,
         Ink::Text,
         Anchor::Start,
         "",
-        &shortened(&heading, 100),
+        &heading,
     );
     legend(&mut svg, story, links, &lanes);
-    ground(&mut svg, &x, &y);
-    bytes(&mut svg, story, &lanes, &x, &y);
-    waiting(&mut svg, story, &x);
-    below(&mut svg, story, links, &lanes, &x);
+    places(&mut svg, story, &lanes, &x);
+    ahead(&mut svg, story, &lanes, &x);
+    lower::held(&mut svg, story, &x);
+    lower::waits(&mut svg, story, links, &lanes, &x);
+    times(&mut svg, &x, bottom + 14.0);
     svg.finish()
 }
 
@@ -58,28 +53,39 @@ fn links_of(story: &Story) -> Vec<usize> {
     links
 }
 
+/// Time since the first byte.
+pub(super) fn seconds(story: &Story, ns: u64) -> f64 {
+    (ns - story.span.0.min(ns)) as f64 / 1e9
+}
+
 /// Greys are for what is no link.
-fn ink(lane: usize) -> Ink {
+pub(super) fn ink(lane: usize) -> Ink {
     Ink::Colour(2 + lane % 7)
 }
 
-fn name(links: &[String], link: usize) -> String {
+pub(super) fn name(links: &[String], link: usize) -> String {
     links
         .get(link)
         .map_or_else(|| format!("link {link}"), |name| shortened(name, 14))
 }
 
-fn lane_of(story: &Story, lanes: &[usize], path: u32) -> usize {
+pub(super) fn lane_of(story: &Story, lanes: &[usize], path: u32) -> usize {
     let link = story.links.get(&path);
     link.and_then(|link| lanes.iter().position(|lane| lane == link))
         .unwrap_or(0)
 }
 
+/// Colours, and how many of the bytes each link carried.
 fn legend(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize]) {
     let total: u64 = story.pieces.iter().map(|piece| piece.bytes).sum();
+    let percent = |bytes: u64| {
+        let share = 100.0 * bytes as f64 / total.max(1) as f64;
+        format!("{share:.1} % of the bytes")
+    };
     let mut left = PLOT_X.0;
-    let mut entry = |svg: &mut Svg, ink: Ink, text: &str| {
-        svg.rect((left, LEGEND), (12.0, 12.0), ink);
+    let mut entry = |svg: &mut Svg, ink: Ink, height: f64, text: &str| {
+        let top = LEGEND + (12.0 - height) / 2.0;
+        svg.rect((left, top), (12.0, height), ink);
         svg.text(
             (left + 17.0, LEGEND + 10.5),
             12.0,
@@ -95,65 +101,72 @@ fn legend(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize]) {
             .pieces
             .iter()
             .filter(|piece| lane_of(story, lanes, piece.path) == lane);
-        let bytes: u64 = own.map(|piece| piece.bytes).sum();
-        let share = 100.0 * bytes as f64 / total.max(1) as f64;
+        let share = percent(own.map(|piece| piece.bytes).sum());
+        // Said once: the others mean the same.
+        let share = match lane {
+            0 => share.as_str(),
+            _ => share.trim_end_matches(" of the bytes"),
+        };
         entry(
             svg,
             ink(lane),
-            &format!("{} {} %", name(links, *link), short(share)),
+            12.0,
+            &format!("{} {share}", name(links, *link)),
         );
     }
     let twice = 100.0 * story.twice as f64 / total.max(1) as f64;
     entry(
         svg,
         Ink::Colour(1),
-        &format!("sent before: {} %", short(twice)),
+        12.0,
+        &format!("sent again: {twice:.1} %"),
     );
-    entry(svg, Ink::Colour(0), "read by the program");
+    entry(svg, Ink::Colour(0), 2.0, "the program");
 }
 
-fn ground(svg: &mut Svg, x: &Axis, y: &Axis) {
+/// The ground of a panel, with its axes.
+pub(super) fn panel(svg: &mut Svg, x: &Axis, y: &Axis, what: &str) {
+    let (bottom, top) = y.place;
     let width = PLOT_X.1 - PLOT_X.0;
-    svg.rect(
-        (PLOT_X.0, BYTES_Y.1),
-        (width, BYTES_Y.0 - BYTES_Y.1),
-        Ink::Panel,
-    );
-    svg.rect(
-        (PLOT_X.0, WAITING_Y.1),
-        (width, WAITING_Y.0 - WAITING_Y.1),
-        Ink::Panel,
-    );
+    svg.rect((PLOT_X.0, top), (width, bottom - top), Ink::Panel);
     let (unit, size) = byte_unit(y.range.1);
     for tick in &y.ticks {
         let at = y.at(*tick);
         svg.line((PLOT_X.0, at), (PLOT_X.1, at), Ink::Grid, 1.0, "");
-        let label = short(tick / size);
         svg.text(
             (PLOT_X.0 - 6.0, at + 4.0),
             11.0,
             Ink::Muted,
             Anchor::End,
             "",
-            &label,
+            &short(tick / size),
         );
     }
-    let label = format!("place in what is sent, {unit}");
+    for tick in &x.ticks {
+        let at = x.at(*tick);
+        svg.line((at, top), (at, bottom), Ink::Grid, 1.0, "");
+    }
+    caption(svg, top, &format!("{what}, {unit}"));
+}
+
+/// What a panel shows, above it.
+pub(super) fn caption(svg: &mut Svg, top: f64, text: &str) {
     svg.text(
-        (PLOT_X.0, BYTES_Y.1 - 6.0),
+        (PLOT_X.0, top - 6.0),
         11.0,
         Ink::Muted,
         Anchor::Start,
         "",
-        &label,
+        text,
     );
+}
+
+/// The axis of time, below everything.
+fn times(svg: &mut Svg, x: &Axis, at: f64) {
     let time = Unit::of_time(x.range.1);
     for tick in &x.ticks {
-        let at = x.at(*tick);
-        svg.line((at, BYTES_Y.1), (at, BYTES_Y.0), Ink::Grid, 1.0, "");
-        svg.line((at, WAITING_Y.1), (at, WAITING_Y.0), Ink::Grid, 1.0, "");
         svg.text(
-            (at, BYTES_Y.0 + 15.0),
+            (x.at(*tick), at),
             11.0,
             Ink::Muted,
             Anchor::Middle,
@@ -163,7 +176,7 @@ fn ground(svg: &mut Svg, x: &Axis, y: &Axis) {
     }
     let label = format!("{} since the first byte", time.name);
     svg.text(
-        (PLOT_X.1, BYTES_Y.0 + 30.0),
+        (PLOT_X.1, at + 16.0),
         11.0,
         Ink::Muted,
         Anchor::End,
@@ -180,31 +193,21 @@ fn byte_unit(largest: f64) -> (&'static str, f64) {
     }
 }
 
-/// What each link carried, what of it had been sent before, and how far the program was.
-fn bytes(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis, y: &Axis) {
-    let mut of_lane: Vec<Marks> = vec![Marks::new(); lanes.len().max(1)];
-    let mut again = Marks::new();
-    let at = |ns: u64| x.at((ns - story.span.0.min(ns)) as f64 / 1e9);
-    for piece in &story.pieces {
-        let floor = story.floors.get(&piece.stream).copied().unwrap_or(0) + piece.offset;
-        let place = (at(piece.at) * RASTER).round() as i64;
-        let top = (y.at((floor + piece.bytes) as f64) * RASTER).floor() as i64;
-        let bottom = (y.at(floor as f64) * RASTER).ceil() as i64;
-        let mark = (top, bottom.max(top + LEAST));
-        let lane = lane_of(story, lanes, piece.path);
-        of_lane[lane].entry(place).or_default().push(mark);
-        if piece.is_again {
-            again.entry(place).or_default().push(mark);
-        }
-    }
-    for (lane, marks) in of_lane.into_iter().enumerate() {
-        put(svg, marks, ink(lane));
-    }
-    put(svg, again, Ink::Colour(1));
+/// Each piece by its place in what is sent, and how far the program was.
+fn places(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
+    let y = Axis::from_zero(story.height as f64, PLACE_Y, 5.0);
+    let what = "place in what is sent: each piece when a link was given it; line: how far the receiver's program has read";
+    panel(svg, x, &y, what);
+    let floor = |stream: u64| story.floors.get(&stream).copied().unwrap_or(0);
+    let starts = story
+        .pieces
+        .iter()
+        .map(|piece| floor(piece.stream) + piece.offset);
+    pieces(svg, story, lanes, x, &y, 0.5, starts);
     let mut points: Vec<(f64, f64)> = Vec::new();
     for read in &story.reads {
-        let floor = story.floors.get(&read.stream).copied().unwrap_or(0);
-        let point = (at(read.at), y.at((floor + read.end) as f64));
+        let at = x.at(seconds(story, read.at));
+        let point = (at, y.at((floor(read.stream) + read.end) as f64));
         // One step for each pixel is enough.
         match points.last() {
             Some(last) if (last.0 - point.0).abs() < 0.5 && points.len() > 1 => {
@@ -218,142 +221,41 @@ fn bytes(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis, y: &Axis) {
     svg.polyline(&points, Ink::Colour(0), 1.2, "");
 }
 
-/// Draws marks, those that touch as one.
-fn put(svg: &mut Svg, marks: Marks, ink: Ink) {
-    for (place, marks) in marks {
-        for (top, bottom) in merge(marks) {
-            let size = (1.0 / RASTER, (bottom - top) as f64 / RASTER);
-            svg.rect((place as f64 / RASTER, top as f64 / RASTER), size, ink);
-        }
-    }
+/// The same pieces by how far they are ahead of the program: what the first panel shows as a narrow band.
+fn ahead(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
+    let starts = story.ahead();
+    let ends = starts.iter().zip(&story.pieces);
+    let most = ends.map(|(start, piece)| start + piece.bytes).max();
+    let y = Axis::from_zero(most.unwrap_or(1) as f64, AHEAD_Y, 5.0);
+    let what =
+        "the same, larger: how far each piece was ahead of the program, whose place is the bottom";
+    panel(svg, x, &y, what);
+    pieces(svg, story, lanes, x, &y, 1.0, starts.into_iter());
 }
 
-/// Those that touch are one.
-fn merge(mut marks: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
-    marks.sort_unstable();
-    let mut merged: Vec<(i64, i64)> = Vec::new();
-    for (from, to) in marks {
-        match merged.last_mut() {
-            Some(last) if from <= last.1 + 1 => last.1 = last.1.max(to),
-            _ => merged.push((from, to)),
+/// All pieces, which begin at these places of `y`: by links, and above them what had been sent before. Marks are so many
+/// pixels wide, and that far from each other.
+fn pieces(
+    svg: &mut Svg,
+    story: &Story,
+    lanes: &[usize],
+    x: &Axis,
+    y: &Axis,
+    width: f64,
+    starts: impl Iterator<Item = u64>,
+) {
+    let mut of_lane = vec![Marks::default(); lanes.len().max(1)];
+    let mut again = Marks::default();
+    for (piece, start) in story.pieces.iter().zip(starts) {
+        let at = (x.at(seconds(story, piece.at)) / width).round() * width;
+        let range = (start, start + piece.bytes);
+        of_lane[lane_of(story, lanes, piece.path)].add(at, range, y);
+        if piece.is_again {
+            again.add(at, range, y);
         }
     }
-    merged
-}
-
-/// Bytes that wait behind gaps.
-fn waiting(svg: &mut Svg, story: &Story, x: &Axis) {
-    let most = story
-        .reads
-        .iter()
-        .map(|read| read.waiting)
-        .max()
-        .unwrap_or(0);
-    let y = Axis::from_zero(most.max(1) as f64, WAITING_Y, 2.0);
-    let (unit, size) = byte_unit(y.range.1);
-    for tick in &y.ticks {
-        let label = short(tick / size);
-        svg.text(
-            (PLOT_X.0 - 6.0, y.at(*tick) + 4.0),
-            11.0,
-            Ink::Muted,
-            Anchor::End,
-            "",
-            &label,
-        );
+    for (lane, marks) in of_lane.into_iter().enumerate() {
+        marks.put(svg, width, ink(lane));
     }
-    let label = format!("held by the receiver behind gaps, {unit}");
-    svg.text(
-        (PLOT_X.0, WAITING_Y.1 - 6.0),
-        11.0,
-        Ink::Muted,
-        Anchor::Start,
-        "",
-        &label,
-    );
-    // The most of each place.
-    let mut peaks: BTreeMap<i64, u64> = BTreeMap::new();
-    for read in &story.reads {
-        let at = x.at((read.at - story.span.0.min(read.at)) as f64 / 1e9);
-        let peak = peaks.entry((at * RASTER).round() as i64).or_default();
-        *peak = (*peak).max(read.waiting);
-    }
-    let mut points = vec![(PLOT_X.0, WAITING_Y.0)];
-    for (place, peak) in peaks {
-        let at = place as f64 / RASTER;
-        let last = points.last().map_or(WAITING_Y.0, |point| point.1);
-        points.extend([(at, last), (at, y.at(peak as f64))]);
-    }
-    let last = points.last().map_or(PLOT_X.0, |point| point.0);
-    points.push((last, WAITING_Y.0));
-    svg.area(&points, Ink::Colour(0));
-    svg.polyline(&points, Ink::Colour(0), 1.0, "");
-}
-
-/// For each link: when its paths worked, and when the receiver waited for a byte that it carried.
-fn below(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize], x: &Axis) {
-    let at = |ns: u64| x.at((ns - story.span.0.min(ns)) as f64 / 1e9);
-    let label = "when the receiver waited for a byte on which link; pale: the link has a path that delivers";
-    svg.text(
-        (PLOT_X.0, LANES - 6.0),
-        11.0,
-        Ink::Muted,
-        Anchor::Start,
-        "",
-        label,
-    );
-    for (lane, link) in lanes.iter().enumerate() {
-        let top = LANES + LANE * lane as f64;
-        svg.text(
-            (PLOT_X.0 - 6.0, top + 12.0),
-            11.0,
-            Ink::Text,
-            Anchor::End,
-            "",
-            &name(links, *link),
-        );
-        for (from, to) in working(story, *link) {
-            let (left, right) = (at(from), at(to));
-            svg.rect((left, top), (right - left, LANE - 4.0), Ink::Panel);
-        }
-        let own = story
-            .waits
-            .iter()
-            .filter(|wait| lane_of(story, lanes, wait.2) == lane);
-        let busy = own.map(|(from, to, _)| {
-            let left = (at(*from) * RASTER).floor() as i64;
-            (left, ((at(*to) * RASTER).ceil() as i64).max(left + 1))
-        });
-        for (left, right) in merge(busy.collect()) {
-            let (left, right) = (left as f64 / RASTER, right as f64 / RASTER);
-            svg.rect((left, top + 2.0), (right - left, LANE - 8.0), ink(lane));
-        }
-    }
-}
-
-/// When a link had a path that delivers, by the sender's account.
-fn working(story: &Story, link: usize) -> Vec<(u64, u64)> {
-    let mut working: Vec<u32> = Vec::new();
-    let mut since = None;
-    let mut times = Vec::new();
-    let own = story
-        .states
-        .iter()
-        .filter(|(_, path, _)| story.links.get(path) == Some(&link));
-    for (at, path, state) in own {
-        working.retain(|other| other != path);
-        if *state == State::Working {
-            working.push(*path);
-        }
-        match (since, working.is_empty()) {
-            (None, false) => since = Some(*at),
-            (Some(from), true) => {
-                times.push((from, *at));
-                since = None;
-            }
-            _ => {}
-        }
-    }
-    times.extend(since.map(|from| (from, story.span.1)));
-    times
+    again.put(svg, width, Ink::Colour(1));
 }

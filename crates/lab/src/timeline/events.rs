@@ -147,6 +147,21 @@ impl Story {
         }
     }
 
+    /// For each piece how many bytes were between it and what the program of its stream had been given by then; 0 for what
+    /// was sent again after it had been given.
+    pub(super) fn ahead(&self) -> Vec<u64> {
+        let mut reads = self.reads.iter().peekable();
+        let mut given: BTreeMap<u64, u64> = BTreeMap::new();
+        let pieces = self.pieces.iter().map(|piece| {
+            while let Some(read) = reads.next_if(|read| read.at <= piece.at) {
+                given.insert(read.stream, read.end);
+            }
+            let given = given.get(&piece.stream).copied().unwrap_or(0);
+            piece.offset.saturating_sub(given)
+        });
+        pieces.collect()
+    }
+
     /// Streams stand upon each other.
     fn stack(&mut self) {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();

@@ -5,6 +5,8 @@
 
 mod draw;
 mod events;
+mod lower;
+mod marks;
 
 use std::io::BufRead;
 
