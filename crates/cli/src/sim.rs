@@ -72,14 +72,19 @@ struct Job<'a> {
 /// Carries out the verb.
 pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
     match command {
-        SimCommand::Run(args) => Ok(run_all(args)?),
+        SimCommand::Run(args) => run_all(args),
     }
 }
 
-fn run_all(args: &SimRunArgs) -> Result<(), LabError> {
-    for name in &args.systems {
+fn run_all(args: &SimRunArgs) -> Result<(), CliError> {
+    for (number, name) in args.systems.iter().enumerate() {
+        if args.systems[..number].contains(name) {
+            return Err(CliError::Usage(format!(
+                "--systems: '{name}' is there twice"
+            )));
+        }
         sumlink_sim::check_system(name)
-            .map_err(|error| LabError::Usage(format!("--systems: {error}")))?;
+            .map_err(|error| CliError::Usage(format!("--systems: {error}")))?;
     }
     let scenarios = load_all(&args.files)?;
     let jobs = plan(args, &scenarios);
@@ -90,7 +95,7 @@ fn run_all(args: &SimRunArgs) -> Result<(), LabError> {
             store.write_scenario(scenario)?;
         }
     }
-    let mut runs: Vec<Run> = Vec::with_capacity(jobs.len());
+    let mut runs: Vec<Run> = Vec::new();
     if let Some(directory) = &args.trace {
         fs::create_dir_all(directory).map_err(failed(directory))?;
     }
@@ -102,8 +107,10 @@ fn run_all(args: &SimRunArgs) -> Result<(), LabError> {
         };
         if args.json {
             print(&format!("{}\n", run_json(&run, path.as_deref())))?;
+        } else {
+            // For the tables at the end; lines of JSON need no memory.
+            runs.push(run);
         }
-        runs.push(run);
         Ok(())
     })?;
     for scenario in &scenarios {
@@ -119,9 +126,9 @@ fn run_all(args: &SimRunArgs) -> Result<(), LabError> {
 }
 
 /// One run, with a trace if there is a place for it.
-fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, LabError> {
+fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, CliError> {
     let Some(directory) = traces else {
-        return sumlink_sim::run(job.scenario, job.system, job.seed).map_err(LabError::Usage);
+        return sumlink_sim::run(job.scenario, job.system, job.seed).map_err(CliError::Usage);
     };
     let system = job.system.replace(':', "-");
     let name = format!("{}-seed-{}-{system}.jsonl", job.scenario.name, job.seed);
@@ -135,7 +142,7 @@ fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, LabError> {
 }
 
 /// The picture beside a trace; systems that tell nothing have none.
-fn draw(job: &Job<'_>, trace: &Path) -> Result<(), LabError> {
+fn draw(job: &Job<'_>, trace: &Path) -> Result<(), CliError> {
     let links: Vec<String> = job.scenario.links().map(|link| link.name.clone()).collect();
     let title = format!("{}, {}, seed {}", job.scenario.name, job.system, job.seed);
     let file = BufReader::new(File::open(trace).map_err(failed(trace))?);
@@ -150,9 +157,10 @@ fn draw(job: &Job<'_>, trace: &Path) -> Result<(), LabError> {
     }
 }
 
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> LabError {
+/// A trace or its picture could not be written.
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> CliError {
     let path = path.to_path_buf();
-    move |source| LabError::Output { path, source }
+    move |reason| CliError::Write { path, reason }
 }
 
 /// Every run: all systems of a seed after each other.
@@ -199,9 +207,9 @@ fn workers(args: &SimRunArgs) -> usize {
 fn carry_out(
     jobs: &[Job<'_>],
     workers: usize,
-    one: &(dyn Fn(&Job<'_>) -> Result<Run, LabError> + Sync),
-    tell: &mut dyn FnMut(&Job<'_>, Run) -> Result<(), LabError>,
-) -> Result<(), LabError> {
+    one: &(dyn Fn(&Job<'_>) -> Result<Run, CliError> + Sync),
+    tell: &mut dyn FnMut(&Job<'_>, Run) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let (done, finished) = mpsc::channel();

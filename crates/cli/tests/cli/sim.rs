@@ -50,6 +50,8 @@ fn a_table_or_a_line_for_each_run_always_the_same() {
     assert_eq!(runs.len(), 6);
     assert_eq!(runs[1]["outcome"], "measured");
     assert!(runs[1]["goodput_bps"].as_f64().unwrap() > 10e6);
+    let digest = |run: usize| &runs[run]["event_log"]["hash"];
+    assert!(digest(1).is_string() && digest(1) != digest(4), "by seed");
     assert_eq!(runs[2]["outcome"], "skipped");
 }
 
@@ -114,6 +116,11 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
             vec!["two.toml", "--systems", "tcp"],
             2,
             "--systems: there is no system 'tcp'",
+        ),
+        (
+            vec!["two.toml", "--systems", "alone,alone"],
+            2,
+            "--systems: 'alone' is there twice",
         ),
         (vec!["wrong.toml"], 3, "wrong.toml:9: rate:"),
         (vec!["none.toml"], 9, "none.toml"),

@@ -258,7 +258,7 @@ pub fn run_json(run: &Run, path: Option<&Path>) -> serde_json::Value {
         Outcome::Refused { reason } => ("refused", Some(reason), None),
         Outcome::Failed { reason } => ("failed", Some(reason), None),
     };
-    json!({
+    let mut line = json!({
         "scenario": run.scenario,
         "seed": run.seed,
         "system": run.system,
@@ -266,5 +266,12 @@ pub fn run_json(run: &Run, path: Option<&Path>) -> serde_json::Value {
         "reason": reason,
         "goodput_bps": goodput,
         "file": path,
-    })
+    });
+    // Only simulations have one.
+    if let Outcome::Measured(figures) = &run.outcome
+        && let Some(digest) = &figures.event_log
+    {
+        line["event_log"] = json!(digest);
+    }
+    line
 }
