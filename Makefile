@@ -97,7 +97,7 @@ bench-matrix:
 	$(MAKE) build
 	$(BINARY) lab bench $(BENCH_FLAGS)
 
-validate: ## Ten scenarios simulated and emulated: goodput against goodput, into docs/simulator.md (some three minutes)
+validate: ## Ten scenarios simulated and emulated: goodput against goodput, into docs/simulator.md (some four minutes)
 	scripts/setup.sh demo
 	$(MAKE) build
 	scripts/validate.py $(BINARY) docs/simulator.md
