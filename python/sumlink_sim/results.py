@@ -56,39 +56,15 @@ COLUMNS: dict[str, dict[str, str]] = {
 """Columns of each frame after the key, with their types."""
 
 
-class Results:
-    """Runs, and frames made of them.
+class Frames:
+    """The frames of some runs, each with the columns `scenario`, `system`, `seed` and the keys of a sweep's grid first.
 
-    Every frame begins with the columns `scenario`, `system`, `seed` (and the keys of a sweep's grid, if there was one).
     Rates are bit/s, times seconds unless a name says otherwise; what is not known is missing (`pd.NA`, NaN).
     """
 
-    def __init__(self, runs: Iterable[Run], grid: Iterable[Mapping[str, Any]] | None = None) -> None:
-        """`runs` as the laboratory writes them; `grid` has what a sweep set for each of them."""
-        self.raw: list[Run] = list(runs)
-        """The runs as they are, in the order in which they were asked for."""
-        self._grid = list(grid) if grid is not None else [{} for _ in self.raw]
-
-    def __len__(self) -> int:
-        return len(self.raw)
-
-    def __repr__(self) -> str:
-        kinds = [run["outcome"]["kind"] for run in self.raw]
-        said = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
-        return f"<Results of {len(self)} runs: {said}>"
-
     def frame(self, name: str) -> pd.DataFrame:
         """The frame of that name: one of :data:`COLUMNS`."""
-        rows: list[Row] = []
-        for run, grid in zip(self.raw, self._grid, strict=True):
-            key = {**{column: run[column] for column in KEY}, **grid}
-            rows.extend({**key, **row} for row in rows_of(run)[name])
-        keys = list(KEY)
-        for grid in self._grid:
-            keys.extend(column for column in grid if column not in keys)
-        columns = COLUMNS[name]
-        frame = pd.DataFrame(rows, columns=[*keys, *columns])
-        return frame.astype({"scenario": "string", "system": "string", "seed": "int64", **columns})
+        raise NotImplementedError
 
     @property
     def runs(self) -> pd.DataFrame:
@@ -138,6 +114,41 @@ class Results:
         `time_s` is the interval's begin since the run began (warm-up included), `bps` the mean rate in it.
         """
         return self.frame("series")
+
+
+class Results(Frames):
+    """Runs, and frames made of them.
+
+    Every frame begins with the columns `scenario`, `system`, `seed` (and the keys of a sweep's grid, if there was one).
+    Rates are bit/s, times seconds unless a name says otherwise; what is not known is missing (`pd.NA`, NaN).
+    """
+
+    def __init__(self, runs: Iterable[Run], grid: Iterable[Mapping[str, Any]] | None = None) -> None:
+        """`runs` as the laboratory writes them; `grid` has what a sweep set for each of them."""
+        self.raw: list[Run] = list(runs)
+        """The runs as they are, in the order in which they were asked for."""
+        self._grid = list(grid) if grid is not None else [{} for _ in self.raw]
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __repr__(self) -> str:
+        kinds = [run["outcome"]["kind"] for run in self.raw]
+        said = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+        return f"<Results of {len(self)} runs: {said}>"
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """The frame of that name: one of :data:`COLUMNS`."""
+        rows: list[Row] = []
+        for run, grid in zip(self.raw, self._grid, strict=True):
+            key = {**{column: run[column] for column in KEY}, **grid}
+            rows.extend({**key, **row} for row in rows_of(run)[name])
+        keys = list(KEY)
+        for grid in self._grid:
+            keys.extend(column for column in grid if column not in keys)
+        columns = COLUMNS[name]
+        frame = pd.DataFrame(rows, columns=[*keys, *columns])
+        return frame.astype({"scenario": "string", "system": "string", "seed": "int64", **columns})
 
 
 def rows_of(run: Run) -> dict[str, list[Row]]:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from . import _native
 from .errors import RunError, ScenarioError
 from .journal import Journal, Task, write_tables
-from .results import COLUMNS, Run
+from .results import COLUMNS, Frames, Run
 from .running import (
     CongestionControls,
     Own,
@@ -101,7 +101,7 @@ def sweep(
     return Sweep(directory)
 
 
-class Sweep:
+class Sweep(Frames):
     """The results of a sweep: frames as of :class:`Results`, with a column for each key of the grid after `seed`."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -120,36 +120,6 @@ class Sweep:
 
     def __repr__(self) -> str:
         return f"<Sweep of {len(self)} runs in {self.directory}>"
-
-    @property
-    def runs(self) -> pd.DataFrame:
-        """As :attr:`Results.runs`, with the grid's keys: points of the grid x systems x seeds rows."""
-        return self.frame("runs")
-
-    @property
-    def flows(self) -> pd.DataFrame:
-        """As :attr:`Results.flows`, with the grid's keys."""
-        return self.frame("flows")
-
-    @property
-    def paths(self) -> pd.DataFrame:
-        """As :attr:`Results.paths`, with the grid's keys."""
-        return self.frame("paths")
-
-    @property
-    def objects(self) -> pd.DataFrame:
-        """As :attr:`Results.objects`, with the grid's keys."""
-        return self.frame("objects")
-
-    @property
-    def messages(self) -> pd.DataFrame:
-        """As :attr:`Results.messages`, with the grid's keys."""
-        return self.frame("messages")
-
-    @property
-    def series(self) -> pd.DataFrame:
-        """As :attr:`Results.series`, with the grid's keys."""
-        return self.frame("series")
 
 
 class Plan:
