@@ -1,0 +1,238 @@
+//! All flows, within bounds: the one that has been idle for longest goes first.
+//!
+//! A tree and a list through an arena: no hashing, so that the same packets give the same decisions everywhere, and nobody
+//! can choose addresses that make it slow.
+
+use std::collections::BTreeMap;
+
+use super::FlowKey;
+use crate::Instant;
+
+/// A flow's place in its table. Places are used again; whoever keeps one learns when the flow goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(u32);
+
+/// Values of type `T` by flow, and the order in which they were last used.
+#[derive(Clone, Debug)]
+pub struct FlowTable<T> {
+    places: BTreeMap<FlowKey, FlowId>,
+    entries: Vec<Option<Entry<T>>>,
+    free: Vec<FlowId>,
+    /// The one idle for longest, and the one used last.
+    oldest: Option<FlowId>,
+    newest: Option<FlowId>,
+    most: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    key: FlowKey,
+    used: Instant,
+    older: Option<FlowId>,
+    newer: Option<FlowId>,
+    value: T,
+}
+
+impl<T> FlowTable<T> {
+    /// An empty table for at most `most` flows, and for one at least.
+    pub fn new(most: usize) -> Self {
+        Self {
+            places: BTreeMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            oldest: None,
+            newest: None,
+            most: most.clamp(1, u32::MAX as usize),
+        }
+    }
+
+    /// Number of flows.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether the next new flow needs one to go.
+    pub fn is_full(&self) -> bool {
+        self.places.len() >= self.most
+    }
+
+    /// The flow's place.
+    pub fn find(&self, key: &FlowKey) -> Option<FlowId> {
+        self.places.get(key).copied()
+    }
+
+    /// A flow that is not there yet, as the one used last. `None` if there is no room or it is there.
+    pub fn insert(&mut self, key: FlowKey, value: T, now: Instant) -> Option<FlowId> {
+        if self.is_full() || self.places.contains_key(&key) {
+            return None;
+        }
+        let entry = Some(Entry {
+            key,
+            used: now,
+            older: None,
+            newer: None,
+            value,
+        });
+        let id = if let Some(id) = self.free.pop() {
+            self.entries[id.0 as usize] = entry;
+            id
+        } else {
+            self.entries.push(entry);
+            FlowId(self.entries.len() as u32 - 1)
+        };
+        self.places.insert(key, id);
+        self.link(id);
+        Some(id)
+    }
+
+    /// Takes a flow out.
+    pub fn remove(&mut self, id: FlowId) -> Option<(FlowKey, T)> {
+        self.unlink(id);
+        let entry = self.entries.get_mut(id.0 as usize)?.take()?;
+        self.places.remove(&entry.key);
+        self.free.push(id);
+        Some((entry.key, entry.value))
+    }
+
+    /// The flow was used: it becomes the last one to go.
+    pub fn touch(&mut self, id: FlowId, now: Instant) {
+        if self.newest != Some(id) {
+            self.unlink(id);
+            self.link(id);
+        }
+        if let Some(entry) = self.entry_mut(id) {
+            entry.used = now;
+        }
+    }
+
+    /// What belongs to the flow.
+    pub fn get(&self, id: FlowId) -> Option<&T> {
+        self.entry(id).map(|entry| &entry.value)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, id: FlowId) -> Option<&mut T> {
+        self.entry_mut(id).map(|entry| &mut entry.value)
+    }
+
+    /// The flow's ends.
+    pub fn key(&self, id: FlowId) -> Option<FlowKey> {
+        self.entry(id).map(|entry| entry.key)
+    }
+
+    /// Flows with the time of their last use, that idle for longest first.
+    pub fn idle(&self) -> impl Iterator<Item = (FlowId, Instant, &T)> + '_ {
+        let mut next = self.oldest;
+        std::iter::from_fn(move || {
+            let id = next?;
+            let entry = self.entry(id)?;
+            next = entry.newer;
+            Some((id, entry.used, &entry.value))
+        })
+    }
+
+    fn entry(&self, id: FlowId) -> Option<&Entry<T>> {
+        self.entries.get(id.0 as usize)?.as_ref()
+    }
+
+    fn entry_mut(&mut self, id: FlowId) -> Option<&mut Entry<T>> {
+        self.entries.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    fn link(&mut self, id: FlowId) {
+        let newest = self.newest.replace(id);
+        match newest.and_then(|newest| self.entry_mut(newest)) {
+            Some(before) => before.newer = Some(id),
+            None => self.oldest = Some(id),
+        }
+        if let Some(entry) = self.entry_mut(id) {
+            (entry.older, entry.newer) = (newest, None);
+        }
+    }
+
+    fn unlink(&mut self, id: FlowId) {
+        let Some((older, newer)) = self.entry(id).map(|entry| (entry.older, entry.newer)) else {
+            return;
+        };
+        match older.and_then(|older| self.entry_mut(older)) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer.and_then(|newer| self.entry_mut(newer)) {
+            Some(entry) => entry.older = older,
+            None => self.newest = older,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(n: u32) -> FlowKey {
+        let port = (n % 60_000) as u16;
+        FlowKey {
+            far: std::net::SocketAddr::from((std::net::Ipv4Addr::from_bits(n / 60_000), port)),
+            user: std::net::SocketAddr::from(([10, 0, 0, 2], 80)),
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_flows_go_in_the_order_of_their_last_use() {
+        let mut table = FlowTable::new(100_000);
+        for n in 0..100_000 {
+            table
+                .insert(key(n), n, Duration::from_millis(n.into()))
+                .unwrap();
+        }
+        assert!(table.is_full());
+        assert_eq!(table.insert(key(100_000), 0, Duration::ZERO), None);
+        let first = table.find(&key(0)).unwrap();
+        table.touch(first, Duration::from_secs(1000));
+        let order: Vec<u32> = table.idle().map(|(_, _, &n)| n).collect();
+        assert_eq!((order[0], order[99_999], order.len()), (1, 0, 100_000));
+    }
+
+    proptest! {
+        /// Against a plain list in the order of use.
+        #[test]
+        fn random_operations_keep_the_order(operations in proptest::collection::vec((0u8..4, 0u32..12), 0..200)) {
+            let mut table = FlowTable::new(8);
+            let mut model: Vec<(u32, Instant)> = Vec::new();
+            for (step, (operation, n)) in operations.into_iter().enumerate() {
+                let now = Duration::from_millis(step as u64);
+                let place = table.find(&key(n));
+                prop_assert_eq!(place.is_some(), model.iter().any(|&(m, _)| m == n));
+                match (operation, place) {
+                    (0, Some(id)) => {
+                        prop_assert_eq!(table.remove(id), Some((key(n), n)));
+                        model.retain(|&(m, _)| m != n);
+                    }
+                    (1, Some(id)) => {
+                        table.touch(id, now);
+                        model.retain(|&(m, _)| m != n);
+                        model.push((n, now));
+                    }
+                    (_, None) if model.len() < 8 => {
+                        prop_assert!(table.insert(key(n), n, now).is_some());
+                        model.push((n, now));
+                    }
+                    (_, None) => prop_assert_eq!(table.insert(key(n), n, now), None),
+                    _ => {}
+                }
+                let order: Vec<_> = table.idle().map(|(_, used, &n)| (n, used)).collect();
+                prop_assert_eq!(&order, &model);
+                prop_assert_eq!(table.len(), model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What is read from a packet: addresses, ports, and of TCP all that steering and VISIBLE need.
+//!
+//! Headers are taken apart by `etherparse`. Options of TCP are walked here, because they are edited in place
+//! and because flows with options that nobody here knows still have their other ones read.
+
+mod build;
+mod options;
+mod rewrite;
+
+use std::net::{IpAddr, SocketAddr};
+
+use etherparse::checksum::Sum16BitWords;
+use etherparse::{IpNumber, IpSlice, TcpSlice};
+
+pub use build::reset;
+pub use options::{Options, SackBlocks};
+pub use rewrite::{
+    clamp_mss, set_ack, set_sack_blocks, set_timestamp_echo, set_window, strip_sack_permitted,
+};
+
+/// What a packet is to the edge node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A whole TCP segment.
+    Tcp(Segment),
+    /// A whole IP packet of something else, or a fragment of one.
+    Other(Addresses),
+    /// It cannot be read.
+    Malformed(Malformed),
+}
+
+/// Why a packet cannot be read. Whoever sent it is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Neither version 4 nor 6, a header that is cut off, or a length that exceeds the packet.
+    #[error("not an IP packet, or one that is cut off")]
+    Ip,
+    /// The TCP header is cut off or says an impossible length.
+    #[error("a TCP header that is cut off or of impossible length")]
+    TcpHeader,
+    /// An option's length is impossible or runs over the header's end.
+    #[error("a TCP option of impossible length")]
+    TcpOption,
+    /// The TCP checksum is wrong: nothing in the header can be relied on.
+    #[error("a wrong TCP checksum")]
+    Checksum,
+}
+
+/// Where a packet that is not TCP goes from and to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Protocol number of IPv4, last "next header" of IPv6.
+    pub protocol: u8,
+    /// Source and destination port; fragments and protocols without ports have none.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// The flags of a segment that matter here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Synchronise.
+    pub syn: bool,
+    /// No more data.
+    pub fin: bool,
+    /// Reset.
+    pub rst: bool,
+    /// The acknowledgement number counts.
+    pub ack: bool,
+}
+
+/// One TCP segment, and where its parts are in the packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Address and port it comes from.
+    pub source: SocketAddr,
+    /// Address and port it goes to.
+    pub destination: SocketAddr,
+    /// Sequence number of its first byte (of SYN, if there is one).
+    pub sequence: u32,
+    /// Acknowledgement number; without meaning unless `flags.ack`.
+    pub ack: u32,
+    /// Window as it stands in the header, not scaled.
+    pub window: u16,
+    /// Flags.
+    pub flags: Flags,
+    /// Options.
+    pub options: Options,
+    /// Offset of the TCP header in the packet.
+    pub header: usize,
+    /// Offset of the payload in the packet.
+    pub payload: usize,
+    /// Bytes of payload.
+    pub len: usize,
+}
+
+impl Segment {
+    /// Sequence numbers that it takes: its payload, and one each for SYN and FIN (RFC 9293, section 3.4).
+    pub fn sequence_len(&self) -> u64 {
+        self.len as u64 + u64::from(self.flags.syn) + u64::from(self.flags.fin)
+    }
+}
+
+/// Reads a packet that starts with its IP header. Never panics, whatever is in it.
+///
+/// `verify` says whether TCP checksums are verified; without it a damaged header is believed.
+pub fn parse(packet: &[u8], verify: bool) -> Parsed {
+    let Ok(ip) = IpSlice::from_slice(packet) else {
+        return Parsed::Malformed(Malformed::Ip);
+    };
+    let (source, destination) = (ip.source_addr(), ip.destination_addr());
+    let protocol = ip.payload_ip_number();
+    let body = ip.payload().payload;
+    let fragment = ip.is_fragmenting_payload();
+    if protocol != IpNumber::TCP || fragment {
+        let has_ports =
+            !fragment && [IpNumber::UDP, IpNumber(132), IpNumber(33)].contains(&protocol);
+        let ports = body.first_chunk::<4>().filter(|_| has_ports);
+        return Parsed::Other(Addresses {
+            source,
+            destination,
+            protocol: protocol.0,
+            ports: ports.map(|p| {
+                (
+                    u16::from_be_bytes([p[0], p[1]]),
+                    u16::from_be_bytes([p[2], p[3]]),
+                )
+            }),
+        });
+    }
+    let Ok(tcp) = TcpSlice::from_slice(body) else {
+        return Parsed::Malformed(Malformed::TcpHeader);
+    };
+    if verify && sum(source, destination, body) != 0 {
+        return Parsed::Malformed(Malformed::Checksum);
+    }
+    let header = body.as_ptr().addr() - packet.as_ptr().addr();
+    let options = match Options::read(tcp.options(), header + 20) {
+        Ok(options) => options,
+        Err(malformed) => return Parsed::Malformed(malformed),
+    };
+    Parsed::Tcp(Segment {
+        source: SocketAddr::new(source, tcp.source_port()),
+        destination: SocketAddr::new(destination, tcp.destination_port()),
+        sequence: tcp.sequence_number(),
+        ack: tcp.acknowledgment_number(),
+        window: tcp.window_size(),
+        flags: Flags {
+            syn: tcp.syn(),
+            fin: tcp.fin(),
+            rst: tcp.rst(),
+            ack: tcp.ack(),
+        },
+        options,
+        header,
+        payload: header + tcp.header_slice().len(),
+        len: tcp.payload().len(),
+    })
+}
+
+/// The checksum over pseudo header and segment (RFC 9293, section 3.1): 0 if the one in the header is right.
+fn sum(source: IpAddr, destination: IpAddr, segment: &[u8]) -> u16 {
+    let sum = Sum16BitWords::new();
+    let sum = match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => sum
+            .add_slice(&source.octets())
+            .add_slice(&destination.octets()),
+        (IpAddr::V6(source), IpAddr::V6(destination)) => sum
+            .add_slice(&source.octets())
+            .add_slice(&destination.octets()),
+        _ => sum,
+    };
+    sum.add_2bytes([0, 6])
+        .add_2bytes((segment.len() as u16).to_be_bytes())
+        .add_slice(segment)
+        .ones_complement()
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The options of a TCP header.
+
+use super::Malformed;
+
+/// Kinds (IANA, "TCP Option Kind Numbers").
+const END: u8 = 0;
+pub(super) const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+pub(super) const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+const MD5: u8 = 19;
+const AUTHENTICATION: u8 = 29;
+const MULTIPATH: u8 = 30;
+
+/// The largest shift count (RFC 7323, section 2.3).
+const LARGEST_SCALE: u8 = 14;
+
+/// SACK blocks in the order of the header: each from its left edge to its right edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SackBlocks {
+    blocks: [(u32, u32); 4],
+    count: u8,
+}
+
+impl SackBlocks {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The blocks, as they stand in the header.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.blocks[..usize::from(self.count)].iter().copied()
+    }
+
+    /// One more; what does not fit into a header is left out.
+    pub fn push(&mut self, left: u32, right: u32) {
+        if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
+            *block = (left, right);
+            self.count += 1;
+        }
+    }
+}
+
+/// What the options say, and the offsets in the packet of those that are edited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Maximum segment size in bytes, and the offset of its value.
+    pub mss: Option<(u16, usize)>,
+    /// Shift count of the window, at most 14.
+    pub window_scale: Option<u8>,
+    /// Offset of "SACK permitted".
+    pub sack_permitted: Option<usize>,
+    /// SACK blocks.
+    pub sack: SackBlocks,
+    /// Offset and whole length of the SACK option.
+    pub sack_at: Option<(usize, usize)>,
+    /// Timestamp value and echo.
+    pub timestamps: Option<(u32, u32)>,
+    /// Offset of the timestamps' option.
+    pub timestamps_at: Option<usize>,
+    /// The flow must not be edited: its segments are signed (MD5, TCP-AO), or its acknowledgements have a second
+    /// number that says something else (Multipath TCP).
+    pub sealed: bool,
+}
+
+impl Options {
+    /// Reads the options that start at `offset` of the packet. Of an option that is there twice the first counts.
+    pub(super) fn read(bytes: &[u8], offset: usize) -> Result<Self, Malformed> {
+        let mut options = Self::default();
+        let mut at = 0;
+        while at < bytes.len() {
+            match bytes[at] {
+                END => break,
+                NOP => at += 1,
+                kind => {
+                    let len = usize::from(*bytes.get(at + 1).ok_or(Malformed::TcpOption)?);
+                    if len < 2 {
+                        return Err(Malformed::TcpOption);
+                    }
+                    let value = bytes.get(at + 2..at + len).ok_or(Malformed::TcpOption)?;
+                    options.take(kind, value, offset + at);
+                    at += len;
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// One option. One of the wrong length is ignored, as RFC 9293, section 3.1 allows for unknown ones.
+    fn take(&mut self, kind: u8, value: &[u8], at: usize) {
+        match (kind, value) {
+            (MSS, &[a, b]) if self.mss.is_none() => {
+                self.mss = Some((u16::from_be_bytes([a, b]), at + 2))
+            }
+            (WINDOW_SCALE, &[shift]) if self.window_scale.is_none() => {
+                self.window_scale = Some(shift.min(LARGEST_SCALE));
+            }
+            (SACK_PERMITTED, []) if self.sack_permitted.is_none() => self.sack_permitted = Some(at),
+            (SACK, _)
+                if self.sack_at.is_none() && !value.is_empty() && value.len().is_multiple_of(8) =>
+            {
+                self.sack_at = Some((at, value.len() + 2));
+                for block in value.chunks_exact(8) {
+                    self.sack.push(number(block), number(&block[4..]));
+                }
+            }
+            (TIMESTAMPS, _) if self.timestamps.is_none() && value.len() == 8 => {
+                self.timestamps = Some((number(value), number(&value[4..])));
+                self.timestamps_at = Some(at);
+            }
+            (MD5 | AUTHENTICATION | MULTIPATH, _) => self.sealed = true,
+            _ => {}
+        }
+    }
+}
+
+/// The 32-bit number at the start of at least four bytes.
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}

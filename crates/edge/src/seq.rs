@@ -1,0 +1,50 @@
+//! Sequence numbers of TCP as positions that do not wrap around.
+
+/// A byte's place in one direction of a flow: its 32-bit sequence number, unwrapped. Positions start above 2^32, so that
+/// what lies before the first one seen can be told, too.
+pub type Position = u64;
+
+/// The position of the first sequence number seen.
+pub fn first(sequence: u32) -> Position {
+    (1 << 32) + u64::from(sequence)
+}
+
+/// The position nearest to `reference` that has this sequence number: RFC 9293, section 3.4 compares modulo 2^32, and
+/// nothing valid is more than 2^31 away.
+pub fn near(reference: Position, sequence: u32) -> Position {
+    let distance = sequence.wrapping_sub(wrapped(reference)).cast_signed();
+    reference.saturating_add_signed(i64::from(distance))
+}
+
+/// The sequence number as it stands in a header.
+pub fn wrapped(position: Position) -> u32 {
+    position as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_go_on_where_numbers_wrap_around() {
+        let before = first(u32::MAX - 9);
+        let after = near(before, 5);
+        assert_eq!(after - before, 15);
+        assert_eq!(near(after, u32::MAX - 9), before);
+        assert_eq!(wrapped(after), 5);
+    }
+
+    #[test]
+    fn what_lies_before_the_first_number_has_a_position_too() {
+        let start = first(0);
+        assert_eq!(start - near(start, u32::MAX), 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_position_within_reach_comes_back(reference in (1u64 << 32)..(1 << 40), ahead in -0x7fff_ffffi64..0x7fff_ffff) {
+            let position = reference.checked_add_signed(ahead).unwrap();
+            proptest::prop_assert_eq!(near(reference, wrapped(position)), position);
+        }
+    }
+}

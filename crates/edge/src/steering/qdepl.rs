@@ -1,0 +1,60 @@
+//! Q-Depl: packets are split in proportion to the rates at which the links' queues drain while something waits in them
+//! (section III-A and III-B of the paper: lambda_i = mu_i / sum(mu) * lambda).
+//!
+//! The proportion is kept by virtual time: a byte on a link costs 1 / mu_i, and the link that has been given least time goes
+//! next. Two rules keep a wrong rate from staying. A link that was passed over for being full or down is owed nothing
+//! afterwards. And a link that stands idle while others have a queue takes the packet: a rate can only be measured where
+//! something waits, and a link that is thought slow would otherwise never have anything waiting.
+
+use super::{Offer, Steering, open};
+use crate::LinkId;
+use crate::queue::LinkQueue;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct QDepl {
+    /// Seconds of service that each link has been given.
+    given: Vec<f64>,
+}
+
+impl Steering for QDepl {
+    fn name(&self) -> &'static str {
+        "qdepl"
+    }
+
+    fn pick(&mut self, offer: &Offer, links: &[LinkQueue]) -> Option<LinkId> {
+        self.given.resize(links.len(), 0.0);
+        let given = |id: LinkId| self.given[usize::from(id.0)];
+        let least = |a: &(LinkId, _), b: &(LinkId, _)| {
+            given(a.0).total_cmp(&given(b.0)).then(a.0.cmp(&b.0))
+        };
+        let (mut id, mut link) = open(links).min_by(least)?;
+        if !link.is_empty()
+            && let Some(idle) = open(links)
+                .filter(|(_, link)| link.is_hungry())
+                .min_by(least)
+        {
+            (id, link) = idle;
+        }
+        let begin = given(id);
+        let rate = link.rate().unwrap_or_else(|| believed(links)).max(1.0);
+        self.given[usize::from(id.0)] += offer.bytes as f64 / rate;
+        for other in &mut self.given {
+            *other = other.max(begin);
+        }
+        // Only differences count; what has grown large would lose its last digits.
+        let floor = self.given.iter().copied().fold(f64::INFINITY, f64::min);
+        self.given.iter_mut().for_each(|given| *given -= floor);
+        Some(id)
+    }
+}
+
+/// The rate of a link of which nothing is known: that of the mean of the others.
+fn believed(links: &[LinkQueue]) -> f64 {
+    let known: Vec<f64> = links.iter().filter_map(LinkQueue::rate).collect();
+    if known.is_empty() {
+        1e6
+    } else {
+        known.iter().sum::<f64>() / known.len() as f64
+    }
+}
