@@ -1,0 +1,8 @@
+//! LWA: packets carry sequence numbers over the links, and the receiver puts them in order before anybody sees them, for at
+//! most as long as a timer runs (3GPP TS 36.323, PDCP with reordering for split bearers).
+
+mod header;
+mod reorder;
+
+pub use header::{Header, SequenceBits};
+pub use reorder::{Reorder, ReorderConfig, ReorderStats};
