@@ -6,10 +6,12 @@
 //! - [`packet`] reads packets and edits acknowledgements in place, [`seq`] unwraps sequence numbers.
 //! - [`flow`] is what is known of each TCP flow, from its packets alone.
 //! - [`queue`] is what waits for a link, [`steering`] decides which link a packet takes.
+//! - [`analysis`] is the paper's queueing model.
 //! - [`lwa`] puts packets in order at the user's end.
 
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod flow;
 pub mod lwa;
 pub mod packet;
