@@ -142,9 +142,11 @@ impl Flow {
         self.sealed |= segment.options.sealed;
         let position = self.locate(segment.sequence);
         if segment.flags.rst {
-            if position <= self.highest.max(self.permitted)
-                && position >= self.acked.unwrap_or(position)
-            {
+            let refused = !self.located && segment.flags.ack && self.user_next == Some(segment.ack);
+            let in_window = self.located
+                && position <= self.highest.max(self.permitted)
+                && position >= self.acked.unwrap_or(position);
+            if refused || in_window {
                 self.phase = Phase::Closed;
             }
             return Arrival::default();

@@ -1,0 +1,298 @@
+//! From the far side to the user: every packet gets a link.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use super::{Edge, Event};
+use crate::flow::{FlowId, FlowKey, Kept, Phase};
+use crate::lwa::Header;
+use crate::packet::{self, Malformed, Parsed, Segment};
+use crate::seq::Position;
+use crate::steering::{Offer, hash_addresses};
+use crate::{Instant, LinkId, Mode, Sack};
+
+/// Users with sequence numbers of their own; beyond that they share those of the unspecified address.
+const MOST_USERS: usize = 4096;
+
+/// TCP's protocol number.
+const TCP: u8 = 6;
+
+impl Edge {
+    /// A packet for a user has come from the far side.
+    pub fn handle_far(&mut self, mut packet: Vec<u8>, now: Instant) {
+        self.counters.down_packets += 1;
+        let parsed = packet::parse(&packet, self.config.verify_checksums);
+        if let Parsed::Malformed(reason) = &parsed {
+            self.counters.malformed += 1;
+            if *reason == Malformed::Ip {
+                return; // there is nothing to forward it by
+            }
+        }
+        let (flow, user) = identity(&parsed);
+        let tracked = match &parsed {
+            Parsed::Tcp(segment) => self.far_segment(&mut packet, segment, now),
+            _ => None,
+        };
+        let packet: Arc<[u8]> = packet.into();
+        let link = self.steer(&packet, flow, user);
+        if let (Some(link), Some((id, position)), Parsed::Tcp(segment)) = (link, tracked, &parsed) {
+            self.keep(id, position, segment, packet, link, now);
+        }
+    }
+
+    /// The flow learns of its segment. Returns where to keep its data, if that is wanted.
+    fn far_segment(
+        &mut self,
+        packet: &mut [u8],
+        segment: &Segment,
+        now: Instant,
+    ) -> Option<(FlowId, Position)> {
+        let key = FlowKey {
+            far: segment.source,
+            user: segment.destination,
+        };
+        self.edit_syn(packet, segment);
+        let id = self.track_segment(key, segment, now)?;
+        let position = self.with(id, now, |_, tracked| {
+            let arrival = tracked.flow.far_segment(segment);
+            if tracked.orphaned.is_some() && tracked.flow.orphaned().is_none() {
+                tracked.orphaned = None;
+            }
+            arrival.position
+        })?;
+        self.end_if_closed(id);
+        Some((id, position.filter(|_| segment.len > 0)?))
+    }
+
+    /// The flow of a segment. A SYN that starts another connection between the same ends starts another flow, unless the
+    /// old one is still owed something.
+    pub(super) fn track_segment(
+        &mut self,
+        key: FlowKey,
+        segment: &Segment,
+        now: Instant,
+    ) -> Option<FlowId> {
+        if segment.flags.syn
+            && !segment.flags.ack
+            && let Some(id) = self.flows.find(&key)
+            && let Some(tracked) = self.flows.get(id)
+            && tracked.flow.phase() != Phase::HalfOpen
+            && tracked.flow.owed() == 0
+        {
+            self.forget(id);
+        }
+        self.track(key, now)
+    }
+
+    /// A flow that was reset is over.
+    pub(super) fn end_if_closed(&mut self, id: FlowId) {
+        if self
+            .flows
+            .get(id)
+            .is_some_and(|tracked| tracked.flow.phase() == Phase::Closed)
+        {
+            self.forget(id);
+        }
+    }
+
+    /// What is changed in a SYN of either end.
+    pub(super) fn edit_syn(&self, packet: &mut [u8], segment: &Segment) {
+        if !segment.flags.syn || segment.options.sealed {
+            return;
+        }
+        if self.visible() && self.config.sack == Sack::Strip {
+            packet::strip_sack_permitted(packet, segment);
+        }
+        if let Some(most) = self.config.mss {
+            packet::clamp_mss(packet, segment, most);
+        }
+    }
+
+    /// Puts a packet into the queue of a link; `None` if no link has room.
+    fn steer(&mut self, packet: &Arc<[u8]>, flow: u64, user: Option<IpAddr>) -> Option<LinkId> {
+        let offer = Offer {
+            bytes: packet.len(),
+            flow,
+        };
+        let Some(link) = self.steering.pick(&offer, &self.links) else {
+            self.counters.dropped += 1;
+            return None;
+        };
+        let packet = if self.config.mode == Mode::Lwa {
+            self.number(packet, user)
+        } else {
+            packet.clone()
+        };
+        let pushed = self.links[usize::from(link.0)].push(packet);
+        self.counters.dropped += u64::from(pushed.is_err());
+        pushed.is_ok().then_some(link)
+    }
+
+    /// The packet with the next sequence number of its user. A number is only spent on what has a place in a queue, or the
+    /// receiver would wait for it.
+    fn number(&mut self, packet: &[u8], user: Option<IpAddr>) -> Arc<[u8]> {
+        let shared = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let user = user
+            .filter(|user| self.sequences.contains_key(user) || self.sequences.len() < MOST_USERS);
+        let next = self.sequences.entry(user.unwrap_or(shared)).or_default();
+        let sequence = *next;
+        *next = next.wrapping_add(1);
+        Header { sequence }
+            .write(self.config.sequence_bits, packet)
+            .into()
+    }
+
+    /// Keeps a packet to be sent again, as far as memory goes; without VISIBLE only when it was sent, for the trip times.
+    fn keep(
+        &mut self,
+        id: FlowId,
+        position: Position,
+        segment: &Segment,
+        packet: Arc<[u8]>,
+        link: LinkId,
+        now: Instant,
+    ) {
+        let packet = if self.visible() {
+            packet
+        } else {
+            Arc::from([])
+        };
+        let room = self.kept + packet.len() <= self.config.kept;
+        let most = self.config.kept_per_flow;
+        let end = position + segment.len as u64;
+        let kept = self.with(id, now, |_, tracked| {
+            let flow = &tracked.flow;
+            let fits = room && tracked.copies.bytes() + packet.len() <= most;
+            if flow.sealed() || flow.acked().is_none_or(|acked| end <= acked) {
+                return true;
+            }
+            if let Some(before) = tracked.copies.at_mut(position)
+                && before.end >= end
+            {
+                // The sender sends it again: the time until it is acknowledged says nothing any more.
+                (before.sent, before.again) = ((now, link), true);
+            } else if fits {
+                let timestamp = segment.options.timestamps.map(|(value, _)| value);
+                tracked.copies.keep(
+                    position,
+                    Kept {
+                        end,
+                        packet,
+                        timestamp,
+                        sent: (now, link),
+                        again: false,
+                    },
+                );
+            }
+            fits
+        });
+        self.counters.not_kept += u64::from(kept == Some(false));
+    }
+
+    /// A link carries nothing any more. What waits for it goes to the others, and so does what it had been given and nobody
+    /// has acknowledged, as far as it is kept.
+    pub fn link_down(&mut self, link: LinkId, now: Instant) {
+        let Some(queue) = self
+            .links
+            .get_mut(usize::from(link.0))
+            .filter(|queue| queue.is_up())
+        else {
+            return;
+        };
+        queue.set_up(false);
+        if !self.links.iter().any(|link| link.is_up()) {
+            // It waits for whichever link comes up first, see `link_up`.
+            return self.event(Event::LinkDown {
+                link,
+                moved: 0,
+                lost: 0,
+            });
+        }
+        let (moved, lost) = self.move_packets(link);
+        self.event(Event::LinkDown { link, moved, lost });
+        self.send_again_from(link, now);
+    }
+
+    /// A link carries packets again.
+    pub fn link_up(&mut self, link: LinkId, now: Instant) {
+        let Some(queue) = self
+            .links
+            .get_mut(usize::from(link.0))
+            .filter(|queue| !queue.is_up())
+        else {
+            return;
+        };
+        queue.set_up(true);
+        self.event(Event::LinkUp { link });
+        let dead: Vec<LinkId> = (0..self.links.len())
+            .map(|n| LinkId(n as u8))
+            .filter(|id| !self.links[usize::from(id.0)].is_up())
+            .collect();
+        for other in dead {
+            self.move_packets(other);
+            self.send_again_from(other, now);
+        }
+    }
+
+    /// Moves what waits for a dead link to others; returns how many packets were moved and how many had no room.
+    fn move_packets(&mut self, dead: LinkId) -> (usize, usize) {
+        let (mut moved, mut lost) = (0, 0);
+        for packet in self.links[usize::from(dead.0)].drain() {
+            // PDUs of LWA cannot be read; any link is as good for them.
+            let parsed = packet::parse(&packet, false);
+            let offer = Offer {
+                bytes: packet.len(),
+                flow: identity(&parsed).0,
+            };
+            let Some(link) = self.steering.pick(&offer, &self.links) else {
+                lost += 1;
+                continue;
+            };
+            if self.links[usize::from(link.0)].push(packet).is_err() {
+                lost += 1;
+                continue;
+            }
+            moved += 1;
+            if let Parsed::Tcp(segment) = parsed {
+                self.moved(&segment, link);
+            }
+        }
+        self.counters.dropped += lost as u64;
+        (moved, lost)
+    }
+
+    /// What is kept of a segment waits for another link now: it is not lost with the first.
+    fn moved(&mut self, segment: &Segment, link: LinkId) {
+        let key = FlowKey {
+            far: segment.source,
+            user: segment.destination,
+        };
+        let Some(tracked) = self.flows.find(&key).and_then(|id| self.flows.get_mut(id)) else {
+            return;
+        };
+        let position = tracked.flow.locate(segment.sequence);
+        if let Some(kept) = tracked.copies.at_mut(position) {
+            kept.sent.1 = link;
+        }
+    }
+}
+
+/// A number for the flow that a packet belongs to, and the user that it goes to, as far as it can be read.
+fn identity(parsed: &Parsed) -> (u64, Option<IpAddr>) {
+    match parsed {
+        Parsed::Tcp(segment) => (
+            hash_addresses(segment.source, segment.destination, TCP),
+            Some(segment.destination.ip()),
+        ),
+        Parsed::Other(other) => {
+            let (source, destination) = other.ports.unwrap_or_default();
+            let source = SocketAddr::new(other.source, source);
+            let destination = SocketAddr::new(other.destination, destination);
+            (
+                hash_addresses(source, destination, other.protocol),
+                Some(other.destination),
+            )
+        }
+        Parsed::Malformed(_) => (0, None),
+    }
+}

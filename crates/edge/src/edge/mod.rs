@@ -1,0 +1,290 @@
+//! The node itself: packets in, packets out.
+
+mod down;
+mod repair;
+mod report;
+mod up;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sumlink_engine::RangeSet;
+
+use crate::flow::{Copies, Flow, FlowId, FlowKey, FlowTable, Phase};
+use crate::queue::LinkQueue;
+use crate::seq::Position;
+use crate::steering::{self, Steering};
+use crate::visible::Visible;
+use crate::{Config, ConfigError, Instant, LinkId, Mode};
+
+pub use report::{Counters, Event, FlowReport, Reset};
+
+/// An edge node. The [crate's documentation](crate) has the law of its use.
+#[derive(Debug)]
+pub struct Edge {
+    config: Config,
+    links: Vec<LinkQueue>,
+    steering: Box<dyn Steering>,
+    flows: FlowTable<Tracked>,
+    /// N: flows with something outstanding.
+    busy: usize,
+    /// Bytes of all packets that are kept.
+    kept: usize,
+    /// When which flow wants to be looked at.
+    timers: BTreeSet<(Instant, FlowId)>,
+    /// LWA: the next sequence number for each user.
+    sequences: BTreeMap<IpAddr, u32>,
+    /// Packets for the far side.
+    far: VecDeque<Vec<u8>>,
+    events: VecDeque<Event>,
+    counters: Counters,
+}
+
+/// A flow and what is kept for it.
+#[derive(Debug)]
+struct Tracked {
+    flow: Flow,
+    copies: Copies,
+    visible: Visible,
+    /// A hole that is repaired from here.
+    repair: Option<Repair>,
+    /// What was sent again from here and may come back as a duplicate SACK block.
+    repaired: RangeSet,
+    /// Since when its far end has been sending again what its user cannot use.
+    orphaned: Option<Instant>,
+    used: Instant,
+    /// Its entry among the timers.
+    timer: Option<Instant>,
+}
+
+/// The repair of one hole by time.
+#[derive(Clone, Copy, Debug)]
+struct Repair {
+    /// Where it starts.
+    position: Position,
+    since: Instant,
+    /// When it is sent again.
+    at: Instant,
+    attempts: u32,
+}
+
+/// Events that wait for somebody to take them; more are dropped.
+const MOST_EVENTS: usize = 1000;
+
+/// Idle flows that are looked at for one that may be forgotten.
+const MOST_LOOKS: usize = 16;
+
+impl Edge {
+    /// A node whose links are up.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let steering = steering::build(&config.steering)
+            .ok_or_else(|| ConfigError::Steering(config.steering.clone()))?;
+        Ok(Self {
+            links: config
+                .links
+                .iter()
+                .map(|link| LinkQueue::new(link.queue, link.rate))
+                .collect(),
+            steering,
+            flows: FlowTable::new(config.flows),
+            busy: 0,
+            kept: 0,
+            timers: BTreeSet::new(),
+            sequences: BTreeMap::new(),
+            far: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            config,
+        })
+    }
+
+    /// The link can take a packet: the next one for it.
+    pub fn poll_link(&mut self, link: LinkId, now: Instant) -> Option<Arc<[u8]>> {
+        self.links
+            .get_mut(usize::from(link.0))
+            .filter(|link| link.is_up())?
+            .pop(now)
+    }
+
+    /// The next packet for the far side.
+    pub fn poll_far(&mut self) -> Option<Vec<u8>> {
+        self.far.pop_front()
+    }
+
+    /// What has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When to call [`Edge::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let idle = self
+            .flows
+            .idle()
+            .next()
+            .map(|(_, used, _)| used + self.config.idle);
+        self.timers
+            .first()
+            .map(|&(at, _)| at)
+            .into_iter()
+            .chain(idle)
+            .min()
+    }
+
+    /// The queue before a link.
+    pub fn link(&self, link: LinkId) -> Option<&LinkQueue> {
+        self.links.get(usize::from(link.0))
+    }
+
+    /// What was counted since the start.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            flows: self.flows.len(),
+            busy_flows: self.busy,
+            kept_bytes: self.kept,
+            ..self.counters
+        }
+    }
+
+    /// What is known of a flow.
+    pub fn flow(&self, key: &FlowKey) -> Option<FlowReport> {
+        let tracked = self.flows.get(self.flows.find(key)?)?;
+        Some(FlowReport::of(tracked))
+    }
+
+    fn visible(&self) -> bool {
+        self.config.mode == Mode::LwipVisible
+    }
+
+    /// The flow between two ends, a new one if there is none. `None` where there is no room.
+    fn track(&mut self, key: FlowKey, now: Instant) -> Option<FlowId> {
+        if let Some(id) = self.flows.find(&key) {
+            self.flows.touch(id, now);
+            return Some(id);
+        }
+        if self.flows.is_full() {
+            // What is owed to a user is delivered first.
+            let victim = self
+                .flows
+                .idle()
+                .take(MOST_LOOKS)
+                .find(|(_, _, tracked)| tracked.flow.owed() == 0)?
+                .0;
+            self.forget(victim);
+            self.counters.forgotten += 1;
+        }
+        let tracked = Tracked {
+            flow: Flow::new(),
+            copies: Copies::default(),
+            visible: Visible::new(&self.config.visible),
+            repair: None,
+            repaired: RangeSet::new(),
+            orphaned: None,
+            used: now,
+            timer: None,
+        };
+        self.flows.insert(key, tracked, now)
+    }
+
+    /// Does something with a flow, and keeps what is counted over all flows in step with it.
+    fn with<R>(
+        &mut self,
+        id: FlowId,
+        now: Instant,
+        action: impl FnOnce(&mut Self, &mut Tracked) -> R,
+    ) -> Option<R> {
+        // Taken out for the time of the action, so that it may use the rest of the node as well.
+        let placeholder = Tracked::placeholder();
+        let mut tracked = std::mem::replace(self.flows.get_mut(id)?, placeholder);
+        let (busy, kept) = (tracked.is_busy(), tracked.copies.bytes());
+        tracked.used = now;
+        let result = action(self, &mut tracked);
+        self.busy = self.busy + usize::from(tracked.is_busy()) - usize::from(busy);
+        self.kept = self.kept + tracked.copies.bytes() - kept;
+        let wanted = tracked.wants_timer(&self.config);
+        if wanted != tracked.timer {
+            if let Some(at) = tracked.timer {
+                self.timers.remove(&(at, id));
+            }
+            tracked.timer = wanted;
+            self.timers.extend(wanted.map(|at| (at, id)));
+        }
+        *self.flows.get_mut(id)? = tracked;
+        Some(result)
+    }
+
+    /// Forgets a flow.
+    fn forget(&mut self, id: FlowId) {
+        if let Some((_, tracked)) = self.flows.remove(id) {
+            self.busy -= usize::from(tracked.is_busy());
+            self.kept -= tracked.copies.bytes();
+            if let Some(at) = tracked.timer {
+                self.timers.remove(&(at, id));
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.len() < MOST_EVENTS {
+            self.events.push_back(event);
+        }
+    }
+
+    /// min(B^a / B^s) over the links that are up; 0 if none is.
+    fn free(&self) -> f64 {
+        let shares = self
+            .links
+            .iter()
+            .filter(|link| link.is_up())
+            .map(LinkQueue::share_available);
+        shares.min_by(f64::total_cmp).unwrap_or(0.0)
+    }
+
+    /// LTT of all links that are up and were measured.
+    fn trips(&self) -> impl Iterator<Item = Duration> + '_ {
+        self.links
+            .iter()
+            .filter(|link| link.is_up())
+            .filter_map(LinkQueue::trip)
+    }
+}
+
+impl Tracked {
+    /// What stands in a flow's place while it is worked on.
+    fn placeholder() -> Self {
+        Self {
+            flow: Flow::new(),
+            copies: Copies::default(),
+            visible: Visible::new(&crate::visible::Parameters::default()),
+            repair: None,
+            repaired: RangeSet::new(),
+            orphaned: None,
+            used: Instant::ZERO,
+            timer: None,
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.flow.outstanding() > 0
+    }
+
+    /// When it wants to be looked at: for a repair, or because it is half open, closing or orphaned.
+    fn wants_timer(&self, config: &Config) -> Option<Instant> {
+        let short = matches!(
+            self.flow.phase(),
+            Phase::HalfOpen | Phase::Closing | Phase::Closed
+        );
+        let expiry = (short && self.flow.owed() == 0).then(|| self.used + config.idle_half_open);
+        self.repair
+            .map(|repair| repair.at)
+            .into_iter()
+            .chain(expiry)
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

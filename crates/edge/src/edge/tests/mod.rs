@@ -1,0 +1,4 @@
+mod network;
+mod peer;
+mod scripted;
+mod world;

@@ -1,0 +1,189 @@
+//! Whole transfers through a node, and what must hold whatever happens on the way.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::peer::MSS;
+use super::world::{Incident, Line, World};
+use crate::visible::Parameters;
+use crate::{Config, Mode, Sack};
+
+const fn line(mbit: u64, milliseconds: u64, loss: f64) -> Line {
+    Line {
+        rate: mbit * 1_000_000,
+        delay: Duration::from_millis(milliseconds),
+        loss,
+    }
+}
+
+fn config(mode: Mode, steering: &str) -> Config {
+    Config {
+        mode,
+        steering: steering.into(),
+        ..Config::default()
+    }
+}
+
+const SECONDS: u64 = 10;
+
+/// Mbit/s of one transfer that does not end within the time, behind the first second.
+fn goodput(config: Config, lines: &[Line], sack: bool) -> (f64, World) {
+    let mut world = World::new(config, lines, 1 << 40, sack, 77);
+    world.run(Duration::from_secs(1));
+    let before = world.user.next;
+    world.run(Duration::from_secs(1 + SECONDS));
+    (
+        (world.user.next - before) as f64 * 8.0 / SECONDS as f64 / 1e6,
+        world,
+    )
+}
+
+#[test]
+fn every_mode_and_policy_delivers_everything_in_order() {
+    for (name, mode) in Mode::NAMES {
+        for steering in ["qdepl", "lrtt", "roundrobin", "flowhash"] {
+            for sack in [false, true] {
+                // The sequence numbers wrap around within the transfer.
+                let lines = [line(20, 10, 0.001), line(6, 5, 0.01)];
+                let mut world = World::new(
+                    config(mode, steering),
+                    &lines,
+                    2_000_000,
+                    sack,
+                    u32::MAX - 900_000,
+                );
+                let done = world.run(Duration::from_secs(300));
+                assert!(
+                    done && world.user.finished,
+                    "{name} {steering} sack {sack} at {:?}",
+                    world.now
+                );
+            }
+        }
+    }
+}
+
+/// What a sender reaches that uses SACK, where reordering is mild and where it is not.
+#[test]
+fn reordering_costs_and_a_receiver_that_puts_in_order_gets_it_back() {
+    let equal = [line(20, 10, 0.0); 2];
+    let alone = goodput(config(Mode::Lwip, "qdepl"), &equal[..1], true).0;
+    let lwa = goodput(config(Mode::Lwa, "qdepl"), &equal, true).0;
+    assert!(
+        lwa > 1.5 * alone,
+        "LWA over two equal links: {lwa:.1}, one alone {alone:.1} Mbit/s"
+    );
+    let unequal = [line(20, 10, 0.0), line(5, 10, 0.0)];
+    let lwip = goodput(config(Mode::Lwip, "qdepl"), &unequal, true).0;
+    let lwa = goodput(config(Mode::Lwa, "qdepl"), &unequal, true).0;
+    assert!(
+        lwip < alone && lwa > alone,
+        "LWIP {lwip:.1}, LWA {lwa:.1}, one alone {alone:.1} Mbit/s"
+    );
+}
+
+/// The figures of docs/edge.md.
+#[test]
+#[ignore = "a measurement of some minutes; its output is in docs/edge.md"]
+fn goodput_of_the_modes() {
+    for pair in [[20, 5], [20, 20], [26, 26]] {
+        let lines = pair.map(|rate| line(rate, 10, 0.0));
+        for sack in [false, true] {
+            let visible = |parameters| Config {
+                visible: parameters,
+                ..config(Mode::LwipVisible, "qdepl")
+            };
+            let default = Parameters::default();
+            let rows = [
+                ("lwip", config(Mode::Lwip, "qdepl")),
+                ("lwip, roundrobin", config(Mode::Lwip, "roundrobin")),
+                ("lwa", config(Mode::Lwa, "qdepl")),
+                ("lwip+visible", config(Mode::LwipVisible, "qdepl")),
+                (
+                    "boost off",
+                    visible(Parameters {
+                        boost: false,
+                        ..default
+                    }),
+                ),
+                (
+                    "SACK stripped",
+                    Config {
+                        sack: Sack::Strip,
+                        ..config(Mode::LwipVisible, "qdepl")
+                    },
+                ),
+                (
+                    "PH 100, alpha 0.5, beta 0.05",
+                    visible(Parameters {
+                        held_at_first: 100.0,
+                        rise: 0.5,
+                        fall: 0.05,
+                        ..default
+                    }),
+                ),
+                (
+                    "theta 0",
+                    visible(Parameters {
+                        least_free: 0.0,
+                        ..default
+                    }),
+                ),
+            ];
+            let alone = [0, 1].map(|n| goodput(config(Mode::Lwip, "qdepl"), &lines[n..=n], sack).0);
+            println!("{pair:?} Mbit/s, SACK {sack}: alone {alone:.1?}");
+            for (name, config) in rows {
+                let (goodput, world) = goodput(config, &lines, sack);
+                let c = world.edge.counters();
+                println!(
+                    "  {name}: {goodput:.1} Mbit/s; sent again by the server {}, duplicates {}, boosted {}, held {}, repaired {} + {}",
+                    world.server.retransmitted,
+                    c.duplicates,
+                    c.boosted,
+                    c.held,
+                    c.repaired,
+                    c.repaired_late
+                );
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// Whatever the links do, and if a node dies and another one takes its place: what arrives is what was sent, no node
+    /// acknowledges what it has not received or owes more than a segment, and in the end all has arrived or an end has
+    /// seen its connection fail.
+    #[test]
+    fn bytes_arrive_or_the_connection_fails_visibly(
+        rates in [1u64..40, 1u64..40],
+        delays in [0u64..80, 0u64..80],
+        losses in [0.0f64..0.05, 0.0f64..0.05],
+        up_loss in 0.0f64..0.05,
+        sack: bool, strip: bool, boost: bool, start: u32,
+        happen in proptest::collection::vec((50u64..4000, 0u8..7), 0..6),
+    ) {
+        let lines = [0, 1].map(|n| line(rates[n], delays[n], losses[n]));
+        let sack_mode = if strip { Sack::Strip } else { Sack::Rewrite };
+        let visible = Parameters { boost, ..Parameters::default() };
+        let config = Config { sack: sack_mode, visible, ..config(Mode::LwipVisible, "qdepl") };
+        let incidents: Vec<_> = happen.into_iter().map(|(at, what)| {
+            let incident = match what {
+                0 | 1 => Incident::Down(what),
+                6 => Incident::Restart,
+                up => Incident::Up(up % 2),
+            };
+            (Duration::from_millis(at), incident)
+        }).chain([(Duration::from_secs(5), Incident::Up(0)), (Duration::from_secs(5), Incident::Up(1))]).collect();
+        let mut world = World::new(config, &lines, 1_000_000, sack, start).incidents(&incidents).up_loss(up_loss);
+        world.run(Duration::from_secs(3600));
+        prop_assert!(world.over(), "neither done nor failed: {} of {}", world.user.next, world.server.total);
+        prop_assert!(!world.server.done() || world.user.finished, "the server believes what is not so");
+        prop_assert!(world.most_owed <= MSS as u64);
+        if !boost {
+            prop_assert_eq!(world.most_owed, 0);
+        }
+    }
+}

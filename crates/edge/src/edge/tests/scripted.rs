@@ -1,0 +1,446 @@
+//! Packet by packet: what the node makes of acknowledgements, and of what it cannot read.
+
+use std::time::Duration;
+
+use etherparse::TcpOptionElement as Option_;
+
+use crate::flow::{FlowKey, Phase};
+use crate::packet::Segment;
+use crate::packet::fixture::{Draft, far, segment, user};
+use crate::{Config, Edge, Event, Instant, LinkId, Mode, Reset, Sack};
+
+const KEY: fn() -> FlowKey = || FlowKey {
+    far: far(),
+    user: user(),
+};
+
+fn ms(n: u64) -> Instant {
+    Duration::from_millis(n)
+}
+
+/// Sends SYNs both ways, and `count` segments of 1000 bytes from 1000 on, of which the user acknowledges the first.
+fn started(config: Config, count: u32) -> Edge {
+    let mut edge = Edge::new(config).unwrap();
+    let syn = Draft::up(500)
+        .syn()
+        .option(Option_::WindowScale(7))
+        .option(Option_::MaximumSegmentSize(1000));
+    edge.handle_user(
+        syn.option(Option_::SelectiveAcknowledgementPermitted)
+            .packet(),
+        ms(0),
+    );
+    let syn = Draft::down(999)
+        .syn()
+        .ack(501)
+        .option(Option_::WindowScale(7));
+    edge.handle_far(
+        syn.option(Option_::SelectiveAcknowledgementPermitted)
+            .packet(),
+        ms(1),
+    );
+    edge.handle_user(Draft::up(501).ack(1000).window(1000).packet(), ms(2));
+    for n in 0..count {
+        edge.handle_far(data(n), ms(3));
+    }
+    sent(&mut edge, ms(4));
+    edge.handle_user(ack(2000, &[]), ms(40));
+    drain(&mut edge);
+    edge
+}
+
+fn data(n: u32) -> Vec<u8> {
+    let draft = Draft::down(1000 + 1000 * n)
+        .ack(501)
+        .option(Option_::Timestamp(70 + n, 1));
+    draft.payload(&[n as u8; 1000]).packet()
+}
+
+fn ack(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
+    Draft::up(501)
+        .ack(number)
+        .window(1000)
+        .option(Option_::Timestamp(9, 70))
+        .sack(blocks)
+        .packet()
+}
+
+/// What the links are given.
+fn sent(edge: &mut Edge, now: Instant) -> Vec<Vec<u8>> {
+    let links = [LinkId(0), LinkId(1)];
+    let mut packets = Vec::new();
+    for link in links {
+        while let Some(packet) = edge.poll_link(link, now) {
+            packets.push(packet.to_vec());
+        }
+    }
+    packets
+}
+
+fn drain(edge: &mut Edge) -> Vec<Segment> {
+    std::iter::from_fn(|| edge.poll_far())
+        .map(|packet| segment(&packet))
+        .collect()
+}
+
+/// The far end is sent this, if anything.
+fn answer(edge: &mut Edge, packet: Vec<u8>, now: Instant) -> Option<Segment> {
+    edge.handle_user(packet, now);
+    let mut packets = drain(edge);
+    assert!(packets.len() <= 1);
+    packets.pop()
+}
+
+#[test]
+fn a_duplicate_becomes_an_acknowledgement_of_the_missing_packet_and_nothing_beyond() {
+    let mut edge = started(Config::default(), 6);
+    let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
+    assert_eq!(boosted.ack, 3000);
+    assert_eq!(
+        u32::from(boosted.window) * 128,
+        1000 * 128 - 1024,
+        "the right edge stays, rounded down"
+    );
+    assert_eq!(
+        boosted.options.timestamps,
+        Some((9, 71)),
+        "the time of the packet that it acknowledges"
+    );
+    assert!(boosted.options.sack.is_empty());
+    let report = edge.flow(&KEY()).unwrap();
+    assert_eq!((report.owed, report.deliverable), (1000, true));
+    // What follows is held; nothing more is promised.
+    assert_eq!(answer(&mut edge, ack(2000, &[(3000, 5000)]), ms(42)), None);
+    assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
+    // The missing packet arrives after all.
+    assert_eq!(answer(&mut edge, ack(5000, &[]), ms(43)).unwrap().ack, 5000);
+    let counters = edge.counters();
+    assert_eq!(
+        (counters.boosted, counters.held, counters.repaired),
+        (1, 1, 0)
+    );
+    assert_eq!(edge.flow(&KEY()).unwrap().owed, 0);
+}
+
+#[test]
+fn what_is_owed_is_sent_again_until_it_arrives() {
+    let mut edge = started(Config::default(), 4);
+    answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
+    let at = edge.poll_timeout().unwrap();
+    edge.handle_timeout(at - Duration::from_nanos(1));
+    assert!(sent(&mut edge, at).is_empty());
+    edge.handle_timeout(at);
+    let again = sent(&mut edge, at);
+    assert_eq!(again, [data(1)]);
+    let second = edge.poll_timeout().unwrap();
+    assert!(second - at > at - ms(41), "backs off");
+    edge.handle_timeout(second);
+    assert_eq!(sent(&mut edge, second), [data(1)]);
+    assert_eq!(edge.counters().repaired_late, 2);
+}
+
+#[test]
+fn what_cannot_be_delivered_ends_the_flow_at_both_ends() {
+    let mut edge = started(Config::default(), 4);
+    answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
+    let mut resets = Vec::new();
+    let mut now = ms(41);
+    while resets.is_empty() && now < ms(100_000) {
+        now = edge.poll_timeout().unwrap();
+        edge.handle_timeout(now);
+        resets = drain(&mut edge);
+        let down = sent(&mut edge, now);
+        if !resets.is_empty() {
+            let down = segment(down.last().unwrap());
+            assert!(down.flags.rst);
+            assert_eq!(down.sequence, 2000, "what the user waits for");
+        }
+    }
+    assert!(now >= ms(30_041), "{now:?}");
+    assert!(resets[0].flags.rst);
+    assert_eq!((resets[0].sequence, resets[0].ack), (501, 3000));
+    let event = std::iter::from_fn(|| edge.poll_event()).last();
+    assert_eq!(
+        event,
+        Some(Event::FlowReset {
+            flow: KEY(),
+            reason: Reset::Undeliverable,
+            undelivered: 1000
+        })
+    );
+    assert_eq!(edge.counters().flows, 0);
+}
+
+#[test]
+fn without_boost_nothing_is_acknowledged_that_the_user_did_not() {
+    let mut config = Config::default();
+    config.visible.boost = false;
+    let mut edge = started(config, 6);
+    for n in 0..12 {
+        if let Some(passed) = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(50 + 20 * n)) {
+            assert_eq!(passed.ack, 2000);
+        }
+    }
+    let counters = edge.counters();
+    assert!(
+        counters.held > 0 && counters.repaired == 2 && counters.boosted == 0,
+        "{counters:?}"
+    );
+}
+
+#[test]
+fn the_last_packet_and_one_that_the_node_dropped_are_not_boosted() {
+    // Only the missing packet is outstanding: it is not known whether the sender waits for anything else.
+    let mut edge = started(Config::default(), 2);
+    if let Some(passed) = answer(&mut edge, ack(2000, &[]), ms(41)) {
+        assert_eq!(passed.ack, 2000);
+    }
+    assert_eq!(
+        (edge.counters().boosted, edge.counters().duplicates),
+        (0, 1)
+    );
+
+    let mut edge = started(
+        Config {
+            kept_per_flow: 0,
+            ..Config::default()
+        },
+        6,
+    );
+    assert_eq!(answer(&mut edge, ack(2000, &[]), ms(41)).unwrap().ack, 2000);
+    assert_eq!(
+        edge.counters().boosted + edge.counters().held + edge.counters().repaired,
+        0
+    );
+    assert!(edge.counters().not_kept > 0);
+}
+
+#[test]
+fn blocks_are_told_once_the_node_gives_up_and_never_below_its_acknowledgement() {
+    let mut edge = started(Config::default(), 8);
+    let mut passed = Vec::new();
+    for n in 0..60 {
+        passed.extend(answer(
+            &mut edge,
+            ack(2000, &[(2000, 2500), (4000, 6000)]),
+            ms(41 + 5 * n),
+        ));
+    }
+    assert!(
+        passed[..3]
+            .iter()
+            .all(|segment| segment.options.sack.is_empty()),
+        "one boost, two repairs"
+    );
+    let last = passed.last().unwrap();
+    assert_eq!(
+        (last.ack, last.options.sack.iter().collect::<Vec<_>>()),
+        (3000, vec![(4000, 6000)])
+    );
+}
+
+#[test]
+fn sack_is_taken_out_of_syns_only_where_that_is_asked_for() {
+    for (sack, mode, offered) in [
+        (Sack::Strip, Mode::LwipVisible, false),
+        (Sack::Rewrite, Mode::LwipVisible, true),
+        (Sack::Strip, Mode::Lwip, true),
+    ] {
+        let mut edge = Edge::new(Config {
+            sack,
+            mode,
+            mss: Some(1200),
+            ..Config::default()
+        })
+        .unwrap();
+        let syn = Draft::up(500)
+            .syn()
+            .option(Option_::SelectiveAcknowledgementPermitted);
+        let syn = answer(
+            &mut edge,
+            syn.option(Option_::MaximumSegmentSize(1460)).packet(),
+            ms(0),
+        )
+        .unwrap();
+        assert_eq!(syn.options.sack_permitted.is_some(), offered);
+        assert_eq!(syn.options.mss.unwrap().0, 1200);
+    }
+}
+
+#[test]
+fn a_link_that_dies_gives_its_packets_to_the_other_also_those_on_their_way() {
+    let mut edge = started(
+        Config {
+            steering: "roundrobin".into(),
+            ..Config::default()
+        },
+        1,
+    );
+    for n in 1..7 {
+        edge.handle_far(data(n), ms(50));
+    }
+    assert!(
+        edge.poll_link(LinkId(1), ms(51)).is_some(),
+        "one is on its way"
+    );
+    edge.link_down(LinkId(1), ms(52));
+    assert!(matches!(
+        edge.poll_event(),
+        Some(Event::LinkDown {
+            link: LinkId(1),
+            moved: 2,
+            lost: 0
+        })
+    ));
+    let mut numbers: Vec<u32> = sent(&mut edge, ms(53))
+        .iter()
+        .map(|packet| segment(packet).sequence)
+        .collect();
+    numbers.sort();
+    assert_eq!(numbers, [2000, 3000, 4000, 5000, 6000, 7000]);
+}
+
+#[test]
+fn with_all_links_dead_what_waits_keeps_for_the_first_that_comes_up() {
+    let mut edge = started(Config::default(), 1);
+    edge.handle_far(data(1), ms(50));
+    edge.link_down(LinkId(0), ms(51));
+    edge.link_down(LinkId(1), ms(51));
+    edge.handle_far(data(2), ms(52));
+    assert_eq!(edge.counters().dropped, 1);
+    edge.link_up(LinkId(0), ms(60));
+    let numbers: Vec<u32> = sent(&mut edge, ms(60))
+        .iter()
+        .map(|packet| segment(packet).sequence)
+        .collect();
+    assert!(numbers.contains(&2000), "{numbers:?}");
+}
+
+#[test]
+fn what_a_dead_node_promised_is_noticed_by_the_next_one() {
+    let mut edge = Edge::new(Config::default()).unwrap();
+    // The far end has been told of 3000; the user waits for 2000.
+    for n in 0..8 {
+        let now = ms(2000 * n);
+        edge.handle_far(data(2), now);
+        edge.handle_user(ack(2000, &[(3000, 4000)]), now + ms(40));
+        sent(&mut edge, now);
+    }
+    let resets: Vec<Segment> = drain(&mut edge)
+        .into_iter()
+        .filter(|segment| segment.flags.rst)
+        .collect();
+    assert_eq!(resets.len(), 1);
+    assert_eq!(resets[0].sequence, 501);
+    let events: Vec<Event> = std::iter::from_fn(|| edge.poll_event()).collect();
+    assert_eq!(
+        events,
+        [Event::FlowReset {
+            flow: KEY(),
+            reason: Reset::Orphaned,
+            undelivered: 1000
+        }]
+    );
+}
+
+#[test]
+fn flows_beyond_the_bound_push_out_the_one_idle_for_longest_but_nothing_that_is_owed() {
+    let mut edge = started(
+        Config {
+            flows: 3,
+            ..Config::default()
+        },
+        6,
+    );
+    answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
+    for port in 1..100 {
+        let from = std::net::SocketAddr::new(far().ip(), port);
+        edge.handle_far(Draft::between(from, user(), 1).syn().packet(), ms(50));
+        sent(&mut edge, ms(50));
+    }
+    assert_eq!((edge.counters().flows, edge.counters().forgotten), (3, 97));
+    assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
+    let mut now = ms(50);
+    while edge.counters().flows > 1 {
+        now = edge.poll_timeout().unwrap();
+        edge.handle_timeout(now);
+    }
+    assert!(now <= ms(30_050), "half-open flows go after 30 s");
+}
+
+#[test]
+fn sealed_flows_pass_as_they_are() {
+    let mut edge = Edge::new(Config {
+        sack: Sack::Strip,
+        mss: Some(500),
+        ..Config::default()
+    })
+    .unwrap();
+    let syn = Draft::up(500)
+        .syn()
+        .option(Option_::MaximumSegmentSize(1460))
+        .packet();
+    // A SYN with the option of Multipath TCP in place of the MSS.
+    let mut sealed = syn.clone();
+    let at = segment(&syn).header + 20;
+    sealed[at] = 30;
+    let parsed = crate::packet::parse(&sealed, false);
+    let crate::packet::Parsed::Tcp(parsed) = parsed else {
+        panic!()
+    };
+    assert!(parsed.options.sealed);
+    let mut edge_without = Edge::new(Config {
+        verify_checksums: false,
+        ..Config::default()
+    })
+    .unwrap();
+    edge_without.handle_user(sealed.clone(), ms(0));
+    assert_eq!(edge_without.poll_far(), Some(sealed.clone()));
+    edge_without.handle_user(Draft::up(501).ack(7).packet(), ms(1));
+    assert_eq!(
+        edge_without.poll_far(),
+        Some(Draft::up(501).ack(7).packet())
+    );
+    // One whose checksum is wrong changes nothing, and is passed on.
+    edge.handle_user(sealed.clone(), ms(0));
+    assert_eq!(edge.poll_far(), Some(sealed));
+    assert_eq!((edge.counters().malformed, edge.counters().flows), (1, 0));
+    edge.handle_far(vec![0x45, 0, 0], ms(1));
+    assert_eq!(
+        (edge.counters().malformed, sent(&mut edge, ms(1)).len()),
+        (2, 0)
+    );
+}
+
+#[test]
+fn lwa_numbers_what_it_queues() {
+    let mut edge = started(
+        Config {
+            mode: Mode::Lwa,
+            ..Config::default()
+        },
+        0,
+    );
+    edge.handle_far(data(1), ms(50));
+    edge.handle_far(data(2), ms(50));
+    let mut sequences: Vec<u32> = sent(&mut edge, ms(51))
+        .iter()
+        .map(|pdu| {
+            crate::lwa::Header::read(crate::lwa::SequenceBits::Eighteen, pdu)
+                .unwrap()
+                .0
+                .sequence
+        })
+        .collect();
+    sequences.sort();
+    assert_eq!(sequences, [1, 2], "the SYN had 0");
+}
+
+#[test]
+fn a_new_connection_between_the_same_ends_is_a_new_flow() {
+    let mut edge = started(Config::default(), 3);
+    edge.handle_user(Draft::up(900_000).syn().packet(), ms(60));
+    assert_eq!(edge.flow(&KEY()).unwrap().phase, Phase::HalfOpen);
+    edge.handle_far(Draft::down(1).rst().ack(900_001).packet(), ms(61));
+    assert!(edge.flow(&KEY()).is_none());
+}

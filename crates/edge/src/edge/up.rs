@@ -1,0 +1,243 @@
+//! From the user to the far side: acknowledgements go through algorithm 1.
+
+use std::time::Duration;
+
+use super::{Edge, Tracked};
+use crate::flow::{Acknowledgement, FlowKey, Phase};
+use crate::packet::{self, Malformed, Parsed, SackBlocks, Segment};
+use crate::seq::{self, Position};
+use crate::visible::{Situation, Step};
+use crate::{Instant, LinkId};
+
+impl Edge {
+    /// A packet of a user has come over a link, whichever.
+    pub fn handle_user(&mut self, mut packet: Vec<u8>, now: Instant) {
+        self.counters.up_packets += 1;
+        let segment = match packet::parse(&packet, self.config.verify_checksums) {
+            Parsed::Tcp(segment) => segment,
+            Parsed::Other(_) => return self.far.push_back(packet),
+            Parsed::Malformed(reason) => {
+                self.counters.malformed += 1;
+                if reason != Malformed::Ip {
+                    self.far.push_back(packet);
+                }
+                return;
+            }
+        };
+        let key = FlowKey {
+            far: segment.destination,
+            user: segment.source,
+        };
+        self.edit_syn(&mut packet, &segment);
+        let Some(id) = self.track_segment(key, &segment, now) else {
+            return self.far.push_back(packet);
+        };
+        let pass = self.with(id, now, |edge, tracked| {
+            edge.user_segment(tracked, &mut packet, &segment, now)
+        });
+        if pass != Some(false) {
+            self.far.push_back(packet);
+        }
+        self.end_if_closed(id);
+        self.end_if_orphaned(id, now);
+    }
+
+    /// Whether the segment is passed on, and as what.
+    fn user_segment(
+        &mut self,
+        tracked: &mut Tracked,
+        packet: &mut [u8],
+        segment: &Segment,
+        now: Instant,
+    ) -> bool {
+        let before = tracked.flow.acked();
+        let acknowledgement = tracked.flow.user_segment(segment);
+        if let Acknowledgement::New { .. } | Acknowledgement::Beyond = acknowledgement {
+            self.acknowledged(tracked, before, now);
+        }
+        if !self.visible() || tracked.flow.sealed() {
+            return true;
+        }
+        if acknowledgement == Acknowledgement::Duplicate {
+            self.counters.duplicates += 1;
+            if tracked.flow.orphaned().is_some() {
+                tracked.orphaned.get_or_insert(now);
+            }
+        }
+        let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
+        match acknowledgement {
+            Acknowledgement::Duplicate | Acknowledgement::New { .. } => {}
+            Acknowledgement::Same if segment.flags.ack => {
+                self.rewrite(tracked, packet, segment, None, false);
+                return true;
+            }
+            _ => return true,
+        }
+        let situation = self.situation(tracked, acknowledgement == Acknowledgement::Duplicate, now);
+        let step = tracked
+            .visible
+            .acknowledgement(&self.config.visible, &situation);
+        match step {
+            Step::Boost => {
+                self.counters.boosted += 1;
+                self.boost(tracked, packet, segment);
+                self.repair_later(tracked, now);
+            }
+            Step::Hold => {
+                self.counters.held += 1;
+                self.repair_later(tracked, now);
+                return false;
+            }
+            Step::Retransmit => {
+                self.repair_later(tracked, now);
+                if let Some(acked) = tracked.flow.acked() {
+                    self.counters.repaired += u64::from(self.send_again(tracked, acked, now));
+                }
+                self.rewrite(tracked, packet, segment, None, true);
+            }
+            Step::Pass => {
+                // What is passed on while the node can repair the hole says nothing of it; what the node gives up on is told.
+                let silent = hole
+                    && !situation.duplicate
+                    && situation.kept
+                    && situation.free > self.config.visible.least_free;
+                self.rewrite(tracked, packet, segment, None, silent);
+            }
+        }
+        true
+    }
+
+    /// New data was acknowledged: what was kept of it goes, and its first packet says how long its link took.
+    fn acknowledged(&mut self, tracked: &mut Tracked, before: Option<Position>, now: Instant) {
+        let Some(acked) = tracked.flow.acked() else {
+            return;
+        };
+        // A cumulative acknowledgement moves when the first missing packet arrives, so it is that one's time.
+        if let Some((_, first)) = before.and_then(|before| tracked.copies.holding(before))
+            && first.end <= acked
+            && !first.again
+        {
+            let (sent, LinkId(n)) = first.sent;
+            if let Some(link) = self.links.get_mut(usize::from(n)) {
+                link.trip_sample(now.saturating_sub(sent));
+            }
+        }
+        tracked.copies.release(acked);
+        // Duplicate SACK blocks are told of what was received within the last window at most.
+        tracked.repaired.remove(0..acked.saturating_sub(1 << 20));
+        tracked.orphaned = None;
+        tracked.repair = None;
+        if tracked.flow.owed() > 0 {
+            self.repair_later(tracked, now);
+        }
+    }
+
+    fn situation(&self, tracked: &Tracked, duplicate: bool, now: Instant) -> Situation {
+        let flow = &tracked.flow;
+        let acked = flow.acked().unwrap_or(0);
+        let (sum, count) = self
+            .trips()
+            .fold((Duration::ZERO, 0), |(sum, count), trip| {
+                (sum + trip, count + 1)
+            });
+        Situation {
+            now,
+            duplicate,
+            // A flow that was adopted on its way has no I: that it is under way is all there is to know.
+            beyond_initial: flow
+                .initial()
+                .map_or(flow.phase() == Phase::Adopted, |initial| {
+                    acked > initial + 1
+                }),
+            kept: tracked.copies.holding(acked).is_some(),
+            boostable: boost_target(tracked).is_some(),
+            free: self.free(),
+            flows: self.busy,
+            trip: (count > 0).then(|| sum / count.max(1)),
+        }
+    }
+
+    /// Turns a duplicate into an acknowledgement of the missing packet.
+    fn boost(&mut self, tracked: &mut Tracked, packet: &mut [u8], segment: &Segment) {
+        let Some((target, timestamp)) = boost_target(tracked) else {
+            return;
+        };
+        tracked.flow.tell(target);
+        self.rewrite(tracked, packet, segment, timestamp, true);
+    }
+
+    /// Makes an acknowledgement consistent with what the far end was told before: number, window, SACK blocks (`silent`:
+    /// none of them) and, where `echo` is given, the timestamp.
+    fn rewrite(
+        &self,
+        tracked: &Tracked,
+        packet: &mut [u8],
+        segment: &Segment,
+        echo: Option<u32>,
+        silent: bool,
+    ) {
+        let flow = &tracked.flow;
+        let (ack, told) = (flow.locate(segment.ack), flow.told());
+        if told > ack {
+            packet::set_ack(packet, segment, seq::wrapped(told));
+            // The same right edge from a later number on: the far end may send no more than the user permitted.
+            let scale = flow.scale().unwrap_or(0);
+            let window = (u64::from(segment.window) << scale).saturating_sub(told - ack) >> scale;
+            packet::set_window(packet, segment, window as u16);
+        }
+        if let Some(echo) = echo {
+            packet::set_timestamp_echo(packet, segment, echo);
+        }
+        if !segment.options.sack.is_empty() {
+            let blocks = if silent {
+                SackBlocks::default()
+            } else {
+                told_blocks(tracked, segment, ack)
+            };
+            if blocks != segment.options.sack {
+                packet::set_sack_blocks(packet, segment, &blocks);
+            }
+        }
+    }
+}
+
+/// Where a boost would take the flow, and the timestamp of the packet that it would acknowledge: to the end of the missing
+/// packet, and only if
+///
+/// - the far end has not been told of anything that is still missing (so that a node owes one packet at the most),
+/// - the node has received it, keeps it and can deliver it,
+/// - more data is outstanding behind it, so that the far end waits for something and notices when the node dies,
+/// - the far end's FIN is not part of it, both SYNs were seen, and a segment's worth of window is left.
+fn boost_target(tracked: &Tracked) -> Option<(Position, Option<u32>)> {
+    let flow = &tracked.flow;
+    let acked = flow.acked()?;
+    let (_, kept) = tracked.copies.holding(acked)?;
+    let target = kept.end;
+    let sound = flow.phase() == Phase::Open
+        && flow.owed() == 0
+        && flow.has_received(target)
+        && target < flow.highest()
+        && flow.far_fin().is_none_or(|fin| target < fin)
+        && target - acked <= u64::from(flow.mss())
+        && target + u64::from(flow.mss()) <= flow.permitted();
+    sound.then_some((target, kept.timestamp))
+}
+
+/// The SACK blocks that the far end is told: what lies below its acknowledgement goes, or it would be read as the report of
+/// something received twice (RFC 2883, section 4); so do such reports of what was sent again from here.
+fn told_blocks(tracked: &Tracked, segment: &Segment, ack: Position) -> SackBlocks {
+    let told = tracked.flow.told();
+    let mut blocks = SackBlocks::default();
+    for (left, right) in segment.options.sack.iter() {
+        let (left, right) = (seq::near(ack, left), seq::near(ack, right));
+        if right <= ack {
+            let ours = tracked.repaired.total_within(left..right.max(left)) > 0;
+            if !ours {
+                blocks.push(seq::wrapped(left), seq::wrapped(right));
+            }
+        } else if right > told && right > left {
+            blocks.push(seq::wrapped(left.max(told)), seq::wrapped(right));
+        }
+    }
+    blocks
+}

@@ -1,0 +1,315 @@
+//! Algorithm 1 of VISIBLE: what becomes of a duplicate acknowledgement.
+//!
+//! The conditions are those of the paper with its misprints put right; docs/edge.md has each of them as printed, and why it
+//! is read as it is. This module decides; the packets are [`crate::Edge`]'s business.
+
+use std::time::Duration;
+
+use crate::Instant;
+
+/// The parameters of VISIBLE. The paper names them and gives no values: these are ours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// Whether there is a boost phase; without it the node holds and repairs, and never acknowledges anything.
+    pub boost: bool,
+    /// ϑ: share of every queue that must be free for boosting, holding and repairing, 0 to 1.
+    pub least_free: f64,
+    /// φ: what is taken off the share that is free when it is compared with the duplicates so far, 0 to 1. The larger, the
+    /// earlier boosting stops as queues and the number of flows grow.
+    pub boost_fraction: f64,
+    /// α: weight of a hole with more duplicates than the average, 0 to 1; low.
+    pub rise: f64,
+    /// β: weight of a hole with fewer duplicates than the average, 0 to 1; high.
+    pub fall: f64,
+    /// PH^a of a new flow: duplicate acknowledgements that a hole is expected to bring.
+    pub held_at_first: f64,
+    /// RT^max: how often the node sends a missing packet again before the sender is asked to.
+    pub most_retransmissions: u32,
+    /// A hole that the acknowledgements say nothing more of is repaired after so many link trip times.
+    pub repair_after: f64,
+    /// And not before this time.
+    pub least_repair: Duration,
+    /// A flow that is owed bytes which cannot be delivered for so long is reset, so that both ends see it.
+    pub give_up: Duration,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            boost: true,
+            least_free: 0.25,
+            boost_fraction: 0.2,
+            rise: 0.125,
+            fall: 0.75,
+            held_at_first: 16.0,
+            most_retransmissions: 2,
+            repair_after: 2.0,
+            least_repair: Duration::from_millis(20),
+            give_up: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What the algorithm sees when an acknowledgement arrives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Situation {
+    /// CT.
+    pub now: Instant,
+    /// It is a duplicate.
+    pub duplicate: bool,
+    /// A^r > I: something was acknowledged since the SYN.
+    pub beyond_initial: bool,
+    /// The missing packet is kept here: only then can the node do anything about the hole.
+    pub kept: bool,
+    /// The missing packet may be acknowledged in advance (see [`crate::Edge`]).
+    pub boostable: bool,
+    /// min(B^a / B^s) over the links that are up, 0 to 1.
+    pub free: f64,
+    /// N: flows with something outstanding.
+    pub flows: usize,
+    /// Mean LTT of the links that are up; nothing before the first measurement.
+    pub trip: Option<Duration>,
+}
+
+/// What becomes of an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Boost phase: it is passed on as an acknowledgement of the missing packet.
+    Boost,
+    /// Holding phase: it stays here.
+    Hold,
+    /// Retransmission phase: the missing packet is sent again from here, and the duplicate is passed on.
+    Retransmit,
+    /// Regular transmission: it is passed on.
+    Pass,
+}
+
+/// The state of one flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Visible {
+    /// P: duplicates since the last new acknowledgement.
+    duplicates: u32,
+    /// PH^a: their average over the holes so far.
+    held_average: f64,
+    /// H: how long duplicates have been held.
+    held_for: Duration,
+    /// TH: when the last one was.
+    last_held: Option<Instant>,
+    /// RT: how often the missing packet was sent again from here.
+    retransmissions: u32,
+}
+
+impl Visible {
+    /// The state of a new flow.
+    pub fn new(parameters: &Parameters) -> Self {
+        Self {
+            duplicates: 0,
+            held_average: parameters.held_at_first,
+            held_for: Duration::ZERO,
+            last_held: None,
+            retransmissions: 0,
+        }
+    }
+
+    /// Algorithm 1, for one acknowledgement. Line numbers are those of the paper.
+    pub fn acknowledgement(&mut self, parameters: &Parameters, situation: &Situation) -> Step {
+        if !situation.duplicate {
+            self.advance(parameters); // lines 18 to 28
+            return Step::Pass;
+        }
+        let flows = situation.flows.max(1) as f64;
+        let room = situation.free > parameters.least_free;
+        let repairable = room && situation.kept;
+        let untouched = repairable && situation.beyond_initial && self.retransmissions == 0;
+
+        // Line 1. P only grows until the next new acknowledgement and free <= 1, so this holds for P = 0 alone.
+        let quiet = parameters.boost_fraction + f64::from(self.duplicates) < situation.free / flows;
+        if parameters.boost && untouched && quiet && situation.boostable {
+            self.last_held = Some(situation.now);
+            self.held_for = Duration::ZERO;
+            self.duplicates += 1;
+            return Step::Boost;
+        }
+        // Line 5.
+        let few = f64::from(self.duplicates) < self.held_average * situation.free;
+        let longest = situation
+            .trip
+            .unwrap_or_default()
+            .mul_f64((situation.free / flows).clamp(0.0, 1.0));
+        if untouched && few && self.held_for < longest {
+            let last = self.last_held.unwrap_or(situation.now);
+            self.held_for += situation.now.saturating_sub(last);
+            self.last_held = Some(situation.now);
+            self.duplicates += 1;
+            return Step::Hold;
+        }
+        self.duplicates += 1;
+        // Line 11.
+        if repairable && self.retransmissions < parameters.most_retransmissions {
+            self.retransmissions += 1;
+            return Step::Retransmit;
+        }
+        Step::Pass // line 15
+    }
+
+    /// A new acknowledgement: the hole is history, and counts in the average of those to come.
+    fn advance(&mut self, parameters: &Parameters) {
+        if self.duplicates > 0 {
+            let count = f64::from(self.duplicates);
+            let weight = if count > self.held_average {
+                parameters.rise
+            } else {
+                parameters.fall
+            };
+            self.held_average += weight * (count - self.held_average);
+            self.duplicates = 0;
+        }
+        self.held_for = Duration::ZERO;
+        self.last_held = None;
+        self.retransmissions = 0;
+    }
+
+    /// P.
+    pub fn duplicates(&self) -> u32 {
+        self.duplicates
+    }
+
+    /// PH^a.
+    pub fn held_average(&self) -> f64 {
+        self.held_average
+    }
+
+    /// H.
+    pub fn held_for(&self) -> Duration {
+        self.held_for
+    }
+
+    /// RT.
+    pub fn retransmissions(&self) -> u32 {
+        self.retransmissions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TRIP: Duration = Duration::from_millis(40);
+
+    fn situation(milliseconds: u64) -> Situation {
+        Situation {
+            now: Duration::from_millis(milliseconds),
+            duplicate: true,
+            beyond_initial: true,
+            kept: true,
+            boostable: true,
+            free: 1.0,
+            flows: 1,
+            trip: Some(TRIP),
+        }
+    }
+
+    fn steps(visible: &mut Visible, situations: impl IntoIterator<Item = Situation>) -> Vec<Step> {
+        let parameters = Parameters::default();
+        situations
+            .into_iter()
+            .map(|s| visible.acknowledgement(&parameters, &s))
+            .collect()
+    }
+
+    #[test]
+    fn a_hole_is_boosted_once_then_held_for_a_trip_then_repaired_twice_then_told() {
+        let mut visible = Visible::new(&Parameters::default());
+        let steps = steps(&mut visible, (0..9).map(|n| situation(10 * n)));
+        let (boost, hold, repair, pass) = (Step::Boost, Step::Hold, Step::Retransmit, Step::Pass);
+        assert_eq!(
+            steps,
+            [boost, hold, hold, hold, hold, repair, repair, pass, pass]
+        );
+        assert_eq!(visible.held_for(), TRIP);
+    }
+
+    #[test]
+    fn no_more_than_the_average_are_held() {
+        let mut visible = Visible::new(&Parameters::default());
+        let steps = steps(&mut visible, (0..40).map(|_| situation(0)));
+        assert_eq!(steps.iter().filter(|&&step| step == Step::Hold).count(), 15);
+        assert_eq!(steps[16], Step::Retransmit);
+    }
+
+    #[test]
+    fn full_queues_many_flows_and_missing_packets_end_it() {
+        let first = |change: fn(&mut Situation)| {
+            let mut situation = situation(0);
+            change(&mut situation);
+            steps(&mut Visible::new(&Parameters::default()), [situation])[0]
+        };
+        assert_eq!(
+            first(|s| s.free = 0.25),
+            Step::Pass,
+            "boosting stops before buffers fill"
+        );
+        assert_eq!(first(|s| s.flows = 5), Step::Hold);
+        assert_eq!(
+            first(|s| s.kept = false),
+            Step::Pass,
+            "whoever dropped it, the sender must repair it"
+        );
+        assert_eq!(first(|s| s.boostable = false), Step::Hold);
+        assert_eq!(first(|s| s.beyond_initial = false), Step::Retransmit);
+        assert_eq!(
+            first(|s| (s.boostable, s.trip) = (false, None)),
+            Step::Retransmit
+        );
+    }
+
+    #[test]
+    fn the_average_rises_slowly_and_falls_fast() {
+        let parameters = Parameters {
+            held_at_first: 8.0,
+            ..Parameters::default()
+        };
+        let new = Situation {
+            duplicate: false,
+            ..situation(0)
+        };
+        let mut visible = Visible::new(&parameters);
+        steps(&mut visible, (0..16).map(|_| situation(0)).chain([new]));
+        assert_eq!(visible.held_average(), 8.0 + 0.125 * 8.0);
+        steps(&mut visible, [situation(0), new, new]);
+        assert_eq!(visible.held_average(), 9.0 - 0.75 * 8.0);
+    }
+
+    proptest! {
+        /// Whatever is seen: at most one boost for each hole, RT^max repairs, and holding that ends.
+        #[test]
+        fn every_hole_ends(
+            seen in proptest::collection::vec(
+                (0u64..50, any::<bool>(), 0.0f64..=1.0, 0usize..9, any::<bool>(), any::<bool>()), 1..300),
+        ) {
+            let parameters = Parameters::default();
+            let mut visible = Visible::new(&parameters);
+            let (mut now, mut boosts, mut repairs) = (0, 0, 0);
+            for (wait, duplicate, free, flows, kept, boostable) in seen {
+                now += wait;
+                let seen = Situation { duplicate, free, flows, kept, boostable, ..situation(now) };
+                let held_before = visible.held_for();
+                match visible.acknowledgement(&parameters, &seen) {
+                    _ if !duplicate => (boosts, repairs) = (0, 0),
+                    Step::Boost => boosts += 1,
+                    Step::Retransmit => repairs += 1,
+                    Step::Hold => {
+                        prop_assert!(f64::from(visible.duplicates()) <= visible.held_average() + 1.0);
+                        prop_assert!(held_before < TRIP);
+                    }
+
+                    Step::Pass => {}
+                }
+                prop_assert!(boosts <= 1 && repairs <= parameters.most_retransmissions);
+                prop_assert!(visible.held_average() >= 1.0);
+            }
+        }
+    }
+}
