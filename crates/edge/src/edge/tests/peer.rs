@@ -44,8 +44,9 @@ pub(super) struct Server {
     control: Box<dyn CongestionControl>,
     duplicates: u32,
     recover: Option<u64>,
-    /// What had been sent when the last recovery or timeout began: duplicates below it are of that one (RFC 6582, section 4).
-    guard: u64,
+    /// What had been sent when the last recovery or timeout began. Duplicates before more than that is acknowledged are of
+    /// what was sent again for nothing (RFC 6582, section 3.2, step 1).
+    guard: Option<u64>,
     /// A partial acknowledgement has restarted the timer already (RFC 6582, the impatient variant).
     impatient: bool,
     sacked: RangeSet,
@@ -74,7 +75,7 @@ impl Server {
             control: build("reno", &Settings::default()).unwrap(),
             duplicates: 0,
             recover: None,
-            guard: 0,
+            guard: None,
             impatient: false,
             sacked: RangeSet::new(),
             again: RangeSet::new(),
@@ -201,9 +202,12 @@ impl Server {
 
     fn duplicate(&mut self, now: Instant) {
         self.duplicates += 1;
-        if self.recover.is_none() && self.duplicates == 3 && self.una >= self.guard {
+        if self.recover.is_none()
+            && self.duplicates == 3
+            && self.guard.is_none_or(|guard| self.una > guard)
+        {
             self.recover = Some(self.highest);
-            (self.guard, self.impatient) = (self.highest, false);
+            (self.guard, self.impatient) = (Some(self.highest), false);
             self.control.on_loss(&Loss { now }, &Siblings::NONE);
             self.resend(now);
         } else if self.recover.is_some() && self.sack {
@@ -309,7 +313,7 @@ impl Server {
         );
         (self.recover, self.duplicates) = (None, 0);
         (self.sacked, self.again) = (RangeSet::new(), RangeSet::new());
-        self.guard = self.highest;
+        self.guard = Some(self.highest);
         self.next = self.una;
         self.timer = Some(now + self.rto());
         self.send(now);
