@@ -216,6 +216,13 @@ mod tests {
             now += Duration::from_millis(10);
         }
         assert_eq!(queue.rate(), None);
+        // Nor if somebody asks only when there is a packet.
+        for _ in 0..50 {
+            queue.push(packet(1000)).unwrap();
+            assert!(queue.pop(now).is_some());
+            now += Duration::from_millis(10);
+        }
+        assert_eq!(queue.rate(), None);
         for _ in 0..40 {
             queue.push(packet(1000)).unwrap();
         }
