@@ -140,6 +140,19 @@ fn what_is_owed_is_sent_again_until_it_arrives() {
 }
 
 #[test]
+fn a_debt_that_is_paid_in_part_is_still_one() {
+    let mut edge = started(Config::default(), 4);
+    answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
+    // The first half has come by another way.
+    assert_eq!(answer(&mut edge, ack(2500, &[]), ms(42)).unwrap().ack, 3000);
+    assert_eq!(edge.flow(&KEY()).unwrap().owed, 500);
+    let at = edge.poll_timeout().unwrap();
+    assert!(at < ms(1000), "{at:?}");
+    edge.handle_timeout(at);
+    assert_eq!(sent(&mut edge, at), [data(1)]);
+}
+
+#[test]
 fn what_cannot_be_delivered_ends_the_flow_at_both_ends() {
     let mut edge = started(Config::default(), 4);
     answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
@@ -222,7 +235,7 @@ fn blocks_are_told_once_the_node_gives_up_and_never_below_its_acknowledgement() 
     for n in 0..60 {
         passed.extend(answer(
             &mut edge,
-            ack(2000, &[(2000, 2500), (4000, 6000)]),
+            ack(2000, &[(2000, 2500), (2500, 3500), (4000, 6000)]),
             ms(41 + 5 * n),
         ));
     }
@@ -235,7 +248,7 @@ fn blocks_are_told_once_the_node_gives_up_and_never_below_its_acknowledgement() 
     let last = passed.last().unwrap();
     assert_eq!(
         (last.ack, last.options.sack.iter().collect::<Vec<_>>()),
-        (3000, vec![(4000, 6000)])
+        (3000, vec![(3000, 3500), (4000, 6000)])
     );
 }
 
