@@ -40,13 +40,13 @@ impl Random {
     }
 
     /// Exponentially distributed with mean 1.
-    pub(crate) fn next_exponential(&mut self) -> f64 {
+    pub fn next_exponential(&mut self) -> f64 {
         // 1 - u is in (0, 1], so the logarithm is finite.
         -(1.0 - self.next_f64()).ln()
     }
 
     /// Normally distributed with mean 0 and variance 1 (Box and Muller, 1958).
-    pub(crate) fn next_normal(&mut self) -> f64 {
+    pub fn next_normal(&mut self) -> f64 {
         let radius = (2.0 * self.next_exponential()).sqrt();
         radius * (core::f64::consts::TAU * self.next_f64()).cos()
     }

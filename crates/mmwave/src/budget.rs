@@ -1,0 +1,252 @@
+//! The link budget: what each sector of a client is worth at the access point, and the other way round.
+
+use crate::channel::{Channel, Pose};
+use crate::codebook::Codebook;
+use crate::error::{MmwaveError, within};
+use crate::geometry::{Direction, Orientation};
+use crate::units::{decibels, linear, noise_dbm};
+
+/// One end of the link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Where it is and how it is turned.
+    pub pose: Pose,
+    /// Its sectors.
+    pub codebook: Codebook,
+    /// Arrays side by side that share one RF chain, evenly about the vertical; the first looks where the device does.
+    pub panels: usize,
+    /// What it sends at most, in dBm, without antenna gains.
+    pub power_dbm: f64,
+}
+
+impl Device {
+    /// How many sectors all of its panels have.
+    pub fn sectors(&self) -> usize {
+        self.codebook.sectors() * self.panels
+    }
+
+    /// A direction of the room as each panel sees it.
+    fn seen(&self, direction: Direction) -> impl Iterator<Item = Direction> + '_ {
+        (0..self.panels).map(move |panel| {
+            let turn = core::f64::consts::TAU * panel as f64 / self.panels as f64;
+            let orientation = Orientation {
+                yaw: self.pose.orientation.yaw + turn,
+                ..self.pose.orientation
+            };
+            orientation.local(direction)
+        })
+    }
+
+    /// Gain of every sector in a direction of the room, panel by panel.
+    fn gains(&self, direction: Direction) -> Vec<f64> {
+        let each = self.seen(direction);
+        each.flat_map(|local| self.codebook.gains(local)).collect()
+    }
+
+    /// Gain of one sector.
+    fn gain(&self, sector: usize, direction: Direction) -> f64 {
+        let size = self.codebook.sectors();
+        let local = self.seen(direction).nth(sector / size);
+        local.map_or(0.0, |local| self.codebook.gain(sector % size, local))
+    }
+
+    /// Gain of the quasi-omni pattern: of the panel that looks there best.
+    fn quasi_omni(&self, direction: Direction) -> f64 {
+        let each = self.seen(direction);
+        each.map(|local| self.codebook.quasi_omni(local))
+            .fold(0.0, f64::max)
+    }
+}
+
+/// What a receiver adds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Receiver {
+    /// In hertz.
+    pub bandwidth_hz: f64,
+    /// In dB.
+    pub noise_figure_db: f64,
+}
+
+impl Receiver {
+    /// The thesis' cell: 2 GHz, 7 dB (section 3.3.2).
+    pub const THESIS: Self = Self {
+        bandwidth_hz: 2e9,
+        noise_figure_db: 7.0,
+    };
+
+    /// Its noise in dBm.
+    ///
+    /// # Errors
+    ///
+    /// A bandwidth or noise figure that cannot be.
+    pub fn noise_dbm(&self) -> Result<f64, MmwaveError> {
+        noise_dbm(self.bandwidth_hz, self.noise_figure_db)
+    }
+}
+
+/// What arrives of sweeps over a channel, in dB below what was sent: the path with both antennas.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweeps {
+    /// For every sector of the client, received by the access point's quasi-omni pattern (A-BFT).
+    pub client_db: Vec<f64>,
+    /// For every sector of the access point, received by the client's quasi-omni pattern (BTI).
+    pub ap_db: Vec<f64>,
+}
+
+impl Sweeps {
+    /// Sweeps of both ends.
+    pub fn new(channel: &Channel, ap: &Device, client: &Device) -> Self {
+        let mut up = vec![0.0; client.sectors()];
+        let mut down = vec![0.0; ap.sectors()];
+        for ray in &channel.rays {
+            let heard = ray.gain * ap.quasi_omni(ray.at_ap);
+            for (sum, gain) in up.iter_mut().zip(client.gains(ray.at_client)) {
+                *sum += heard * gain;
+            }
+            let heard = ray.gain * client.quasi_omni(ray.at_client);
+            for (sum, gain) in down.iter_mut().zip(ap.gains(ray.at_ap)) {
+                *sum += heard * gain;
+            }
+        }
+        let db = |all: Vec<f64>| all.into_iter().map(decibels).collect();
+        Self {
+            client_db: db(up),
+            ap_db: db(down),
+        }
+    }
+
+    /// The access point's sector that the client hears best, with its gain in dB.
+    pub fn best_ap(&self) -> (usize, f64) {
+        best(&self.ap_db)
+    }
+
+    /// The client's sector that the access point hears best.
+    pub fn best_client(&self) -> (usize, f64) {
+        best(&self.client_db)
+    }
+
+    /// SNR in dB at the access point of every client sector.
+    pub fn client_snr(&self, power_dbm: f64, noise_dbm: f64) -> Vec<f64> {
+        let snr = |gain: &f64| power_dbm + gain - noise_dbm;
+        self.client_db.iter().map(snr).collect()
+    }
+}
+
+/// What arrives with a trained sector at both ends, in dB below what was sent.
+pub fn pair_db(channel: &Channel, ap: (&Device, usize), client: (&Device, usize)) -> f64 {
+    let of_ray = |ray: &crate::channel::Ray| {
+        ray.gain * ap.0.gain(ap.1, ray.at_ap) * client.0.gain(client.1, ray.at_client)
+    };
+    decibels(channel.rays.iter().map(of_ray).sum())
+}
+
+/// How many sectors the access point can decode: the good-beams (K) of section 3.2.1.
+pub fn good_beams(snr_db: &[f64], least_db: f64) -> usize {
+    snr_db.iter().filter(|snr| **snr >= least_db).count()
+}
+
+/// SNRs as if the best sector had `gamma_db`: ideal power control without a limit.
+///
+/// # Errors
+///
+/// A gamma that is not from -20 to 60 dB.
+pub fn levelled(snr_db: &[f64], gamma_db: f64) -> Result<Vec<f64>, MmwaveError> {
+    let gamma = within("gamma in dB", gamma_db, (-20.0, 60.0), "from -20 to 60")?;
+    let (_, most) = best(snr_db);
+    Ok(snr_db.iter().map(|snr| snr - most + gamma).collect())
+}
+
+/// The strongest of several powers in dB, and which it is; of none, the first with nothing.
+pub(crate) fn best(all: &[f64]) -> (usize, f64) {
+    let strongest = all.iter().copied().enumerate();
+    strongest.fold((0, f64::NEG_INFINITY), |best, next| {
+        if next.1 > best.1 { next } else { best }
+    })
+}
+
+/// Sum of powers in dB.
+pub fn sum_db(powers: impl IntoIterator<Item = f64>) -> f64 {
+    decibels(powers.into_iter().map(linear).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::Ray;
+    use crate::geometry::Point;
+
+    fn device(point: Point, at: Point, panels: usize) -> Device {
+        Device {
+            pose: Pose::looking(point, at, 0.0),
+            codebook: Codebook::thesis(),
+            panels,
+            power_dbm: 20.0,
+        }
+    }
+
+    fn direct(ap: Point, client: Point) -> Channel {
+        let ray = Ray {
+            at_ap: ap.direction_to(client),
+            at_client: client.direction_to(ap),
+            gain: linear(-80.0),
+            delay_ns: 0.0,
+            cluster: 0,
+        };
+        Channel {
+            los: true,
+            rays: vec![ray],
+        }
+    }
+
+    #[test]
+    fn a_direct_ray_has_element_gains_and_at_most_the_array_gain() {
+        let (ap, client) = (Point::new(0.0, 0.0, 1.0), Point::new(5.0, 0.0, 1.0));
+        let channel = direct(ap, client);
+        let (ap, client) = (device(ap, client, 1), device(client, ap, 1));
+        let sweeps = Sweeps::new(&channel, &ap, &client);
+        // Two elements of 8 dBi, and a beam between -4.5 and 0 dB of the array's 15 dB, less its shifters' rounding.
+        let (sector, gain) = sweeps.best_client();
+        assert!(
+            (-80.0 + 16.0 + 4.5..=-80.0 + 16.0 + 15.05).contains(&gain),
+            "{gain}"
+        );
+        assert_eq!(sweeps.best_client(), sweeps.best_ap());
+        let pair = pair_db(&channel, (&ap, sector), (&client, sector));
+        assert!((pair - (2.0 * gain + 80.0 - 16.0)).abs() < 1e-6);
+        let snr = sweeps.client_snr(20.0, -74.0)[sector];
+        assert!((snr - (gain + 94.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn three_panels_see_all_around() {
+        let (ap, client) = (Point::new(0.0, 0.0, 1.0), Point::new(5.0, 0.0, 1.0));
+        let channel = direct(ap, client);
+        let other = device(client, ap, 1);
+        let gain = |panels, turned: f64| {
+            let mut ap = device(ap, client, panels);
+            ap.pose.orientation.yaw = turned.to_radians();
+            assert_eq!(ap.sectors(), 36 * panels);
+            Sweeps::new(&channel, &ap, &other).best_ap().1
+        };
+        for turned in [0.0, 60.0, 120.0, 180.0, -100.0] {
+            // At the edge of a panel an element is 10 dB weaker than straight ahead.
+            assert!(gain(3, 0.0) - gain(3, turned) < 13.0, "{turned}");
+        }
+        assert!(gain(1, 0.0) - gain(1, 180.0) > 25.0);
+    }
+
+    #[test]
+    fn levelling_gives_the_best_sector_gamma() {
+        let levelled = levelled(&[3.0, 20.0, -40.0], 4.0).unwrap();
+        assert_eq!(levelled, [-13.0, 4.0, -56.0]);
+        assert_eq!(good_beams(&levelled, 1.0), 1);
+        assert!(super::levelled(&[1.0], f64::NAN).is_err());
+        assert_eq!(best(&[]), (0, f64::NEG_INFINITY));
+        assert!((sum_db([0.0, 0.0]) - 3.0103).abs() < 1e-4);
+    }
+
+    #[test]
+    fn the_cell_of_the_thesis_has_minus_74_dbm() {
+        assert!((Receiver::THESIS.noise_dbm().unwrap() - -74.0).abs() < 0.02);
+    }
+}

@@ -1,0 +1,158 @@
+//! Where devices stand and where they look.
+
+use core::f64::consts::{PI, TAU};
+
+/// A place in metres; z is the height above the floor.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Metres to the east.
+    pub x: f64,
+    /// Metres to the north.
+    pub y: f64,
+    /// Metres above the floor.
+    pub z: f64,
+}
+
+impl Point {
+    /// A place.
+    pub fn new(x: f64, y: f64, z: f64) -> Self {
+        Self { x, y, z }
+    }
+
+    /// Metres to another place.
+    pub fn distance(self, other: Self) -> f64 {
+        self.distance_2d(other).hypot(other.z - self.z)
+    }
+
+    /// Metres to another place as seen from above.
+    pub fn distance_2d(self, other: Self) -> f64 {
+        (other.x - self.x).hypot(other.y - self.y)
+    }
+
+    /// Where another place is to be seen from here; the same place is straight ahead.
+    pub fn direction_to(self, other: Self) -> Direction {
+        let (dx, dy, dz) = (other.x - self.x, other.y - self.y, other.z - self.z);
+        Direction {
+            azimuth: dy.atan2(dx),
+            elevation: dz.atan2(dx.hypot(dy)),
+        }
+    }
+}
+
+/// A direction, in radians.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Direction {
+    /// From the x axis to the y axis, in -pi..=pi.
+    pub azimuth: f64,
+    /// Above the horizon, in -pi/2..=pi/2.
+    pub elevation: f64,
+}
+
+impl Direction {
+    /// From degrees; any azimuth, elevations beyond the zenith come down on the other side.
+    pub fn from_degrees(azimuth: f64, elevation: f64) -> Self {
+        Self::folded(azimuth.to_radians(), elevation.to_radians())
+    }
+
+    /// Any two angles in radians as a direction.
+    pub fn folded(azimuth: f64, elevation: f64) -> Self {
+        let (sin, cos) = elevation.sin_cos();
+        let azimuth = if cos < 0.0 { azimuth + PI } else { azimuth };
+        Self {
+            azimuth: wrapped(azimuth),
+            elevation: sin.asin(),
+        }
+    }
+
+    /// As a vector of length 1.
+    pub fn unit(self) -> [f64; 3] {
+        let (sin, cos) = self.elevation.sin_cos();
+        [cos * self.azimuth.cos(), cos * self.azimuth.sin(), sin]
+    }
+
+    fn of_vector([x, y, z]: [f64; 3]) -> Self {
+        Self {
+            azimuth: y.atan2(x),
+            elevation: z.clamp(-1.0, 1.0).asin(),
+        }
+    }
+}
+
+/// How a device is turned: first tilted about its own y axis, then turned about the vertical.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Orientation {
+    /// Azimuth at which it looks, in radians.
+    pub yaw: f64,
+    /// Elevation at which it looks, in radians; negative is downwards.
+    pub pitch: f64,
+}
+
+impl Orientation {
+    /// Looks into that direction.
+    pub fn towards(direction: Direction) -> Self {
+        Self {
+            yaw: direction.azimuth,
+            pitch: direction.elevation,
+        }
+    }
+
+    /// A direction of the room as the device sees it: straight ahead is azimuth 0, elevation 0.
+    pub fn local(self, direction: Direction) -> Direction {
+        let [x, y, z] = direction.unit();
+        let (sin, cos) = self.yaw.sin_cos();
+        let (x, y) = (cos * x + sin * y, cos * y - sin * x);
+        let (sin, cos) = self.pitch.sin_cos();
+        Direction::of_vector([cos * x + sin * z, y, cos * z - sin * x])
+    }
+}
+
+/// An angle in -pi..=pi.
+pub fn wrapped(angle: f64) -> f64 {
+    let turned = angle.rem_euclid(TAU);
+    if turned > PI { turned - TAU } else { turned }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn distances_and_directions() {
+        let (ap, client) = (Point::new(0.0, 0.0, 3.0), Point::new(3.0, 4.0, 1.0));
+        assert_eq!(ap.distance_2d(client), 5.0);
+        assert!((ap.distance(client) - 29f64.sqrt()).abs() < 1e-12);
+        let down = ap.direction_to(client).elevation.to_degrees();
+        assert!((down - -21.8).abs() < 0.01);
+        assert_eq!(ap.direction_to(ap), Direction::default());
+    }
+
+    #[test]
+    fn over_the_zenith_is_the_other_side() {
+        let direction = Direction::from_degrees(10.0, 100.0);
+        assert!((direction.elevation.to_degrees() - 80.0).abs() < 1e-9);
+        assert!((direction.azimuth.to_degrees() - -170.0).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_device_looks_at_is_straight_ahead(azimuth in -179.0..179.0, elevation in -80.0..80.0) {
+            let direction = Direction::from_degrees(azimuth, elevation);
+            let seen = Orientation::towards(direction).local(direction);
+            prop_assert!(seen.azimuth.abs() < 1e-6 && seen.elevation.abs() < 1e-6);
+        }
+
+        #[test]
+        fn turning_keeps_angles_between_directions(
+            a in -180.0..180.0, b in -180.0..180.0, c in -89.0..89.0, d in -89.0..89.0,
+            yaw in -3.0..3.0, pitch in -1.5..1.5,
+        ) {
+            let dot = |one: Direction, other: Direction| -> f64 {
+                one.unit().iter().zip(other.unit()).map(|(x, y)| x * y).sum()
+            };
+            let (one, other) = (Direction::from_degrees(a, c), Direction::from_degrees(b, d));
+            let device = Orientation { yaw, pitch };
+            prop_assert!((dot(one, other) - dot(device.local(one), device.local(other))).abs() < 1e-9);
+        }
+    }
+}
