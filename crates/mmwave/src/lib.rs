@@ -13,7 +13,10 @@ pub mod channel;
 pub mod codebook;
 mod error;
 pub mod geometry;
+pub mod jpoc;
+pub mod mac;
 mod pattern;
+pub mod phy;
 pub mod units;
 
 pub use error::MmwaveError;

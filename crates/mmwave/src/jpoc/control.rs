@@ -1,0 +1,191 @@
+//! The access point's loop: after each A-BFT it estimates how many clients contended, and from the mean over the last
+//! ones how many mini-slots the next one must have (section 3.2.2).
+
+use std::collections::VecDeque;
+
+use super::slots::{estimate, optimal};
+use crate::error::{MmwaveError, within};
+
+/// A-BFTs over which the estimate is averaged at most (T of eq. 3.9).
+pub const ROUNDS: usize = 5;
+
+/// What the loop aims at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// Good-beams of a client (K).
+    pub good_beams: f64,
+    /// Probability with which a client may fail (P0).
+    pub failure: f64,
+    /// Mini-slots of the first A-BFT.
+    pub initial: u32,
+    /// Mini-slots that there are at least: as many as a client has sectors.
+    pub minimum: u32,
+    /// Mini-slots that there are at most.
+    pub maximum: u32,
+}
+
+impl Target {
+    /// 64 at first, 36 at least, failures in 10 % of attempts; K = 4, what 802.11ad devices have at gamma = 4. At most
+    /// 1024 mini-slots, 16 ms: ours.
+    pub const THESIS: Self = Self {
+        good_beams: 4.0,
+        failure: 0.1,
+        initial: 64,
+        minimum: 36,
+        maximum: 1024,
+    };
+
+    /// For clients with that many sectors: never fewer mini-slots than sectors.
+    pub fn for_sectors(self, sectors: usize) -> Self {
+        let least = u32::try_from(sectors).unwrap_or(u32::MAX);
+        Self {
+            initial: self.initial.max(least),
+            minimum: self.minimum.max(least),
+            maximum: self.maximum.max(least),
+            ..self
+        }
+    }
+}
+
+/// The loop.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    target: Target,
+    mini_slots: u32,
+    /// Estimates of the last A-BFTs.
+    estimates: VecDeque<f64>,
+}
+
+impl Controller {
+    /// Before the first A-BFT.
+    ///
+    /// # Errors
+    ///
+    /// A minimum that K does not stay below, or that is above the maximum; a target that is no probability.
+    pub fn new(target: Target) -> Result<Self, MmwaveError> {
+        optimal(target.good_beams, 2.0, target.failure)?;
+        estimate(target.good_beams, 0, target.minimum)?;
+        let maximum = f64::from(target.maximum);
+        within(
+            "least number of mini-slots",
+            f64::from(target.minimum),
+            (1.0, maximum),
+            "1 to the maximum",
+        )?;
+        let initial = f64::from(target.initial);
+        let range = (f64::from(target.minimum), maximum);
+        within(
+            "initial number of mini-slots",
+            initial,
+            range,
+            "between minimum and maximum",
+        )?;
+        Ok(Self {
+            target,
+            mini_slots: target.initial,
+            estimates: VecDeque::with_capacity(ROUNDS),
+        })
+    }
+
+    /// Mini-slots of the A-BFT to come.
+    pub fn mini_slots(&self) -> u32 {
+        self.mini_slots
+    }
+
+    /// Clients that are expected in it (eq. 3.9); none before the first one is over.
+    pub fn expected(&self) -> Option<f64> {
+        let count = self.estimates.len();
+        (count > 0).then(|| self.estimates.iter().sum::<f64>() / count as f64)
+    }
+
+    /// An A-BFT of [`mini_slots`](Self::mini_slots) is over; so many of them were empty. Gives the estimate of its
+    /// contenders.
+    ///
+    /// # Errors
+    ///
+    /// More empty mini-slots than there were.
+    pub fn observe(&mut self, empty: u32) -> Result<f64, MmwaveError> {
+        let contenders = estimate(self.target.good_beams, empty, self.mini_slots)?;
+        if self.estimates.len() == ROUNDS {
+            self.estimates.pop_front();
+        }
+        self.estimates.push_back(contenders);
+        let expected = self.expected().unwrap_or(0.0);
+        let slots = optimal(self.target.good_beams, expected, self.target.failure)?;
+        self.mini_slots = slots.clamp(self.target.minimum, self.target.maximum);
+        Ok(contenders)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_with_64_and_never_has_fewer_than_36() {
+        let mut control = Controller::new(Target::THESIS).unwrap();
+        assert_eq!((control.mini_slots(), control.expected()), (64, None));
+        assert_eq!(control.observe(64).unwrap(), 0.0);
+        assert_eq!(control.mini_slots(), 36);
+        assert!(control.observe(37).is_err());
+    }
+
+    #[test]
+    fn the_mean_is_over_five_rounds_and_over_fewer_at_first() {
+        let mut control = Controller::new(Target::THESIS).unwrap();
+        let mut all = Vec::new();
+        for part in [0.2, 0.5, 0.9, 0.4, 0.7, 0.6, 0.3] {
+            let empty = (f64::from(control.mini_slots()) * part) as u32;
+            all.push(control.observe(empty).unwrap());
+            let last = &all[all.len().saturating_sub(5)..];
+            let mean = last.iter().sum::<f64>() / last.len() as f64;
+            assert!((control.expected().unwrap() - mean).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn it_settles_where_the_target_is_met() {
+        // What 16 clients leave empty on average; rounding down sees a few clients more.
+        let mut control = Controller::new(Target::THESIS).unwrap();
+        for _ in 0..20 {
+            let m = f64::from(control.mini_slots());
+            control
+                .observe((m * (1.0 - 4.0 / m).powi(16)) as u32)
+                .unwrap();
+        }
+        let expected = optimal(4.0, 16.0, 0.1).unwrap();
+        assert!(
+            (expected..=expected + 4).contains(&control.mini_slots()),
+            "{}",
+            control.mini_slots()
+        );
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused() {
+        let bad = [
+            Target {
+                good_beams: 36.0,
+                ..Target::THESIS
+            },
+            Target {
+                failure: 0.0,
+                ..Target::THESIS
+            },
+            Target {
+                minimum: 2000,
+                ..Target::THESIS
+            },
+            Target {
+                initial: 10,
+                ..Target::THESIS
+            },
+        ];
+        for target in bad {
+            assert!(Controller::new(target).is_err(), "{target:?}");
+        }
+        let sixty_four = Target::THESIS.for_sectors(64);
+        assert_eq!((sixty_four.minimum, sixty_four.initial), (64, 64));
+        assert!(Controller::new(sixty_four).is_ok());
+    }
+}

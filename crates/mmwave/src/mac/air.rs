@@ -1,0 +1,105 @@
+//! Frames that overlap at the access point: which one it hears.
+
+use crate::error::{MmwaveError, within};
+use crate::units::linear;
+
+/// What the access point can decode.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hearing {
+    /// Least SNR of a sector sweep frame in dB: 1 in the thesis (the firmware's units); about -11 for the control PHY.
+    pub least_snr_db: f64,
+    /// A frame is captured if it is stronger than the rest together by so many dB (thesis, footnote 1: 3).
+    pub capture_db: f64,
+    /// Whether frames below the least SNR disturb nobody, as section 3.2.2 assumes (its footnote 6); otherwise they do by
+    /// what power they have.
+    pub weak_is_silent: bool,
+}
+
+impl Hearing {
+    /// The thesis' thresholds; weak frames disturb.
+    pub const THESIS: Self = Self {
+        least_snr_db: 1.0,
+        capture_db: 3.0,
+        weak_is_silent: false,
+    };
+
+    /// Checks its numbers.
+    ///
+    /// # Errors
+    ///
+    /// A least SNR not from -30 to 60 dB, a capture not from 0 to 60 dB.
+    pub fn new(
+        least_snr_db: f64,
+        capture_db: f64,
+        weak_is_silent: bool,
+    ) -> Result<Self, MmwaveError> {
+        Ok(Self {
+            least_snr_db: within(
+                "least SNR in dB",
+                least_snr_db,
+                (-30.0, 60.0),
+                "from -30 to 60",
+            )?,
+            capture_db: within("capture in dB", capture_db, (0.0, 60.0), "from 0 to 60")?,
+            weak_is_silent,
+        })
+    }
+
+    /// Which of the frames that overlap is heard, given their SNRs in dB. At most one is.
+    pub fn heard(&self, snr_db: &[f64]) -> Option<usize> {
+        let (strongest, best) = crate::budget::best(snr_db);
+        if best < self.least_snr_db {
+            return None;
+        }
+        let counts = |snr: f64| !self.weak_is_silent || snr >= self.least_snr_db;
+        let others = snr_db
+            .iter()
+            .enumerate()
+            .filter(|(index, snr)| *index != strongest && counts(**snr));
+        let rest: f64 = others.map(|(_, snr)| linear(*snr)).sum();
+        (linear(best) >= rest * linear(self.capture_db)).then_some(strongest)
+    }
+
+    /// Whether the energy of overlapping frames is below what can be detected: an empty mini-slot of eq. 3.8.
+    pub fn empty(&self, snr_db: &[f64]) -> bool {
+        if self.weak_is_silent {
+            return snr_db.iter().all(|snr| *snr < self.least_snr_db);
+        }
+        let energy: f64 = snr_db.iter().map(|snr| linear(*snr)).sum();
+        energy < linear(self.least_snr_db)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stronger_by_three_decibels_is_heard() {
+        let hearing = Hearing::THESIS;
+        assert_eq!(hearing.heard(&[10.0, 13.1]), Some(1));
+        assert_eq!(hearing.heard(&[10.0, 12.9]), None);
+        assert_eq!(hearing.heard(&[0.9]), None);
+        assert_eq!(hearing.heard(&[1.0]), Some(0));
+        assert_eq!(hearing.heard(&[]), None);
+        // Two of 10 dB together have 13.
+        assert_eq!(hearing.heard(&[10.0, 10.0, 15.9]), None);
+        assert_eq!(hearing.heard(&[10.0, 10.0, 16.1]), Some(2));
+    }
+
+    #[test]
+    fn weak_frames_disturb_unless_they_are_said_not_to() {
+        let silent = Hearing::new(1.0, 3.0, true).unwrap();
+        assert_eq!(Hearing::THESIS.heard(&[3.0, 0.9]), None);
+        assert_eq!(silent.heard(&[3.0, 0.9]), Some(0));
+        // Three times 0 dB are 4.8 dB of energy, though no frame reaches 1 dB.
+        assert!(!Hearing::THESIS.empty(&[0.0; 3]) && silent.empty(&[0.0; 3]));
+        assert!(Hearing::THESIS.empty(&[]) && Hearing::THESIS.empty(&[0.5]));
+    }
+
+    #[test]
+    fn thresholds_that_mean_nothing_are_refused() {
+        assert!(Hearing::new(f64::NAN, 3.0, false).is_err());
+        assert!(Hearing::new(1.0, -1.0, false).is_err());
+    }
+}
