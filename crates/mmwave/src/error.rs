@@ -77,3 +77,8 @@ pub(crate) fn within(
 pub(crate) fn positive(what: &'static str, value: f64) -> Result<f64, MmwaveError> {
     within(what, value, (f64::MIN_POSITIVE, f64::MAX), "above 0")
 }
+
+/// Checks that a number is a share, 0.0..=1.0.
+pub(crate) fn share(what: &'static str, value: f64) -> Result<f64, MmwaveError> {
+    within(what, value, (0.0, 1.0), "from 0 to 1")
+}

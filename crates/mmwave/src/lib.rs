@@ -4,14 +4,36 @@
 //! It follows chapter 3 of the thesis "Fair Initial Access Design for mmWave Wireless"; what the thesis leaves open is
 //! decided where it is written down. The crate knows no socket, no clock, no thread and no global source of randomness:
 //! the caller passes the seed.
+//!
+//! - [`channel`], [`codebook`] and [`budget`]: how well each sector of a client is heard.
+//! - [`mac`]: beacon intervals, the A-BFT of 802.11ad and 802.11ay, frames that overlap.
+//! - [`jpoc`]: power control and the number of mini-slots.
+//! - [`cell`]: many clients over many beacon intervals; [`figures`]: the chapter's figures as data.
+//!
+//! ```
+//! use sumlink_mmwave::cell::{Access, Cell, CellConfig, run};
+//!
+//! let config = CellConfig {
+//!     stations: 4,
+//!     intervals: 20,
+//!     ..CellConfig::default()
+//! };
+//! let cell = Cell::draw(&config, 1)?;
+//! let access = Access::named("jpoc").unwrap();
+//! let outcome = run(&cell, &access, 1)?;
+//! assert!(outcome.jain() > 0.25 && outcome.intervals[0].mini_slots == 64);
+//! # Ok::<(), sumlink_mmwave::MmwaveError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
 pub mod array;
 pub mod budget;
+pub mod cell;
 pub mod channel;
 pub mod codebook;
 mod error;
+pub mod figures;
 pub mod geometry;
 pub mod jpoc;
 pub mod mac;

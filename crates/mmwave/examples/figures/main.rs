@@ -1,0 +1,431 @@
+//! Makes the figures of docs/mmwave.md: for each a table (CSV) and a picture (SVG).
+//!
+//! `cargo run --release -p sumlink-mmwave --example figures -- DIR [SEEDS]`
+
+mod picture;
+
+use std::error::Error;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use picture::{Labels, Row, Series, frames, lines, maps};
+use sumlink_mmwave::cell::{Access, Cell, CellConfig, Jpoc, Outcome, SCHEMES, run};
+use sumlink_mmwave::figures::access;
+use sumlink_mmwave::figures::office::{Office, brackets};
+use sumlink_mmwave::jpoc::control::Target;
+use sumlink_mmwave::mac::slotted::Slotted;
+use sumlink_mmwave::mac::trigger::Behaviour;
+
+type Done = Result<(), Box<dyn Error>>;
+
+/// Where figures go, and over how many seeds they are.
+struct Out {
+    directory: PathBuf,
+    seeds: u64,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next();
+    let seeds = arguments.next().map_or(Ok(10), |text| text.parse::<u64>());
+    let (Some(directory), Ok(seeds @ 1..)) = (directory, seeds) else {
+        eprintln!("usage: figures DIR [SEEDS], SEEDS being 1 or more");
+        return ExitCode::from(2);
+    };
+    let out = Out {
+        directory: PathBuf::from(directory),
+        seeds,
+    };
+    match out.all() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("figures: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Out {
+    fn all(&self) -> Done {
+        fs::create_dir_all(&self.directory)?;
+        self.sectors()?;
+        self.heat_maps()?;
+        self.good_beams()?;
+        self.participation()?;
+        self.timeline()?;
+        self.jain()?;
+        self.first()?;
+        self.estimate()?;
+        self.target()?;
+        self.overhead()
+    }
+
+    fn write(&self, name: &str, table: &str, picture: &str) -> Done {
+        let path = |end: &str| Path::new(&self.directory).join(format!("{name}.{end}"));
+        fs::write(path("csv"), table)?;
+        fs::write(path("svg"), picture)?;
+        println!("{name}\n{table}");
+        Ok(())
+    }
+
+    fn lines(&self, name: &str, labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> Done {
+        let mut table = String::from("series,x,y\n");
+        for one in series {
+            for (x, y) in &one.points {
+                writeln!(table, "{},{x:.4},{y:.4}", one.name)?;
+            }
+        }
+        self.write(name, &table, &lines(labels, series, y))
+    }
+
+    /// Figure 3.1(b).
+    fn sectors(&self) -> Done {
+        let of = |name: &str, cell, los| -> Result<Series, Box<dyn Error>> {
+            let snr = Office::THESIS.snr(cell, 0, Some(los))?;
+            let points = snr
+                .iter()
+                .enumerate()
+                .map(|(sector, snr)| (sector as f64, *snr));
+            Ok(Series::new(name, points.collect()))
+        };
+        let series = [
+            of("near: 1 m", (1, 1), true)?,
+            of("far: 5 m", (3, 3), false)?,
+        ];
+        let labels = Labels {
+            title: "SNR of each sector at the access point",
+            x: "sector",
+            y: "SNR in dB",
+        };
+        self.lines("sectors", &labels, &series, (-10.0, 40.0))
+    }
+
+    /// Figures 3.1(c), 3.5(b), (c), 3.6.
+    fn heat_maps(&self) -> Done {
+        let mut panels = Vec::new();
+        let mut table = String::from("map,column,row,index\n");
+        for (name, sectors, gamma_db) in [
+            ("36 sectors, no power control", 36, None),
+            ("36 sectors, gamma 10 dB", 36, Some(10.0)),
+            ("36 sectors, gamma 4 dB", 36, Some(4.0)),
+            ("64 sectors, no power control", 64, None),
+            ("64 sectors, gamma 4 dB", 64, Some(4.0)),
+        ] {
+            let office = Office {
+                sectors,
+                gamma_db,
+                ..Office::THESIS
+            };
+            let map = office.heat_map()?;
+            for (row, cells) in map.iter().enumerate() {
+                for (column, index) in cells.iter().enumerate() {
+                    writeln!(
+                        table,
+                        "{},{},{},{index:.4}",
+                        name.replace(',', ""),
+                        column + 1,
+                        row + 1
+                    )?;
+                }
+            }
+            panels.push((name.to_owned(), map));
+        }
+        self.write(
+            "heat-maps",
+            &table,
+            &maps("Competition index against the near client", &panels),
+        )
+    }
+
+    /// Figure 3.5(a).
+    fn good_beams(&self) -> Done {
+        let mut series = Vec::new();
+        let mut table = String::from("power control,none,1-6,7-12,13-18,19-24,25-30,31-36\n");
+        for (name, gamma_db) in [
+            ("none", None),
+            ("gamma 10 dB", Some(10.0)),
+            ("gamma 4 dB", Some(4.0)),
+        ] {
+            let office = Office {
+                gamma_db,
+                ..Office::THESIS
+            };
+            let all = office.good_beams()?;
+            let (none, shares) = brackets(&all, 36);
+            write!(table, "{name},{none:.3}")?;
+            for share in shares {
+                write!(table, ",{share:.3}")?;
+            }
+            table.push('\n');
+            series.push(Series::cumulative(
+                name,
+                all.iter().map(|k| *k as f64).collect(),
+            ));
+        }
+        let labels = Labels {
+            title: "Good-beams of clients, by power control",
+            x: "good-beams",
+            y: "share of clients with at most so many",
+        };
+        self.write("good-beams", &table, &lines(&labels, &series, (0.0, 1.0)))
+    }
+
+    /// Figure 3.2(a).
+    fn participation(&self) -> Done {
+        let mut rows = Vec::new();
+        let mut table = String::from("client,A-BFTs in ten minutes\n");
+        for (name, behaviour, poor) in [
+            ("stationary, LoS", Behaviour::Stationary, 0.0),
+            ("stationary, nLoS", Behaviour::Stationary, 0.003),
+            ("moving, nLoS", Behaviour::MobileNlos, 0.0),
+            ("not connected", Behaviour::Disconnected, 0.0),
+        ] {
+            let times = access::participation(behaviour, poor, 1)?;
+            writeln!(table, "{},{}", name.replace(',', ""), times.len())?;
+            let frames = times
+                .iter()
+                .map(|time| (time.as_secs_f64(), 1.5, true))
+                .collect();
+            let name = name.to_owned();
+            rows.push(Row { name, frames });
+        }
+        let panels = [("ten minutes".to_owned(), rows)];
+        let picture = frames(
+            "When clients take part in the A-BFT",
+            "seconds",
+            600.0,
+            &panels,
+        );
+        self.write("participation", &table, &picture)
+    }
+
+    /// Who swept where, and who was heard, in the first A-BFT.
+    fn timeline(&self) -> Done {
+        let config = CellConfig {
+            stations: 8,
+            intervals: 1,
+            ..CellConfig::default()
+        };
+        let cell = Cell::draw(&config, 1)?;
+        let mut panels = Vec::new();
+        let mut table = String::from("scheme,client,slot,mini-slot,sector,heard\n");
+        let mut end = 0.0f64;
+        for scheme in ["80211-thesis", "80211ad", "jpoc"] {
+            let access = Access::named(scheme).ok_or("no such scheme")?;
+            let outcome = run(&cell, &access, 1)?;
+            let first = &outcome.intervals[0];
+            let (slot_us, mini_us) = match access {
+                Access::Slotted(rules) => (rules.slot_us(), 15.909),
+                Access::Jpoc(_) => (0.0, 15.909),
+            };
+            let mut rows = Vec::new();
+            for (index, station) in cell.stations.iter().enumerate() {
+                let trained = if first.trained.contains(&index) {
+                    ", in"
+                } else {
+                    ""
+                };
+                let name = format!("{:.1} m{trained}", station.distance);
+                let mut sent = Vec::new();
+                for frame in first.sent.iter().filter(|frame| frame.contender == index) {
+                    let (slot, mini) = (frame.slot, frame.mini_slot);
+                    let start = (f64::from(slot) * slot_us + f64::from(mini) * mini_us) * 1e-3;
+                    sent.push((start, 0.0149, frame.heard));
+                    writeln!(
+                        table,
+                        "{scheme},{index},{slot},{mini},{},{}",
+                        frame.sector, frame.heard
+                    )?;
+                }
+                rows.push((station.distance, Row { name, frames: sent }));
+            }
+            rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+            end = end.max(first.parts.abft_us * 1e-3);
+            let name = format!("{scheme}: {:.2} ms", first.parts.abft_us * 1e-3);
+            panels.push((name, rows.into_iter().map(|(_, row)| row).collect()));
+        }
+        let title = "First A-BFT of eight clients: frames heard (green) and lost (grey); who has a sector after it (in)";
+        self.write(
+            "timeline",
+            &table,
+            &frames(title, "milliseconds since the A-BFT began", end, &panels),
+        )
+    }
+
+    /// Figure 3.7(a).
+    fn jain(&self) -> Done {
+        let blockages = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6];
+        let mut series = Vec::new();
+        let mut table = String::from("scheme,blockage,jain mean,10 %,90 %,failure,Mbit/s\n");
+        for scheme in SCHEMES {
+            let access = Access::named(scheme).ok_or("no such scheme")?;
+            let points = access::jain(&CellConfig::default(), &access, &blockages, self.seeds)?;
+            for point in &points {
+                let (b, j, f) = (point.blockage, point.jain, point.failure);
+                let rate = point.goodput_mbps;
+                writeln!(
+                    table,
+                    "{scheme},{b},{:.4},{:.4},{:.4},{f:.4},{rate:.0}",
+                    j.mean, j.low, j.high
+                )?;
+            }
+            let line = points
+                .iter()
+                .map(|point| (point.blockage, point.jain.mean))
+                .collect();
+            series.push(Series::new(scheme, line));
+        }
+        let labels = Labels {
+            title: "Fairness of data time among 16 clients",
+            x: "blockage probability of a client in a beacon interval",
+            y: "Jain's index",
+        };
+        self.write("jain", &table, &lines(&labels, &series, (0.5, 1.0)))
+    }
+
+    fn scheme(&self, scheme: &str) -> Result<Vec<Outcome>, Box<dyn Error>> {
+        let access = Access::named(scheme).ok_or("no such scheme")?;
+        Ok(access::outcomes(
+            &CellConfig::default(),
+            &access,
+            self.seeds,
+        )?)
+    }
+
+    /// Time to the first association.
+    fn first(&self) -> Done {
+        let mut series = Vec::new();
+        let mut table = String::from("scheme,median ms,95 % ms,last ms\n");
+        for scheme in SCHEMES {
+            let firsts = access::first_association(&self.scheme(scheme)?);
+            let at = |part: f64| 100 * firsts[((firsts.len() - 1) as f64 * part) as usize];
+            writeln!(table, "{scheme},{},{},{}", at(0.5), at(0.95), at(1.0))?;
+            let values = firsts.iter().map(|n| (*n as f64 * 0.1).min(2.0)).collect();
+            series.push(Series::cumulative(scheme, values));
+        }
+        let labels = Labels {
+            title: "Time to the first trained sector, 16 clients at once",
+            x: "seconds (2 and more count as 2)",
+            y: "share of clients",
+        };
+        self.write("first", &table, &lines(&labels, &series, (0.0, 1.0)))
+    }
+
+    /// How good the estimate of eq. 3.8 is.
+    fn estimate(&self) -> Done {
+        let mut all = Vec::new();
+        for stations in [2, 4, 8, 16, 24, 32] {
+            let config = CellConfig {
+                stations,
+                ..CellConfig::default()
+            };
+            all.extend(access::outcomes(
+                &config,
+                &Access::Jpoc(Jpoc::THESIS),
+                self.seeds,
+            )?);
+        }
+        let errors = access::estimates(&all);
+        let line = |of: fn(&sumlink_mmwave::figures::Spread) -> f64| {
+            let point =
+                |(number, spread): &(usize, _)| (*number as f64, *number as f64 + of(spread));
+            errors.iter().map(point).collect::<Vec<_>>()
+        };
+        let exact = errors
+            .iter()
+            .map(|(number, _)| (*number as f64, *number as f64))
+            .collect();
+        let series = [
+            Series::new("median", line(|spread| spread.median)),
+            Series::new("10 %", line(|spread| spread.low)),
+            Series::new("90 %", line(|spread| spread.high)),
+            Series::new("exact", exact),
+        ];
+        let labels = Labels {
+            title: "Estimate of the contenders (eq. 3.8, K = 4)",
+            x: "contenders in an A-BFT",
+            y: "estimate",
+        };
+        self.lines("estimate", &labels, &series, (0.0, 80.0))
+    }
+
+    /// Failure rate against its target.
+    fn target(&self) -> Done {
+        let targets = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5];
+        let mut series = Vec::new();
+        for stations in [8, 16, 32] {
+            let config = CellConfig {
+                stations,
+                ..CellConfig::default()
+            };
+            let mut points = Vec::new();
+            for failure in targets {
+                let target = Target {
+                    failure,
+                    ..Target::THESIS
+                };
+                let jpoc = Jpoc {
+                    target,
+                    ..Jpoc::THESIS
+                };
+                let all = access::outcomes(&config, &Access::Jpoc(jpoc), self.seeds)?;
+                points.push((failure, access::failure(&all)));
+            }
+            series.push(Series::new(format!("{stations} clients"), points));
+        }
+        series.push(Series::new(
+            "as aimed at",
+            targets.iter().map(|p| (*p, *p)).collect(),
+        ));
+        let labels = Labels {
+            title: "Failed attempts with JPOC, blockage 20 %",
+            x: "targeted failure probability",
+            y: "share of attempts that failed",
+        };
+        self.lines("target", &labels, &series, (0.0, 0.6))
+    }
+
+    /// Figure 3.7(b).
+    fn overhead(&self) -> Done {
+        let stations = [2, 4, 8, 16, 24, 32];
+        let config = CellConfig::default();
+        let mut table =
+            String::from("clients,802.11 mini-slots,JPOC mini-slots,JPOC failure,ratio\n");
+        let mut ratios = Vec::new();
+        for point in access::overhead(
+            &config,
+            Slotted::THESIS,
+            Jpoc::THESIS,
+            &stations,
+            self.seeds,
+        )? {
+            let (slotted, ratio) = match (point.slotted, point.ratio()) {
+                (Some(slotted), Some(ratio)) => {
+                    ratios.push((point.stations as f64, ratio));
+                    (slotted.to_string(), format!("{ratio:.1}"))
+                }
+                _ => ("none meets it".to_owned(), String::new()),
+            };
+            let (jpoc, failure) = (point.jpoc, point.jpoc_failure);
+            writeln!(
+                table,
+                "{},{slotted},{jpoc:.1},{failure:.3},{ratio}",
+                point.stations
+            )?;
+        }
+        let highest = ratios.iter().map(|point| point.1).fold(10.0, f64::max);
+        let series = [Series::new("802.11-thesis / JPOC", ratios)];
+        let labels = Labels {
+            title: "Mini-slots of 802.11 with at most 10 % failures over those of JPOC",
+            x: "clients, each blocked with 20 % in a beacon interval",
+            y: "ratio of mini-slots",
+        };
+        self.write(
+            "overhead",
+            &table,
+            &lines(&labels, &series, (0.0, highest * 1.1)),
+        )
+    }
+}

@@ -1,0 +1,330 @@
+//! Pictures of the figures: lines over two axes, maps of cells, frames on a time axis.
+
+use std::fmt::Write;
+
+/// Colours that everybody can tell apart (after Okabe and Ito, 2008).
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#d55e00", "#00876a", "#b5568c", "#c98a00", "#222222",
+];
+const DASHES: [&str; 6] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
+
+/// A line with its name.
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    pub(crate) fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        let name = name.into();
+        Self { name, points }
+    }
+
+    /// The share of values at or below each value.
+    pub(crate) fn cumulative(name: impl Into<String>, mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let count = values.len().max(1) as f64;
+        let mut points = vec![];
+        let mut below = 0.0;
+        for (index, value) in values.iter().enumerate() {
+            // Steps: the share before the value, then the one with it.
+            points.push((*value, below));
+            below = (index + 1) as f64 / count;
+            points.push((*value, below));
+        }
+        Self::new(name, points)
+    }
+}
+
+/// What stands at the axes.
+pub(crate) struct Labels<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) x: &'a str,
+    pub(crate) y: &'a str,
+}
+
+fn paper(width: f64, height: f64, title: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         role=\"img\" font-family=\"system-ui, Helvetica, Arial, sans-serif\">\n<title>{title}</title>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+    )
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), size: u32, anchor: &str, more: &str, words: &str) {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"#1f2933\" {more}>{words}</text>"
+    );
+}
+
+fn rect(svg: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str) {
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
+    );
+}
+
+fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
+    let _ = writeln!(
+        svg,
+        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{stroke}\"/>",
+        from.0, from.1, to.0, to.1
+    );
+}
+
+/// Round numbers within a range.
+fn ticks((low, high): (f64, f64), about: f64) -> Vec<f64> {
+    let raw = (high - low) / about;
+    let magnitude = 10f64.powf(raw.log10().floor());
+    let factors = [1.0, 2.0, 5.0, 10.0].into_iter();
+    let step = factors
+        .map(|f| f * magnitude)
+        .find(|step| *step >= raw * 0.999)
+        .unwrap_or(raw);
+    let first = (low / step).ceil() as i64;
+    let last = (high / step + 1e-9).floor() as i64;
+    (first..=last).map(|n| n as f64 * step).collect()
+}
+
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Lines over two linear axes.
+pub(crate) fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
+    let (width, height) = (760.0, 420.0);
+    let (left, right, top, bottom) = (64.0, 560.0, 48.0, 360.0);
+    let all = series
+        .iter()
+        .flat_map(|one| one.points.iter().map(|point| point.0));
+    let x = all.fold((f64::MAX, f64::MIN), |(low, high), x| {
+        (low.min(x), high.max(x))
+    });
+    let x = if x.1 > x.0 { x } else { (x.0 - 1.0, x.0 + 1.0) };
+    let at = |point: (f64, f64)| {
+        (
+            left + (right - left) * (point.0 - x.0) / (x.1 - x.0),
+            bottom - (bottom - top) * (point.1.clamp(y.0, y.1) - y.0) / (y.1 - y.0),
+        )
+    };
+    let mut svg = paper(width, height, labels.title);
+    text(
+        &mut svg,
+        (left, 26.0),
+        15,
+        "start",
+        "font-weight=\"600\"",
+        labels.title,
+    );
+    for tick in ticks(y, 6.0) {
+        let (_, place) = at((x.0, tick));
+        line(&mut svg, (left, place), (right, place), "#d9dee3");
+        text(
+            &mut svg,
+            (left - 8.0, place + 4.0),
+            12,
+            "end",
+            "",
+            &short(tick),
+        );
+    }
+    for tick in ticks(x, 8.0) {
+        let (place, _) = at((tick, y.0));
+        line(&mut svg, (place, bottom), (place, bottom + 5.0), "#52606d");
+        text(
+            &mut svg,
+            (place, bottom + 20.0),
+            12,
+            "middle",
+            "",
+            &short(tick),
+        );
+    }
+    line(&mut svg, (left, bottom), (right, bottom), "#52606d");
+    text(
+        &mut svg,
+        ((left + right) / 2.0, height - 18.0),
+        13,
+        "middle",
+        "",
+        labels.x,
+    );
+    let turned = format!("transform=\"rotate(-90 18 {:.0})\"", (top + bottom) / 2.0);
+    text(
+        &mut svg,
+        (18.0, (top + bottom) / 2.0),
+        13,
+        "middle",
+        &turned,
+        labels.y,
+    );
+    for (index, one) in series.iter().enumerate() {
+        let (colour, dash) = (COLOURS[index % 6], DASHES[index % 6]);
+        let style = format!(
+            "fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.2\" stroke-dasharray=\"{dash}\""
+        );
+        let points: Vec<String> = one
+            .points
+            .iter()
+            .map(|p| at(*p))
+            .map(|(x, y)| format!("{x:.1},{y:.1}"))
+            .collect();
+        let _ = writeln!(svg, "<polyline points=\"{}\" {style}/>", points.join(" "));
+        let row = top + 12.0 + 22.0 * index as f64;
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{},{row} {},{row}\" {style}/>",
+            right + 16.0,
+            right + 46.0
+        );
+        text(
+            &mut svg,
+            (right + 54.0, row + 4.0),
+            12,
+            "start",
+            "",
+            &one.name,
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// Maps of cells side by side, each with its name; the first row is at the top. Light is fair, dark is not.
+pub(crate) fn maps(title: &str, maps: &[(String, Vec<Vec<f64>>)]) -> String {
+    let (cell, gap, columns) = (46.0, 40.0, 3);
+    let rows = maps[0].1.len() as f64;
+    let across = maps[0].1[0].len() as f64;
+    let width = 30.0 + columns as f64 * (across * cell + gap);
+    let height = 60.0 + maps.len().div_ceil(columns) as f64 * (rows * cell + 56.0) + 20.0;
+    let mut svg = paper(width, height, title);
+    text(
+        &mut svg,
+        (24.0, 28.0),
+        15,
+        "start",
+        "font-weight=\"600\"",
+        title,
+    );
+    for (index, (name, map)) in maps.iter().enumerate() {
+        let x0 = 24.0 + (index % columns) as f64 * (across * cell + gap);
+        let y0 = 78.0 + (index / columns) as f64 * (rows * cell + 56.0);
+        text(&mut svg, (x0, y0 - 10.0), 13, "start", "", name);
+        for (row, cells) in map.iter().enumerate() {
+            for (column, value) in cells.iter().enumerate() {
+                let place = (x0 + column as f64 * cell, y0 + row as f64 * cell);
+                let part = value.clamp(0.0, 1.0);
+                // From dark blue to pale yellow.
+                let mix = |from: f64, to: f64| (from + (to - from) * part).round();
+                let fill = format!(
+                    "rgb({},{},{})",
+                    mix(20.0, 255.0),
+                    mix(40.0, 240.0),
+                    mix(90.0, 190.0)
+                );
+                rect(&mut svg, place, (cell - 2.0, cell - 2.0), &fill);
+                let ink = if part < 0.5 {
+                    "style=\"fill:#ffffff\""
+                } else {
+                    ""
+                };
+                let middle = (place.0 + cell / 2.0 - 1.0, place.1 + cell / 2.0 + 4.0);
+                text(&mut svg, middle, 12, "middle", ink, &format!("{value:.2}"));
+            }
+        }
+        // The access point, in the corner.
+        rect(&mut svg, (x0 - 9.0, y0 - 9.0), (9.0, 9.0), "#8a949e");
+    }
+    text(
+        &mut svg,
+        (24.0, height - 12.0),
+        12,
+        "start",
+        "",
+        "grey: the access point; cell (1,1), beside it, is the near client's",
+    );
+    svg + "</svg>\n"
+}
+
+/// A row of a picture of frames: a name, and frames as start, length, and whether they were heard.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) frames: Vec<(f64, f64, bool)>,
+}
+
+/// Frames on a time axis, panel below panel.
+pub(crate) fn frames(title: &str, x: &str, end: f64, panels: &[(String, Vec<Row>)]) -> String {
+    let (left, right, row_height) = (150.0, 930.0, 17.0);
+    let rows: usize = panels.iter().map(|panel| panel.1.len()).sum();
+    let height = 92.0 + rows as f64 * row_height + panels.len() as f64 * 46.0;
+    let mut svg = paper(960.0, height, title);
+    text(
+        &mut svg,
+        (24.0, 28.0),
+        15,
+        "start",
+        "font-weight=\"600\"",
+        title,
+    );
+    let at = |value: f64| left + (right - left) * value / end;
+    let mut y = 46.0;
+    for (name, rows) in panels {
+        text(
+            &mut svg,
+            (24.0, y + 14.0),
+            13,
+            "start",
+            "font-weight=\"600\"",
+            name,
+        );
+        y += 26.0;
+        for row in rows {
+            text(&mut svg, (left - 10.0, y + 12.0), 11, "end", "", &row.name);
+            line(
+                &mut svg,
+                (left, y + row_height - 1.0),
+                (right, y + row_height - 1.0),
+                "#e6e9ec",
+            );
+            for (start, length, heard) in &row.frames {
+                let fill = if *heard { "#00876a" } else { "#c3c9d0" };
+                let wide = (at(start + length) - at(*start) - 0.4).max(1.2);
+                rect(
+                    &mut svg,
+                    (at(*start), y + 2.0),
+                    (wide, row_height - 5.0),
+                    fill,
+                );
+            }
+            y += row_height;
+        }
+        y += 20.0;
+    }
+    for tick in ticks((0.0, end), 8.0) {
+        line(
+            &mut svg,
+            (at(tick), y - 14.0),
+            (at(tick), y - 8.0),
+            "#52606d",
+        );
+        text(
+            &mut svg,
+            (at(tick), y + 6.0),
+            12,
+            "middle",
+            "",
+            &short(tick),
+        );
+    }
+    text(
+        &mut svg,
+        ((left + right) / 2.0, y + 26.0),
+        13,
+        "middle",
+        "",
+        x,
+    );
+    svg + "</svg>\n"
+}

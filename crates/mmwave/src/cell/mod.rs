@@ -1,0 +1,340 @@
+//! A cell: an access point, clients about it, and what happens in its beacon intervals.
+//!
+//! As in section 3.3.2: clients are anywhere in a disc with the same probability, always have something to send, and
+//! share the data time equally once they have a trained sector. What the section does not say is ours: heights, power,
+//! three panels for the access point in the middle (one array sees 120 degrees), and that a client looks at the access
+//! point to within 60 degrees.
+
+mod outcome;
+mod run;
+
+use sumlink_link::Random;
+
+use crate::budget::{Device, Receiver, Sweeps};
+use crate::channel::inh::{self, Office};
+use crate::channel::{Channel, Pose};
+use crate::codebook::Codebook;
+use crate::error::{MmwaveError, positive, share, within};
+use crate::geometry::{Orientation, Point};
+use crate::jpoc::control::Target;
+use crate::jpoc::power::EDGE_DB;
+use crate::mac::air::Hearing;
+use crate::mac::interval::Interval;
+use crate::mac::slotted::Slotted;
+use crate::units::CENTRE_GHZ;
+
+pub use outcome::{IntervalOutcome, Outcome, StationOutcome, jain};
+pub use run::run;
+
+/// What cuts clients off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Blockage {
+    /// Each client, in each beacon interval, with that probability: its data of the interval is lost and it must train
+    /// again (the thesis' knob).
+    Probability(f64),
+    /// Blockers of 38.901 model A that move by so many metres in a beacon interval; who falls below the slowest data rate
+    /// must train again.
+    ModelA {
+        /// Metres.
+        metres: f64,
+    },
+}
+
+/// How clients get to train.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Access {
+    /// Slots, with all power.
+    Slotted(Slotted),
+    /// Mini-slots.
+    Jpoc(Jpoc),
+}
+
+/// Settings of JPOC.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jpoc {
+    /// SNR in dB that the best sector is to have; none leaves power control off.
+    pub gamma_db: Option<f64>,
+    /// Added to the power of eq. 3.5, in dB.
+    pub margin_db: f64,
+    /// What the number of mini-slots aims at.
+    pub target: Target,
+}
+
+impl Jpoc {
+    /// gamma = 4 dB, failures in 10 % of attempts; the edge of beams is taken off the client's gain.
+    pub const THESIS: Self = Self {
+        gamma_db: Some(4.0),
+        margin_db: EDGE_DB,
+        target: Target::THESIS,
+    };
+}
+
+/// Names of the schemes, as scenario files have them.
+pub const SCHEMES: [&str; 4] = ["80211ad", "80211ay", "80211-thesis", "jpoc"];
+
+impl Access {
+    /// A scheme by its name, one of [`SCHEMES`].
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "80211ad" => Self::Slotted(Slotted::AD),
+            "80211ay" => Self::Slotted(Slotted::AY),
+            "80211-thesis" => Self::Slotted(Slotted::THESIS),
+            "jpoc" => Self::Jpoc(Jpoc::THESIS),
+            _ => return None,
+        })
+    }
+}
+
+/// A cell and what is run in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CellConfig {
+    /// Clients that want data.
+    pub stations: usize,
+    /// Clients that only listen and train every ten seconds.
+    pub chatty: usize,
+    /// Radius of the disc in metres.
+    pub radius: f64,
+    /// Heights of access point and clients in metres.
+    pub heights: (f64, f64),
+    /// Which office.
+    pub office: Office,
+    /// Receivers at both ends.
+    pub receiver: Receiver,
+    /// Power of access point and clients in dBm, without antenna gains.
+    pub power_dbm: (f64, f64),
+    /// Sectors of the clients, 36 or 64, in turn: several make a mixed cell.
+    pub sectors: Vec<usize>,
+    /// Arrays of the access point.
+    pub panels: usize,
+    /// How far clients look past the access point at most, in degrees.
+    pub facing_deg: f64,
+    /// Clients are put elsewhere until the access point can decode one of their sectors at full power: others are not
+    /// in its cell.
+    pub reachable: bool,
+    /// Who is heard.
+    pub hearing: Hearing,
+    /// Who is cut off.
+    pub blockage: Blockage,
+    /// Beacon intervals.
+    pub interval: Interval,
+    /// How many of them.
+    pub intervals: usize,
+}
+
+impl Default for CellConfig {
+    /// The cell of section 3.3.2, with 16 clients, 10 s and a blockage probability of 20 %.
+    fn default() -> Self {
+        Self {
+            stations: 16,
+            chatty: 0,
+            radius: 25.0,
+            heights: (3.0, 1.0),
+            office: Office::Mixed,
+            receiver: Receiver::THESIS,
+            power_dbm: (20.0, 20.0),
+            sectors: vec![36],
+            panels: 3,
+            facing_deg: 60.0,
+            reachable: true,
+            hearing: Hearing::THESIS,
+            blockage: Blockage::Probability(0.2),
+            interval: Interval {
+                ap_sectors: 108,
+                ..Interval::THESIS
+            },
+            intervals: 100,
+        }
+    }
+}
+
+impl CellConfig {
+    fn check(&self) -> Result<(), MmwaveError> {
+        let count = "from 1 to 1024";
+        within(
+            "clients of the cell",
+            (self.stations + self.chatty) as f64,
+            (1.0, 1024.0),
+            count,
+        )?;
+        positive("radius of the cell in metres", self.radius)?;
+        within(
+            "beacon intervals",
+            self.intervals as f64,
+            (1.0, 1e6),
+            "from 1 to a million",
+        )?;
+        within(
+            "panels of the access point",
+            self.panels as f64,
+            (1.0, 8.0),
+            "from 1 to 8",
+        )?;
+        within(
+            "facing in degrees",
+            self.facing_deg,
+            (0.0, 180.0),
+            "from 0 to 180",
+        )?;
+        for power in [self.power_dbm.0, self.power_dbm.1] {
+            within("power in dBm", power, (-100.0, 60.0), "from -100 to 60")?;
+        }
+        for height in [self.heights.0, self.heights.1] {
+            within("height in metres", height, (0.0, 100.0), "from 0 to 100")?;
+        }
+        match self.blockage {
+            Blockage::Probability(p) => share("blockage probability", p)?,
+            Blockage::ModelA { metres } => {
+                within("metres of a blocker", metres, (0.0, 1e6), "0 or more")?
+            }
+        };
+        let known = |sectors: &usize| [36, 64].contains(sectors);
+        match self.sectors.iter().find(|sectors| !known(sectors)) {
+            Some(other) => within(
+                "sectors of a client",
+                *other as f64,
+                (f64::NAN, f64::NAN),
+                "36 or 64",
+            ),
+            None => within(
+                "kinds of clients",
+                self.sectors.len() as f64,
+                (1.0, 64.0),
+                "from 1 to 64",
+            ),
+        }?;
+        Ok(())
+    }
+}
+
+/// A client that stands somewhere.
+#[derive(Clone, Debug)]
+pub struct Station {
+    /// Its end of the link.
+    pub device: Device,
+    /// Metres to the access point, as seen from above.
+    pub distance: f64,
+    /// What is between them.
+    pub channel: Channel,
+    /// What sweeps of both ends are worth.
+    pub sweeps: Sweeps,
+}
+
+/// A cell with its clients in place.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// As it was asked for.
+    pub config: CellConfig,
+    /// The access point.
+    pub ap: Device,
+    /// Those that want data, then those that only listen.
+    pub stations: Vec<Station>,
+    /// Noise of the receivers in dBm.
+    pub noise_dbm: f64,
+}
+
+/// What random numbers are for.
+mod purpose {
+    pub(super) const PLACES: u64 = 1;
+    pub(super) const CHANNELS: u64 = 2;
+    pub(super) const BLOCKAGE: u64 = 3;
+    pub(super) const ACCESS: u64 = 4;
+    pub(super) const TRIGGERS: u64 = 5;
+}
+
+impl Cell {
+    /// Puts clients somewhere. The same seed puts them at the same places, whatever the access scheme; one client more
+    /// moves nobody.
+    ///
+    /// # Errors
+    ///
+    /// A configuration that cannot be.
+    pub fn draw(config: &CellConfig, seed: u64) -> Result<Self, MmwaveError> {
+        config.check()?;
+        let noise_dbm = config.receiver.noise_dbm()?;
+        let centre = Point::new(0.0, 0.0, config.heights.0);
+        let ap = Device {
+            pose: Pose {
+                point: centre,
+                orientation: Orientation::default(),
+            },
+            codebook: Codebook::thesis(),
+            panels: config.panels,
+            power_dbm: config.power_dbm.0,
+        };
+        let (places, channels) = (
+            Random::new(seed).split(purpose::PLACES),
+            Random::new(seed).split(purpose::CHANNELS),
+        );
+        let mut stations = Vec::with_capacity(config.stations + config.chatty);
+        for index in 0..config.stations + config.chatty {
+            let mut random = (places.split(index as u64), channels.split(index as u64));
+            let sectors = config.sectors[index % config.sectors.len()];
+            let mut station = Station::draw(config, &ap, sectors, &mut random)?;
+            let mut tries = 1;
+            while config.reachable && !station.reaches(config.hearing.least_snr_db, noise_dbm) {
+                within(
+                    "tries to put a client within reach",
+                    f64::from(tries),
+                    (0.0, MOST_TRIES),
+                    "fewer: the cell is too large",
+                )?;
+                tries += 1;
+                station = Station::draw(config, &ap, sectors, &mut random)?;
+            }
+            stations.push(station);
+        }
+        Ok(Self {
+            config: config.clone(),
+            ap,
+            stations,
+            noise_dbm,
+        })
+    }
+}
+
+/// Places at which a client is put before the cell counts as too large.
+const MOST_TRIES: f64 = 200.0;
+
+impl Station {
+    /// Somewhere in the disc, with the same probability everywhere.
+    fn draw(
+        config: &CellConfig,
+        ap: &Device,
+        sectors: usize,
+        (place, channel): &mut (Random, Random),
+    ) -> Result<Self, MmwaveError> {
+        let centre = ap.pose.point;
+        let distance = config.radius * place.next_f64().sqrt();
+        let around = core::f64::consts::TAU * place.next_f64();
+        let (x, y) = (distance * around.cos(), distance * around.sin());
+        let point = Point::new(x, y, config.heights.1);
+        let away = (2.0 * place.next_f64() - 1.0) * config.facing_deg.to_radians();
+        let codebook = match sectors {
+            64 => Codebook::sixty_four(),
+            _ => Codebook::thesis(),
+        };
+        let device = Device {
+            pose: Pose::looking(point, centre, away),
+            codebook,
+            panels: 1,
+            power_dbm: config.power_dbm.1,
+        };
+        let los = channel.next_f64() < inh::los_probability(config.office, distance)?;
+        let channel = inh::draw_with(los, centre, point, CENTRE_GHZ, channel)?;
+        let sweeps = Sweeps::new(&channel, ap, &device);
+        Ok(Self {
+            device,
+            distance,
+            channel,
+            sweeps,
+        })
+    }
+
+    /// Whether the access point decodes its best sector at full power when nobody else sends.
+    pub fn reaches(&self, least_snr_db: f64, noise_dbm: f64) -> bool {
+        self.device.power_dbm + self.sweeps.best_client().1 - noise_dbm >= least_snr_db
+    }
+}
+
+#[cfg(test)]
+mod tests;

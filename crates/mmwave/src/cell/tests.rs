@@ -1,0 +1,231 @@
+use super::*;
+
+fn config(stations: usize, blockage: f64) -> CellConfig {
+    CellConfig {
+        stations,
+        blockage: Blockage::Probability(blockage),
+        ..CellConfig::default()
+    }
+}
+
+fn outcome(config: &CellConfig, scheme: &str, seed: u64) -> Outcome {
+    let cell = Cell::draw(config, seed).unwrap();
+    run(&cell, &Access::named(scheme).unwrap(), seed).unwrap()
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for scheme in SCHEMES {
+        let config = config(6, 0.3);
+        assert_eq!(
+            outcome(&config, scheme, 5),
+            outcome(&config, scheme, 5),
+            "{scheme}"
+        );
+        assert_ne!(
+            outcome(&config, scheme, 5),
+            outcome(&config, scheme, 6),
+            "{scheme}"
+        );
+    }
+    assert!(Access::named("wimax").is_none());
+}
+
+#[test]
+fn who_is_alone_and_never_blocked_has_all_the_data_time() {
+    for scheme in SCHEMES {
+        // Near enough to be heard by everything.
+        let config = CellConfig {
+            radius: 3.0,
+            facing_deg: 20.0,
+            ..config(1, 0.0)
+        };
+        let outcome = outcome(&config, scheme, 3);
+        let station = outcome.stations[0];
+        assert_eq!(station.attempts, 1 + station.failures, "{scheme}");
+        let first = station.first.expect("heard");
+        let data: f64 = outcome.intervals[first..]
+            .iter()
+            .map(|one| one.parts.data_us * 1e-6)
+            .sum();
+        assert!((station.allocated_s - data).abs() < 1e-9, "{scheme}");
+        assert_eq!(station.allocated_s, station.used_s);
+        assert!(
+            (station.megabits / station.used_s - 4620.0).abs() < 1.0,
+            "{scheme}"
+        );
+        assert_eq!(outcome.jain(), 1.0);
+    }
+}
+
+#[test]
+fn data_time_is_shared_and_never_more_than_there_is() {
+    for scheme in SCHEMES {
+        let outcome = outcome(&config(16, 0.2), scheme, 11);
+        let given: f64 = outcome.stations.iter().map(|one| one.allocated_s).sum();
+        let data: f64 = outcome
+            .intervals
+            .iter()
+            .filter(|one| one.sharing > 0)
+            .map(|one| one.parts.data_us * 1e-6)
+            .sum();
+        assert!((given - data).abs() < 1e-6, "{scheme}: {given} {data}");
+        for interval in &outcome.intervals {
+            assert!(
+                interval
+                    .trained
+                    .iter()
+                    .all(|index| interval.contenders.contains(index))
+            );
+            let heard = |index: &usize| {
+                interval
+                    .sent
+                    .iter()
+                    .any(|f| f.contender == *index && f.heard)
+            };
+            assert!(
+                interval.trained.iter().all(heard) || scheme == "80211ad" || scheme == "80211ay"
+            );
+        }
+    }
+}
+
+#[test]
+fn blockages_are_the_same_for_every_scheme() {
+    // Without contention to speak of, schemes differ only in who is trained when: a lone near client is always heard.
+    let config = CellConfig {
+        radius: 2.0,
+        facing_deg: 10.0,
+        ..config(1, 0.3)
+    };
+    let lost = |scheme: &str| {
+        let station = outcome(&config, scheme, 2).stations[0];
+        station.attempts - station.failures
+    };
+    assert_eq!(lost("80211-thesis"), lost("jpoc"));
+    // One training at first, and one after each of about 30 blockages.
+    assert!((20..45).contains(&lost("jpoc")), "{}", lost("jpoc"));
+}
+
+#[test]
+fn where_many_are_blocked_jpoc_is_fairer_than_the_baselines_of_802_11ad() {
+    // Up to 30 % the thesis' baseline and JPOC are alike.
+    let mean = |scheme: &str| {
+        let all = (0..6).map(|seed| outcome(&config(16, 0.6), scheme, seed).jain());
+        all.sum::<f64>() / 6.0
+    };
+    let jpoc = mean("jpoc");
+    assert!(
+        jpoc > mean("80211-thesis"),
+        "{jpoc} {}",
+        mean("80211-thesis")
+    );
+    assert!(jpoc > mean("80211ad") + 0.1, "{jpoc} {}", mean("80211ad"));
+}
+
+#[test]
+fn blockers_of_model_a_send_clients_back_into_the_contest() {
+    let config = CellConfig {
+        stations: 4,
+        intervals: 40,
+        blockage: Blockage::ModelA { metres: 1.0 },
+        power_dbm: (20.0, 0.0),
+        ..CellConfig::default()
+    };
+    let outcome = outcome(&config, "jpoc", 4);
+    let attempts: u32 = outcome.stations.iter().map(|one| one.attempts).sum();
+    assert!(attempts > 4, "{attempts}");
+}
+
+#[test]
+fn chatty_clients_contend_and_get_nothing() {
+    let config = CellConfig {
+        chatty: 8,
+        intervals: 300,
+        ..config(1, 0.0)
+    };
+    let outcome = outcome(&config, "jpoc", 1);
+    assert_eq!(outcome.stations.len(), 1);
+    // Each of eight comes every ten seconds of thirty.
+    let chatty: usize = outcome
+        .intervals
+        .iter()
+        .map(|one| one.contenders.iter().filter(|index| **index > 0).count())
+        .sum();
+    assert_eq!(chatty, 24);
+    assert!(outcome.intervals.iter().all(|one| one.sharing <= 1));
+}
+
+#[test]
+fn mixed_clients_have_their_own_sectors() {
+    let config = CellConfig {
+        sectors: vec![36, 64],
+        ..config(4, 0.2)
+    };
+    let cell = Cell::draw(&config, 1).unwrap();
+    let sectors: Vec<usize> = cell
+        .stations
+        .iter()
+        .map(|one| one.sweeps.client_db.len())
+        .collect();
+    assert_eq!(sectors, [36, 64, 36, 64]);
+    let outcome = run(&cell, &Access::named("jpoc").unwrap(), 1).unwrap();
+    assert!(outcome.intervals.iter().all(|one| one.mini_slots >= 64));
+}
+
+#[test]
+fn one_client_more_moves_nobody() {
+    let draw = |stations| Cell::draw(&config(stations, 0.2), 7).unwrap();
+    let (few, many) = (draw(3), draw(5));
+    for (one, other) in few.stations.iter().zip(&many.stations) {
+        assert_eq!(
+            (one.distance, &one.channel),
+            (other.distance, &other.channel)
+        );
+    }
+}
+
+#[test]
+fn cells_that_cannot_be_are_refused() {
+    let bad = [
+        CellConfig {
+            stations: 0,
+            ..CellConfig::default()
+        },
+        CellConfig {
+            radius: -1.0,
+            ..CellConfig::default()
+        },
+        CellConfig {
+            sectors: vec![37],
+            ..CellConfig::default()
+        },
+        CellConfig {
+            sectors: vec![],
+            ..CellConfig::default()
+        },
+        CellConfig {
+            blockage: Blockage::Probability(1.1),
+            ..CellConfig::default()
+        },
+        CellConfig {
+            blockage: Blockage::ModelA { metres: -1.0 },
+            ..CellConfig::default()
+        },
+        CellConfig {
+            intervals: 0,
+            ..CellConfig::default()
+        },
+    ];
+    for config in bad {
+        assert!(Cell::draw(&config, 1).is_err(), "{config:?}");
+    }
+}
+
+#[test]
+fn jains_index_by_hand() {
+    assert_eq!(jain(&[1.0, 1.0, 1.0, 1.0]), 1.0);
+    assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+    assert!((jain(&[1.0, 2.0]) - 0.9).abs() < 1e-12);
+    assert_eq!(jain(&[0.0, 0.0]), 1.0);
+}

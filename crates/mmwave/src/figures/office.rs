@@ -1,0 +1,334 @@
+//! Two clients in an office: figures 3.1(b), 3.1(c), 3.5 and 3.6.
+//!
+//! The access point stands in a corner. Cells are sqrt 2 m wide, so that the middle of cell (1,1) is 1 m away from it and that
+//! of cell (3,3) 5 m, the two distances that section 3.1 names. How many cells there were it does not say: 6 by 4 here.
+
+use sumlink_link::Random;
+
+use super::Spread;
+use crate::budget::{Device, Receiver, Sweeps, good_beams};
+use crate::channel::{Channel, Pose, inh, tgad};
+use crate::codebook::Codebook;
+use crate::error::{MmwaveError, within};
+use crate::geometry::Point;
+use crate::jpoc::power::{Announcement, EDGE_DB};
+use crate::mac::air::Hearing;
+use crate::units::CENTRE_GHZ;
+
+/// Columns and rows of cells.
+pub const CELLS: (usize, usize) = (6, 4);
+
+/// Metres from cell to cell.
+const PITCH: f64 = core::f64::consts::SQRT_2;
+
+/// Metres above the floor: routers and laptops on tables.
+const HEIGHT: f64 = 1.0;
+
+/// Which channel the office has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// 38.901 indoor, mixed office.
+    Inh,
+    /// The conference room of 802.11ad, with a line of sight as often as the mixed office has one.
+    Tgad,
+}
+
+/// What is measured there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Office {
+    /// The channel.
+    pub room: Room,
+    /// Sectors of the clients: 36 or 64.
+    pub sectors: usize,
+    /// SNR in dB to which power control brings the best sector; none: everybody sends with all power.
+    pub gamma_db: Option<f64>,
+    /// Power of clients and access point in dBm.
+    pub power_dbm: f64,
+    /// Who is heard.
+    pub hearing: Hearing,
+    /// Places and orientations that are drawn in each cell.
+    pub draws: usize,
+    /// For all random numbers.
+    pub seed: u64,
+}
+
+impl Office {
+    /// 38.901, 36 sectors, no power control, 50 draws. The power, 0 dBm, is ours: with it clients without power control spread
+    /// over all numbers of good-beams, as figure 3.5(a) has them; with 10 dBm two fifths have 31 to 36.
+    pub const THESIS: Self = Self {
+        room: Room::Inh,
+        sectors: 36,
+        gamma_db: None,
+        power_dbm: 0.0,
+        hearing: Hearing::THESIS,
+        draws: 50,
+        seed: 1,
+    };
+
+    /// Middle of a cell; columns and rows count from 1.
+    ///
+    /// # Errors
+    ///
+    /// A cell that there is not.
+    pub fn middle((column, row): (usize, usize)) -> Result<Point, MmwaveError> {
+        within(
+            "column of the office",
+            column as f64,
+            (1.0, CELLS.0 as f64),
+            "from 1 to 6",
+        )?;
+        within(
+            "row of the office",
+            row as f64,
+            (1.0, CELLS.1 as f64),
+            "from 1 to 4",
+        )?;
+        let at = |cell: usize| (cell as f64 - 0.5) * PITCH;
+        Ok(Point::new(at(column), at(row), HEIGHT))
+    }
+
+    fn ap(&self) -> Device {
+        let corner = Point::new(0.0, 0.0, HEIGHT);
+        let middle = Point::new(1.0, 1.0, HEIGHT);
+        Device {
+            pose: Pose::looking(corner, middle, 0.0),
+            codebook: Codebook::thesis(),
+            panels: 1,
+            power_dbm: self.power_dbm,
+        }
+    }
+
+    /// SNRs in dB of a client's sectors at the access point. `los` says whether it sees it; without it chance does.
+    ///
+    /// # Errors
+    ///
+    /// A cell, number of sectors or gamma that there is not.
+    pub fn snr(
+        &self,
+        cell: (usize, usize),
+        draw: usize,
+        los: Option<bool>,
+    ) -> Result<Vec<f64>, MmwaveError> {
+        let place = (cell.1 * CELLS.0 + cell.0) as u64;
+        let mut random = Random::new(self.seed).split(place).split(draw as u64);
+        let middle = Self::middle(cell)?;
+        let ap = self.ap();
+        // Somewhere in the middle half of the cell, looking at the access point to within 60 degrees.
+        let mut near = |at: f64| at + PITCH * 0.5 * (random.next_f64() - 0.5);
+        let point = Point::new(near(middle.x), near(middle.y), HEIGHT);
+        let away = (2.0 * random.next_f64() - 1.0) * 60f64.to_radians();
+        let codebook = match self.sectors {
+            36 => Codebook::thesis(),
+            64 => Codebook::sixty_four(),
+            other => {
+                within(
+                    "sectors of a client",
+                    other as f64,
+                    (f64::NAN, f64::NAN),
+                    "36 or 64",
+                )?;
+                return Ok(Vec::new());
+            }
+        };
+        let client = Device {
+            pose: Pose::looking(point, ap.pose.point, away),
+            codebook,
+            panels: 1,
+            power_dbm: self.power_dbm,
+        };
+        let channel = self.channel(&ap, &client, los, &mut random)?;
+        let sweeps = Sweeps::new(&channel, &ap, &client);
+        let noise = Receiver::THESIS.noise_dbm()?;
+        let power = match self.gamma_db {
+            None => self.power_dbm,
+            Some(gamma) => {
+                let announced =
+                    Announcement::new(gamma, noise, ap.power_dbm, ap.codebook.gain_db())?;
+                let heard = sweeps.best_ap().1 + ap.power_dbm;
+                announced.client_dbm(heard, client.codebook.gain_db(), EDGE_DB, client.power_dbm)
+            }
+        };
+        Ok(sweeps.client_snr(power, noise))
+    }
+
+    fn channel(
+        &self,
+        ap: &Device,
+        client: &Device,
+        los: Option<bool>,
+        random: &mut Random,
+    ) -> Result<Channel, MmwaveError> {
+        let (from, to) = (ap.pose.point, client.pose.point);
+        let chance = inh::los_probability(inh::Office::Mixed, from.distance_2d(to))?;
+        let by_chance = random.next_f64() < chance;
+        let los = los.unwrap_or(by_chance);
+        match self.room {
+            Room::Inh => inh::draw_with(los, from, to, CENTRE_GHZ, random),
+            Room::Tgad => tgad::draw(los, from, to, CENTRE_GHZ, random),
+        }
+    }
+
+    /// Figures 3.1(c), 3.5(b), (c), 3.6: the competition index of a client in every cell against one in cell (1,1) that
+    /// sees the access point, row by row; the median of all draws.
+    ///
+    /// # Errors
+    ///
+    /// As [`snr`](Self::snr).
+    pub fn heat_map(&self) -> Result<Vec<Vec<f64>>, MmwaveError> {
+        let mut rows = Vec::with_capacity(CELLS.1);
+        for row in 1..=CELLS.1 {
+            let mut cells = Vec::with_capacity(CELLS.0);
+            for column in 1..=CELLS.0 {
+                let mut all = Vec::with_capacity(self.draws);
+                for draw in 0..self.draws {
+                    let near = self.snr((1, 1), draw, Some(true))?;
+                    // In the near client's own cell another one, which sees the access point too.
+                    let (other, los) = if (column, row) == (1, 1) {
+                        (draw + self.draws, Some(true))
+                    } else {
+                        (draw, None)
+                    };
+                    let other = self.snr((column, row), other, los)?;
+                    all.push(competition(&other, &near, &self.hearing));
+                }
+                cells.push(Spread::of(all).median);
+            }
+            rows.push(cells);
+        }
+        Ok(rows)
+    }
+
+    /// Figure 3.5(a): numbers of good-beams of clients in all cells.
+    ///
+    /// # Errors
+    ///
+    /// As [`snr`](Self::snr).
+    pub fn good_beams(&self) -> Result<Vec<usize>, MmwaveError> {
+        let mut all = Vec::new();
+        for row in 1..=CELLS.1 {
+            for column in 1..=CELLS.0 {
+                for draw in 0..self.draws {
+                    let snr = self.snr((column, row), draw, None)?;
+                    all.push(good_beams(&snr, self.hearing.least_snr_db));
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The competition index of section 3.1: sectors in which the other client is heard over the near one, over those in which it
+/// is the other way round. Sectors are compared number by number. Where the near client is heard in none it counts as one;
+/// where neither is, the index is 1.
+pub fn competition(other: &[f64], near: &[f64], hearing: &Hearing) -> f64 {
+    let (mut others, mut nears) = (0u32, 0u32);
+    for (other, near) in other.iter().zip(near) {
+        let clear =
+            |one: f64, rest: f64| one >= hearing.least_snr_db && one - rest >= hearing.capture_db;
+        others += u32::from(clear(*other, *near));
+        nears += u32::from(clear(*near, *other));
+    }
+    if others == 0 && nears == 0 {
+        return 1.0;
+    }
+    f64::from(others) / f64::from(nears.max(1))
+}
+
+/// Shares of clients by their number of good-beams, in six brackets as figure 3.5(a) has them (1-6, 7-12, ... 31-36 of 36),
+/// after the share of those with none.
+pub fn brackets(good_beams: &[usize], sectors: usize) -> (f64, [f64; 6]) {
+    let width = sectors.div_ceil(6).max(1);
+    let count = good_beams.len().max(1) as f64;
+    let mut shares = [0.0; 6];
+    let mut none = 0.0;
+    for k in good_beams {
+        match k.checked_sub(1) {
+            None => none += 1.0 / count,
+            Some(k) => shares[(k / width).min(5)] += 1.0 / count,
+        }
+    }
+    (none, shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FEW: Office = Office {
+        draws: 12,
+        ..Office::THESIS
+    };
+
+    #[test]
+    fn the_named_cells_are_one_and_five_metres_away() {
+        let corner = Point::new(0.0, 0.0, HEIGHT);
+        let far = |cell| corner.distance(Office::middle(cell).unwrap());
+        assert!((far((1, 1)) - 1.0).abs() < 1e-9 && (far((3, 3)) - 5.0).abs() < 1e-9);
+        assert!(Office::middle((0, 1)).is_err() && Office::middle((1, 5)).is_err());
+    }
+
+    #[test]
+    fn the_index_counts_sectors() {
+        let hearing = Hearing::THESIS;
+        assert_eq!(
+            competition(&[10.0, 0.0, 5.0], &[5.0, 5.0, 4.0], &hearing),
+            1.0
+        );
+        assert_eq!(competition(&[10.0, 10.0], &[5.0, 5.0], &hearing), 2.0);
+        assert_eq!(competition(&[1.5, -5.0], &[9.0, 0.5], &hearing), 0.0);
+        assert_eq!(competition(&[0.0], &[0.0], &hearing), 1.0);
+    }
+
+    #[test]
+    fn brackets_hold_everybody() {
+        let (none, shares) = brackets(&[0, 1, 6, 7, 36], 36);
+        assert_eq!((none, shares), (0.2, [0.4, 0.2, 0.0, 0.0, 0.0, 0.2]));
+        let sum: f64 = brackets(&[64, 33, 12], 64).1.iter().sum();
+        assert!((sum - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn power_control_leaves_fewer_good_beams_and_a_fairer_map() {
+        let with = Office {
+            gamma_db: Some(4.0),
+            ..FEW
+        };
+        let mean = |office: &Office| {
+            let all = office.good_beams().unwrap();
+            all.iter().sum::<usize>() as f64 / all.len() as f64
+        };
+        assert!(
+            mean(&with) < mean(&FEW) / 1.5,
+            "{} {}",
+            mean(&with),
+            mean(&FEW)
+        );
+        let drowned = |office: &Office| {
+            let map = office.heat_map().unwrap();
+            let all: Vec<f64> = map.into_iter().flatten().collect();
+            all.iter().filter(|index| **index < 0.1).count()
+        };
+        assert!(
+            drowned(&with) < drowned(&FEW),
+            "{} {}",
+            drowned(&with),
+            drowned(&FEW)
+        );
+    }
+
+    #[test]
+    fn both_rooms_and_codebooks_give_every_sector_an_snr() {
+        for room in [Room::Inh, Room::Tgad] {
+            for sectors in [36, 64] {
+                let office = Office {
+                    room,
+                    sectors,
+                    ..FEW
+                };
+                let snr = office.snr((3, 3), 0, None).unwrap();
+                assert!(snr.len() == sectors && snr.iter().all(|snr| snr.is_finite()));
+            }
+        }
+        assert!(Office { sectors: 37, ..FEW }.snr((3, 3), 0, None).is_err());
+    }
+}
