@@ -1,6 +1,6 @@
 //! Makes the figures of docs/mmwave.md: for each a table (CSV) and a picture (SVG).
 //!
-//! `cargo run --release -p sumlink-mmwave --example figures -- DIR [SEEDS]`
+//! `cargo run --release -p sumlink-mmwave --example figures -- DIR [SEEDS [NAME...]]`
 
 mod picture;
 
@@ -15,6 +15,7 @@ use sumlink_mmwave::cell::{Access, Cell, CellConfig, Jpoc, Outcome, SCHEMES, run
 use sumlink_mmwave::figures::access;
 use sumlink_mmwave::figures::office::{Office, brackets};
 use sumlink_mmwave::jpoc::control::Target;
+use sumlink_mmwave::mac::air::Hearing;
 use sumlink_mmwave::mac::slotted::Slotted;
 use sumlink_mmwave::mac::trigger::Behaviour;
 
@@ -26,19 +27,43 @@ struct Out {
     seeds: u64,
 }
 
+type Figure = (&'static str, fn(&Out) -> Done);
+
+/// All figures by the names of their files.
+const FIGURES: [Figure; 10] = [
+    ("sectors", Out::sectors),
+    ("heat-maps", Out::heat_maps),
+    ("good-beams", Out::good_beams),
+    ("participation", Out::participation),
+    ("timeline", Out::timeline),
+    ("jain", Out::jain),
+    ("first", Out::first),
+    ("estimate", Out::estimate),
+    ("target", Out::target),
+    ("overhead", Out::overhead),
+];
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next();
     let seeds = arguments.next().map_or(Ok(10), |text| text.parse::<u64>());
-    let (Some(directory), Ok(seeds @ 1..)) = (directory, seeds) else {
-        eprintln!("usage: figures DIR [SEEDS], SEEDS being 1 or more");
+    let names: Vec<String> = arguments.collect();
+    let unknown = names
+        .iter()
+        .find(|name| FIGURES.iter().all(|figure| figure.0 != *name));
+    let (Some(directory), Ok(seeds @ 1..), None) = (directory, seeds, unknown) else {
+        let known: Vec<&str> = FIGURES.iter().map(|figure| figure.0).collect();
+        eprintln!(
+            "usage: figures DIR [SEEDS [NAME...]], SEEDS being 1 or more and NAME of {}",
+            known.join(", ")
+        );
         return ExitCode::from(2);
     };
     let out = Out {
         directory: PathBuf::from(directory),
         seeds,
     };
-    match out.all() {
+    match out.make(&names) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("figures: {error}");
@@ -48,18 +73,15 @@ fn main() -> ExitCode {
 }
 
 impl Out {
-    fn all(&self) -> Done {
+    /// Figures of those names; all without any.
+    fn make(&self, names: &[String]) -> Done {
         fs::create_dir_all(&self.directory)?;
-        self.sectors()?;
-        self.heat_maps()?;
-        self.good_beams()?;
-        self.participation()?;
-        self.timeline()?;
-        self.jain()?;
-        self.first()?;
-        self.estimate()?;
-        self.target()?;
-        self.overhead()
+        for (name, figure) in FIGURES {
+            if names.is_empty() || names.iter().any(|one| one == name) {
+                figure(self)?;
+            }
+        }
+        Ok(())
     }
 
     fn write(&self, name: &str, table: &str, picture: &str) -> Done {
@@ -74,7 +96,7 @@ impl Out {
         let mut table = String::from("series,x,y\n");
         for one in series {
             for (x, y) in &one.points {
-                writeln!(table, "{},{x:.4},{y:.4}", one.name)?;
+                writeln!(table, "{},{x:.4},{y:.4}", one.name.replace(',', ""))?;
             }
         }
         self.write(name, &table, &lines(labels, series, y))
@@ -355,9 +377,15 @@ impl Out {
     fn target(&self) -> Done {
         let targets = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5];
         let mut series = Vec::new();
-        for stations in [8, 16, 32] {
+        for (stations, weak_is_silent) in
+            [(8, false), (16, false), (32, false), (16, true), (32, true)]
+        {
             let config = CellConfig {
                 stations,
+                hearing: Hearing {
+                    weak_is_silent,
+                    ..Hearing::THESIS
+                },
                 ..CellConfig::default()
             };
             let mut points = Vec::new();
@@ -373,7 +401,8 @@ impl Out {
                 let all = access::outcomes(&config, &Access::Jpoc(jpoc), self.seeds)?;
                 points.push((failure, access::failure(&all)));
             }
-            series.push(Series::new(format!("{stations} clients"), points));
+            let silent = if weak_is_silent { ", weak silent" } else { "" };
+            series.push(Series::new(format!("{stations} clients{silent}"), points));
         }
         series.push(Series::new(
             "as aimed at",
