@@ -20,7 +20,6 @@ MARKS = ("<!-- validate: begin -->", "<!-- validate: end -->")
 
 # Rows that are known to differ: between which ratios of simulated to measured goodput, and why.
 NAMED = {
-    "delay": (0.95, 1.10, "where TCP leaves slow start decides the first seconds of a far link, and the model leaves it later"),
     "loss": (0.90, 1.10, "the lossy link's windows are of a few packets, where single timers decide: it gets a fifth more"),
 }
 

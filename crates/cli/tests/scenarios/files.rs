@@ -45,16 +45,20 @@ fn every_problem_is_told_at_once() {
 #[test]
 fn every_scenario_of_the_project_is_right() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
-    let mut files: Vec<_> = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
+    let of = |directory: &str| {
+        let entries = fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    let folders = ["", "/papers", "/validate"].map(|folder| format!("{directory}{folder}"));
+    let all = folders.iter().flat_map(|folder| of(folder));
+    let mut files: Vec<_> = all
         .filter(|path| {
             path.extension()
                 .is_some_and(|extension| extension == "toml")
         })
         .collect();
     files.sort();
-    assert!(files.len() >= 20, "{files:?}");
+    assert!(files.len() >= 50, "{files:?}");
     let output = std::process::Command::new(crate::program())
         .args(["lab", "check"])
         .args(&files)
