@@ -181,10 +181,9 @@ static __always_inline real reno_increase(struct tcp_sock *tp, real acked)
 }
 
 /*
- * A kernel that does not run a program, because the processor is in the middle of it for another socket, takes what lies on
- * its stack for the answer: Linux 6.18 once went on with a window of 120 295 895 packets, and with a threshold of
- * 2 165 326 104. What follows takes back what no program can have said. Twice the window and some packets are allowed, by which
- * the kernel itself may go beyond it for a moment.
+ * Linux 6.18 once went on with a window of 120 295 895 packets, and once with a threshold of 2 165 326 104, by the look of them
+ * what lay on its stack, as if it had not run the program that it asked; why is not known. What follows takes back what no
+ * program can have said. Twice the window and some packets are allowed, by which the kernel itself may go beyond it for a moment.
  */
 #define DOUBTFUL(value, known) ((value) > 2 * (__u64)(known) + 16)
 
