@@ -54,6 +54,7 @@ mod learn;
 mod meter;
 mod pages;
 mod path;
+mod policy;
 mod ranges;
 pub mod scheduler;
 mod session;
@@ -64,6 +65,7 @@ pub mod varint;
 pub use config::{Class, Config, ConfigError, Hints, Redundancy, Role};
 pub use pages::PAGE;
 pub use path::{Flight, LossState, Path, PathSample, PathState};
+pub use policy::{PathPolicy, PeerPolicy, Priority};
 pub use ranges::RangeSet;
 pub use session::{
     Event, PathRefused, PathStats, ProtocolError, ReadOutcome, Session, Stats, StreamError,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::meter::Meter;
+use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::{Instant, PathId, StreamId};
 
 /// What the transport measured on a path's carrier, mostly from TCP_INFO.
@@ -72,8 +73,16 @@ pub enum PathState {
 pub struct Path {
     pub(crate) id: PathId,
     pub(crate) state: PathState,
-    /// It gets work only while no other path delivers.
-    pub(crate) backup: bool,
+    /// What this side may send over it.
+    pub(crate) policy: PathPolicy,
+    /// Version of the peer's POLICY that said so; nothing while none has.
+    pub(crate) policy_version: Option<u64>,
+    /// What the peer was told, and the version of it.
+    pub(crate) told_policy: Option<(u64, PeerPolicy)>,
+    /// It is secondary, and more waits than the primary paths deliver soon.
+    pub(crate) helps: bool,
+    /// It adds more latency than it may.
+    pub(crate) too_slow: bool,
     /// The link that it goes over, where somebody said so: paths with the same number share one.
     pub(crate) link: Option<u64>,
     pub(crate) sample: PathSample,
@@ -186,6 +195,9 @@ pub(crate) enum Control {
     },
     CreditInitial,
     CreditStreams,
+    Policy {
+        path: PathId,
+    },
     Ping {
         token: u64,
     },
@@ -214,7 +226,11 @@ impl Path {
         Self {
             id,
             state: PathState::Active,
-            backup: false,
+            policy: PathPolicy::default(),
+            policy_version: None,
+            told_policy: None,
+            helps: false,
+            too_slow: false,
             link: None,
             sample: PathSample::default(),
             report_trip: None,
@@ -286,9 +302,29 @@ impl Path {
         }
     }
 
+    /// What this side may send over it.
+    pub fn policy(&self) -> &PathPolicy {
+        &self.policy
+    }
+
     /// Whether the path is a backup, which gets work only while no other path delivers.
     pub fn is_backup(&self) -> bool {
-        self.backup
+        self.rank() == Some(Priority::Backup)
+    }
+
+    /// Whether it is a backup only because it adds more latency than it may.
+    pub fn is_too_slow(&self) -> bool {
+        self.too_slow
+    }
+
+    /// When the path gets work, by its priority and by how it does; nothing for never.
+    pub(crate) fn rank(&self) -> Option<Priority> {
+        match self.policy.priority {
+            Priority::Never => None,
+            _ if self.too_slow => Some(Priority::Backup),
+            Priority::Secondary if self.helps => Some(Priority::Primary),
+            priority => Some(priority),
+        }
     }
 
     /// Whether both go over the same link, as far as anybody knows: what befalls one then befalls the other.

@@ -39,7 +39,7 @@ fn every_example_decodes_to_what_is_written_below_it() {
 #[test]
 fn every_type_has_an_example_and_a_row() {
     let types: BTreeSet<u8> = examples().iter().map(|(_, bytes, _)| bytes[0]).collect();
-    assert_eq!(types, (0x01..=0x11).collect());
+    assert_eq!(types, (0x01..=0x12).collect());
     for kind in types {
         assert!(TEXT.contains(&format!("\n| {kind:#04x} | ")), "{kind:#x}");
     }

@@ -1,8 +1,11 @@
 //! Reads frames, and says what is wrong with bytes that are none.
 
+use core::time::Duration;
+
 use super::{
     Ack, FIRST_OPTIONAL, Frame, Hello, MAX_ACK_RANGES, MAX_BODY, MAX_DATA, MAX_TEXT, kind,
 };
+use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::varint;
 
 /// Bytes that are no frame: the peer is at fault, and the carrier cannot be read further.
@@ -42,7 +45,7 @@ impl<'a> Frame<'a> {
         let Some(kind) = varint::read(&mut rest) else {
             return Ok(None);
         };
-        let known = (kind::HELLO..=kind::CLOSE).contains(&kind);
+        let known = (kind::HELLO..=kind::POLICY).contains(&kind);
         let optional = kind >= FIRST_OPTIONAL && kind & 1 == 1;
         if !known && !optional {
             return Err(FrameError::UnknownType(kind));
@@ -158,6 +161,24 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
             path: int()?,
             received: int()?,
         },
+        kind::POLICY => {
+            let (path, version) = (int()?, int()?);
+            let priority = Priority::by_code(int()?).ok_or_else(malformed)?;
+            let metered = flag(int()?, name)?;
+            let (latency, rate) = (int()?.checked_sub(1), int()?.checked_sub(1));
+            Frame::Policy {
+                path,
+                version,
+                policy: PeerPolicy {
+                    policy: PathPolicy {
+                        priority,
+                        metered,
+                        max_added_latency: latency.map(Duration::from_micros),
+                    },
+                    rate,
+                },
+            }
+        }
         kind::CLOSE => Frame::Close {
             code: int()?,
             reason: text(&mut rest, name)?,
@@ -226,8 +247,8 @@ mod tests {
     #[test]
     fn unknown_types_are_refused_unless_optional() {
         assert_eq!(
-            Frame::decode(&[0x12, 0x00]),
-            Err(FrameError::UnknownType(0x12))
+            Frame::decode(&[0x13, 0x00]),
+            Err(FrameError::UnknownType(0x13))
         );
         assert_eq!(
             Frame::decode(&[0x40, 0x42, 0x00]),

@@ -1,6 +1,7 @@
 //! Writes frames.
 
 use super::{Frame, MAX_ACK_RANGES, MAX_DATA, kind};
+use crate::policy::PeerPolicy;
 use crate::varint;
 
 impl Frame<'_> {
@@ -125,6 +126,25 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
         Frame::Path { path, received } => {
             put(&[*path, *received]);
             kind::PATH
+        }
+        Frame::Policy {
+            path,
+            version,
+            policy: PeerPolicy { policy, rate },
+        } => {
+            // One more than the bound, so that 0 is none.
+            let latency = policy.max_added_latency.map_or(0, |most| {
+                (most.as_micros() as u64).saturating_add(1).min(varint::MAX)
+            });
+            put(&[
+                *path,
+                *version,
+                policy.priority.code(),
+                u64::from(policy.metered),
+                latency,
+                rate.map_or(0, |rate| rate.saturating_add(1).min(varint::MAX)),
+            ]);
+            kind::POLICY
         }
         Frame::Close { code, reason } => {
             put(&[*code]);

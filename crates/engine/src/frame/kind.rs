@@ -17,6 +17,7 @@ pub(super) const PING: u64 = 0x0e;
 pub(super) const PONG: u64 = 0x0f;
 pub(super) const PATH: u64 = 0x10;
 pub(super) const CLOSE: u64 = 0x11;
+pub(super) const POLICY: u64 = 0x12;
 
 /// What an error calls a frame of this type; all kinds of credit have one name.
 pub(super) fn name(kind: u64) -> &'static str {
@@ -35,6 +36,7 @@ pub(super) fn name(kind: u64) -> &'static str {
         PONG => "PONG",
         PATH => "PATH",
         CLOSE => "CLOSE",
+        POLICY => "POLICY",
         _ => "unknown",
     }
 }

@@ -9,6 +9,8 @@ mod encode;
 mod handshake;
 mod kind;
 
+use crate::policy::PeerPolicy;
+
 pub use decode::FrameError;
 pub(crate) use encode::encode_data_head;
 pub use handshake::{Hello, RefuseCode};
@@ -133,6 +135,15 @@ pub enum Frame<'a> {
         /// Bytes of whole frames received on it since it joined.
         received: u64,
     },
+    /// What the receiver of this frame may send over a path.
+    Policy {
+        /// The path.
+        path: u64,
+        /// Which of the sender's words on that path is the newest: the highest.
+        version: u64,
+        /// What it may send.
+        policy: PeerPolicy,
+    },
     /// Ends the session.
     Close {
         /// Why; application-defined, 0 is a normal end.
@@ -170,6 +181,7 @@ impl Frame<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::policy::{PathPolicy, Priority};
     use crate::varint;
     use proptest::prelude::*;
 
@@ -243,6 +255,23 @@ pub(crate) mod tests {
             Frame::Path {
                 path: 1,
                 received: 123_456,
+            },
+            Frame::Policy {
+                path: 1,
+                version: 1,
+                policy: PeerPolicy::default(),
+            },
+            Frame::Policy {
+                path: 1,
+                version: varint::MAX,
+                policy: PeerPolicy {
+                    policy: PathPolicy {
+                        priority: Priority::Never,
+                        metered: true,
+                        max_added_latency: Some(core::time::Duration::from_micros(50_000)),
+                    },
+                    rate: Some(625_000),
+                },
             },
             Frame::Close {
                 code: 0,

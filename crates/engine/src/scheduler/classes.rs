@@ -136,6 +136,9 @@ impl Lane {
     fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
         view.classes = self.classes;
         (view.repeat_balance, view.race_budget) = self.repeat_budgets(view.now);
+        if view.path(path).is_some_and(|path| path.policy.metered) {
+            view.race_budget = 0;
+        }
         view.advance = self.redundancy.advance();
         let (last, had) = self.turn;
         view.last_served = if had < TURN {

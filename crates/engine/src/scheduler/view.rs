@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::fbdt::FbdtConfig;
 use crate::path::{Path, PathState};
+use crate::policy::Priority;
 use crate::share::Share;
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
@@ -43,7 +44,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The paths that deliver; backups are among them only while no other path does.
+    /// The paths that deliver and may work now: secondary ones while the primary ones have too much to do or none
+    /// delivers, backups while no other path does.
     pub fn active_paths(&self) -> impl Iterator<Item = &'a Path> + use<'a> {
         let paths = self.paths;
         paths.values().filter(move |path| may_work(paths, path))
@@ -160,10 +162,12 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether `path` delivers and, if it is a backup, no other path than backups does.
+/// Whether `path` delivers, and no path of a higher rank does.
 pub(crate) fn may_work(paths: &BTreeMap<PathId, Path>, path: &Path) -> bool {
-    let delivers = |path: &Path| path.state == PathState::Active;
-    delivers(path) && !(path.backup && paths.values().any(|other| delivers(other) && !other.backup))
+    let rank = |path: &Path| path.rank().filter(|_| path.state == PathState::Active);
+    rank(path).is_some_and(|own| {
+        own == Priority::Primary || paths.values().filter_map(rank).all(|other| other >= own)
+    })
 }
 
 /// Some of the traffic classes.

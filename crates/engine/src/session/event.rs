@@ -57,6 +57,13 @@ pub enum Event {
         /// The path.
         path: PathId,
     },
+    /// The peer bounds what this side may send over a path; the carrier is to keep to it.
+    PathLimited {
+        /// The path.
+        path: PathId,
+        /// Bytes per second, frames included; nothing for no bound.
+        rate: Option<u64>,
+    },
     /// The session has ended; streams are gone.
     Closed {
         /// 0 is a normal end.

@@ -4,6 +4,7 @@ mod credit;
 mod error;
 mod event;
 mod liveness;
+mod policy;
 mod queue;
 mod receive;
 mod report;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use crate::config::ConfigError;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathSample, PathState};
+use crate::policy::PeerPolicy;
 use crate::ranges::RangeSet;
 use crate::scheduler::Schedulers;
 use crate::stream::Stream;
@@ -47,6 +49,12 @@ pub struct Session {
     opened_on: Option<(PathId, u64)>,
     events: VecDeque<Event>,
     reports: Reports,
+    /// Policies of paths that have not joined on this side yet, with their versions.
+    early_policies: BTreeMap<PathId, (u64, PeerPolicy)>,
+    /// Some path's policy is not the plain one.
+    has_policies: bool,
+    /// Until when secondary paths help; nothing while they do not.
+    secondaries_until: Option<Instant>,
     /// Pages for the next use.
     spare: Spare,
     /// Index of the next stream that this side opens.
@@ -172,6 +180,9 @@ impl Session {
             opened_on: None,
             events: VecDeque::new(),
             reports: Reports::default(),
+            early_policies: BTreeMap::new(),
+            has_policies: false,
+            secondaries_until: None,
             spare: Spare::default(),
             next_stream: 0,
             own_streams: 0,
@@ -207,6 +218,7 @@ impl Session {
         let path = Path::new(id, now);
         self.paths.insert(id, path);
         self.pathless_since = None;
+        self.apply_early_policy(id);
         self.schedulers.paths_changed();
     }
 
@@ -224,6 +236,7 @@ impl Session {
             return;
         };
         self.take_back(path, now);
+        self.note_policies();
         if self.paths.is_empty() {
             self.pathless_since = Some(now);
         } else if self
@@ -246,16 +259,6 @@ impl Session {
         let trip = delivering.map(|path| path.srtt() / 2).min();
         for path in self.paths.values_mut() {
             path.report_trip = trip;
-        }
-    }
-
-    /// Makes a path a backup, which gets work only while no other path delivers, or no longer one.
-    pub fn set_backup(&mut self, id: PathId, backup: bool) {
-        if let Some(path) = self.paths.get_mut(&id)
-            && path.backup != backup
-        {
-            path.backup = backup;
-            self.schedulers.paths_changed();
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Session;
 use crate::path::PathState;
+use crate::policy::PathPolicy;
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
 
@@ -59,6 +60,10 @@ pub struct PathStats {
     pub bytes_confirmed: u64,
     /// Frame bytes received.
     pub bytes_received: u64,
+    /// What this side may send over it.
+    pub policy: PathPolicy,
+    /// It is a backup for as long as it adds more latency than it may.
+    pub too_slow: bool,
     /// Frame bytes per second sent over the last second or so.
     pub send_rate: f64,
     /// Frame bytes per second received over the last second or so.
@@ -142,6 +147,8 @@ impl Session {
             bytes_sent: path.sent,
             bytes_confirmed: path.confirmed,
             bytes_received: path.received,
+            policy: path.policy,
+            too_slow: path.too_slow,
             send_rate: path.send_meter.rate(now),
             receive_rate: path.receive_meter.rate(now),
             data_sent: path.data_sent,

@@ -31,6 +31,7 @@ impl Session {
     ) -> usize {
         let start = out.len();
         self.latest = self.latest.max(now);
+        self.review_policies(now);
         let Some(path) = self.paths.get(&id) else {
             return 0;
         };
@@ -258,6 +259,17 @@ impl Session {
                 *streams_queued = false;
                 *streams = (*streams).max(self.retired.total() + self.config.max_streams);
                 Frame::CreditStreams { limit: *streams }.encode(out);
+            }
+            Control::Policy { path } => {
+                let told = self.paths.get(path).and_then(|path| path.told_policy);
+                if let Some((version, policy)) = told {
+                    Frame::Policy {
+                        path: u64::from(path.0),
+                        version,
+                        policy,
+                    }
+                    .encode(out);
+                }
             }
             Control::Ping { token } => Frame::Ping { token: *token }.encode(out),
         }

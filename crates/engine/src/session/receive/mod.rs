@@ -159,6 +159,17 @@ impl Session {
                 Ok(())
             }
             Frame::Pong { .. } => Ok(()),
+            Frame::Policy {
+                path,
+                version,
+                policy,
+            } => {
+                // A number that no path can have is of none.
+                if let Ok(path) = u32::try_from(path) {
+                    self.on_policy(PathId(path), version, policy);
+                }
+                Ok(())
+            }
             Frame::Close { code, reason } => {
                 self.end(code, &String::from_utf8_lossy(reason));
                 Ok(())

@@ -4,6 +4,7 @@ mod corners;
 mod half_dead;
 mod hostile;
 mod pair;
+mod policy;
 mod progress;
 mod promise;
 mod random;

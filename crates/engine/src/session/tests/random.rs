@@ -8,7 +8,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Pair, Side};
-use crate::{Class, Config, Event, PathId, Role, StreamId, scheduler};
+use crate::{
+    Class, Config, Event, PathId, PathPolicy, PeerPolicy, Priority, Role, StreamId, scheduler,
+};
 
 /// Something that happens to a session. Streams and paths are chosen by index among those that exist.
 #[derive(Clone, Debug)]
@@ -56,6 +58,13 @@ enum Op {
         mbit: f64,
         ms: u64,
     },
+    /// One side decides for itself, or for the other.
+    Policy {
+        side: Side,
+        path: usize,
+        policy: PathPolicy,
+        tell: bool,
+    },
     Cut {
         at: usize,
     },
@@ -76,6 +85,16 @@ fn ms() -> impl Strategy<Value = u64> {
     prop_oneof![3 => 0..20u64, 1 => 20..300u64]
 }
 
+fn policy() -> impl Strategy<Value = PathPolicy> {
+    let priority = proptest::sample::select(Priority::ALL.to_vec());
+    let latency = proptest::option::of(0..100u64);
+    (priority, any::<bool>(), latency).prop_map(|(priority, metered, latency)| PathPolicy {
+        priority,
+        metered,
+        max_added_latency: latency.map(Duration::from_millis),
+    })
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let stream = 0..8usize;
     let path = 0..5usize;
@@ -92,6 +111,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (side(), path.clone()).prop_map(|(side, path)| Op::KillPathOnOneSide { side, path }),
         2 => (mbit(), ms()).prop_map(|(mbit, ms)| Op::AddPath { mbit, ms }),
         2 => (path.clone(), any::<bool>()).prop_map(|(path, on)| Op::Blackhole { path, on }),
+        2 => (side(), path.clone(), policy(), any::<bool>())
+            .prop_map(|(side, path, policy, tell)| Op::Policy { side, path, policy, tell }),
         1 => (path, mbit(), ms()).prop_map(|(path, mbit, ms)| Op::Change { path, mbit, ms }),
         1 => prop_oneof![Just(1usize), 1..100usize, Just(usize::MAX)].prop_map(|at| Op::Cut { at }),
         10 => prop_oneof![0..2_000u64, 0..100_000u64, 0..1_000_000u64].prop_map(|us| Op::Wait { us }),
@@ -227,6 +248,23 @@ fn run(setup: &Setup) {
                 if let Some(carrier) = path_at(path).and_then(|id| pair.carriers.get_mut(&id)) {
                     carrier.rate = mbit * 1e6 / 8.0;
                     carrier.delay = Duration::from_millis(ms);
+                }
+            }
+            Op::Policy {
+                side,
+                path,
+                policy,
+                tell,
+            } => {
+                if let Some(id) = path_at(path) {
+                    let now = pair.now;
+                    match tell {
+                        false => pair.session(side).set_policy(id, policy),
+                        true => {
+                            let policy = PeerPolicy { policy, rate: None };
+                            pair.session(side).tell_policy(id, policy, now);
+                        }
+                    }
                 }
             }
             Op::Cut { at } => pair.cut = at,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Pair, Side};
-use crate::{Class, Config, Event, PathId, PathState, Role, scheduler};
+use crate::{Class, Config, Event, PathId, PathPolicy, PathState, Priority, Role, scheduler};
 
 fn config(role: Role, name: &str) -> Config {
     let mut config = Config::new(role);
@@ -82,7 +82,11 @@ fn a_backup_carries_nothing_until_the_others_fail() {
     for name in scheduler::NAMES {
         let mut pair = pair(name, &[(50.0, 5), (50.0, 1)]);
         for side in Side::BOTH {
-            pair.session(side).set_backup(PathId(1), true);
+            let policy = PathPolicy {
+                priority: Priority::Backup,
+                ..PathPolicy::default()
+            };
+            pair.session(side).set_policy(PathId(1), policy);
         }
         let id = pair.open();
         pair.write(Side::Client, id, b"", true);

@@ -1,0 +1,145 @@
+//! Paths that get work only at times: by what their users decided, and by how they do.
+
+use std::time::Duration;
+
+use super::{Event, Session};
+use crate::path::{Control, Path, PathState};
+use crate::policy::{PathPolicy, PeerPolicy, Priority};
+use crate::{Instant, PathId};
+
+/// Secondary paths work when what waits would take the primary ones longer than this.
+const SECONDARY_AFTER: Duration = Duration::from_millis(100);
+
+/// They go on for this long after it was last so, lest they come and go with every write.
+const SECONDARY_STAYS: Duration = Duration::from_secs(1);
+
+/// A path that was too slow works again when it is below this share of what it may add.
+const FAST_AGAIN: f64 = 0.75;
+
+/// Policies kept for paths that have not joined on this side yet.
+const MOST_EARLY: usize = 64;
+
+impl Session {
+    /// Says what this side may send over a path.
+    pub fn set_policy(&mut self, id: PathId, policy: PathPolicy) {
+        if let Some(path) = self.paths.get_mut(&id)
+            && path.policy != policy
+        {
+            path.policy = policy;
+            path.too_slow = false;
+            self.note_policies();
+            self.schedulers.paths_changed();
+        }
+    }
+
+    /// Tells the peer what it may send over a path. What was told before is replaced.
+    pub fn tell_policy(&mut self, id: PathId, policy: PeerPolicy, now: Instant) {
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
+        let (version, told) = path.told_policy.unwrap_or_default();
+        if told != policy && !self.closed {
+            path.told_policy = Some((version + 1, policy));
+            self.control.push_back((now, Control::Policy { path: id }));
+        }
+    }
+
+    /// The peer says what this side may send over a path. It may overtake the path itself: the frame goes over any.
+    pub(super) fn on_policy(&mut self, id: PathId, version: u64, said: PeerPolicy) {
+        let newer = |known: Option<u64>| known.is_none_or(|known| version > known);
+        match self.paths.get_mut(&id) {
+            Some(path) if newer(path.policy_version) => {
+                path.policy_version = Some(version);
+                self.set_policy(id, said.policy);
+                let (path, rate) = (id, said.rate);
+                self.events.push_back(Event::PathLimited { path, rate });
+            }
+            Some(_) => {}
+            None => {
+                let known = self.early_policies.get(&id).map(|(version, _)| *version);
+                if newer(known) {
+                    self.early_policies.insert(id, (version, said));
+                }
+                // The oldest is of a path that is over, most likely.
+                if self.early_policies.len() > MOST_EARLY {
+                    self.early_policies.pop_first();
+                }
+            }
+        }
+    }
+
+    /// A path has joined: what was said of it before counts from now on.
+    pub(super) fn apply_early_policy(&mut self, id: PathId) {
+        if let Some((version, said)) = self.early_policies.remove(&id) {
+            self.on_policy(id, version, said);
+        }
+    }
+
+    /// Finds out which paths may work now. Called before anything is sent.
+    pub(super) fn review_policies(&mut self, now: Instant) {
+        if !self.has_policies {
+            return;
+        }
+        let mut changed = self.review_secondaries(now);
+        changed |= self.review_latency();
+        if changed {
+            self.schedulers.paths_changed();
+        }
+    }
+
+    /// Whether any path is anything but primary and unbounded.
+    pub(super) fn note_policies(&mut self) {
+        let plain = PathPolicy::default();
+        self.has_policies = self.paths.values().any(|path| path.policy != plain);
+    }
+
+    /// Whether secondary paths began or ceased to help.
+    fn review_secondaries(&mut self, now: Instant) -> bool {
+        let delivers = |path: &&Path| path.state == PathState::Active;
+        let first = self.paths.values().filter(delivers);
+        let first = first.filter(|path| path.rank() == Some(Priority::Primary));
+        let rate: f64 = first.map(Path::rate).sum();
+        let ready = self.ready.iter().filter_map(|id| self.streams.get(id));
+        let waiting: u64 = ready.map(|stream| stream.send.unsent.total()).sum();
+        if waiting as f64 > rate * SECONDARY_AFTER.as_secs_f64() {
+            self.secondaries_until = Some(now + SECONDARY_STAYS);
+        } else if self.secondaries_until.is_some_and(|until| until <= now) {
+            self.secondaries_until = None;
+        }
+        let helps = self.secondaries_until.is_some();
+        let mut changed = false;
+        for path in self.paths.values_mut() {
+            let helps = helps && path.policy.priority == Priority::Secondary;
+            changed |= std::mem::replace(&mut path.helps, helps) != helps;
+        }
+        changed
+    }
+
+    /// Whether paths have become slower than they may be, or are so no more.
+    fn review_latency(&mut self) -> bool {
+        let mut changed = false;
+        let delay = |path: &Path| (path.id, path.delay());
+        let active = self.paths.values();
+        let active = active.filter(|path| path.state == PathState::Active);
+        let mut delays: Vec<_> = active
+            .filter(|path| path.rank().is_some())
+            .map(delay)
+            .collect();
+        delays.sort_by_key(|(_, delay)| *delay);
+        for path in self.paths.values_mut() {
+            let Some(most) = path.policy.max_added_latency else {
+                continue;
+            };
+            let others = delays.iter().filter(|(id, _)| *id != path.id);
+            let fastest = others.map(|(_, delay)| *delay).next();
+            let added = fastest.map_or(Duration::ZERO, |best| path.delay().saturating_sub(best));
+            let bound = match path.too_slow {
+                true => most.mul_f64(FAST_AGAIN),
+                false => most,
+            };
+            let too_slow = added > bound;
+            changed |= std::mem::replace(&mut path.too_slow, too_slow) != too_slow;
+        }
+        changed
+    }
+}
