@@ -14,6 +14,7 @@ use sumlink_transport::egress::EgressRule;
 use sumlink_transport::{Class, PublicKey};
 
 use crate::cc::CcCommand;
+use crate::link::LinkArgs;
 use crate::sim::SimCommand;
 
 /// One connection over every link a machine has.
@@ -53,6 +54,8 @@ pub(crate) enum Verb {
     Links(LinksArgs),
     /// Ask a running client or server how its paths are doing.
     Status(StatusArgs),
+    /// Show or change what a link of a running client may be used for: priority, limits, caps.
+    Link(LinkArgs),
     /// The laboratory: emulated links, measurements, the demonstration.
     Lab {
         /// What to do there.
@@ -91,6 +94,7 @@ impl Verb {
             Self::Check(args) => args.json,
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Link(args) => args.json(),
             Self::Lab { command } => command.json(),
             Self::Sim { command } => command.json(),
             Self::Cc { command } => command.json(),
@@ -170,6 +174,10 @@ pub(crate) struct ClientArgs {
     /// one.
     #[arg(long, value_name = "NUMBER|auto", value_parser = crate::config::parse_carriers)]
     pub(crate) carriers: Option<Carriers>,
+    /// File in which the client remembers what links have moved, and policies set with `sumlink link --keep`; without it
+    /// links.json in $STATE_DIRECTORY, where systemd gives one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) state: Option<PathBuf>,
     /// Tell every program that it is connected only when the server says so, also to a target that was connected
     /// within the last minute.
     #[arg(long)]

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::args::ClientArgs;
 use crate::config::ClientPlan;
-use crate::control::{ControlSocket, Report};
+use crate::control::{ControlSocket, LinkChange, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
 use crate::opener::Bond;
 use crate::output::Events;
@@ -69,6 +69,26 @@ async fn answer(
     let Some(control) = control else {
         return std::future::pending().await;
     };
+    let links = session.clone();
+    let link = move |name: String, change: Option<LinkChange>| {
+        let client = links.borrow().clone();
+        async move {
+            let Some(client) = client else {
+                return Err(Refusal {
+                    error: "the client has not connected yet".to_owned(),
+                    kind: RefusalKind::Other,
+                });
+            };
+            Ok(match change {
+                None => client.link(&name).await?,
+                Some(change) => {
+                    client
+                        .set_link_policy(&name, change.policy, change.keep)
+                        .await?
+                }
+            })
+        }
+    };
     let report = move || {
         let client = session.borrow().clone();
         let connecting = format!("connecting to {server}");
@@ -88,7 +108,7 @@ async fn answer(
             Report::new("client", note, vec![status])
         }
     };
-    control.serve(report).await;
+    control.serve(report, link).await;
 }
 
 /// The local ports, bound but silent until the session is up.

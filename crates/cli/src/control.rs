@@ -1,8 +1,8 @@
 //! The control socket: how `sumlink status` asks a running client or server.
 //!
 //! A Unix socket with mode 0600. Each connection carries one request and one answer, each a JSON
-//! object on one line: `{"cmd":"status"}` is answered with a [`Report`], everything else with
-//! `{"error":"..."}`.
+//! object on one line: `{"cmd":"status"}` is answered with a [`Report`], `{"cmd":"link","name":"wwan0"}` at a client,
+//! with or without a `change`, with a [`LinkReport`], and everything else with `{"error":"..."}`.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sumlink_transport::SessionStatus;
+use sumlink_transport::{LinkPolicy, LinkReport, SessionStatus, SetPolicyError};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
@@ -61,6 +62,54 @@ impl Report {
     }
 }
 
+/// What is to become of a link's policy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkChange {
+    /// The whole new one; without it what the configuration says counts again.
+    pub(crate) policy: Option<LinkPolicy>,
+    /// Whether it outlives the client.
+    #[serde(default)]
+    pub(crate) keep: bool,
+}
+
+/// Why a link's policy was not shown or changed, as the running process says it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    /// For people.
+    pub(crate) error: String,
+    /// Whose fault it is.
+    #[serde(default)]
+    pub(crate) kind: RefusalKind,
+}
+
+/// Whose fault it is that a request was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RefusalKind {
+    /// There is no such link.
+    NoSuchLink,
+    /// What was asked for makes no sense.
+    Usage,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+impl From<SetPolicyError> for Refusal {
+    fn from(error: SetPolicyError) -> Self {
+        let kind = match error {
+            SetPolicyError::NoSuchLink { .. } => RefusalKind::NoSuchLink,
+            SetPolicyError::Policy(_) => RefusalKind::Usage,
+            _ => RefusalKind::Other,
+        };
+        Self {
+            error: error.to_string(),
+            kind,
+        }
+    }
+}
+
 /// What went wrong with the control socket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,6 +139,9 @@ pub(crate) enum ControlError {
     /// The user's: it belongs to somebody else.
     #[error("{}: not permitted: ask as the user that runs sumlink, or as root", .0.display())]
     NotPermitted(PathBuf),
+    /// The user's: the other program says why it does not do it.
+    #[error("{}", .0.error)]
+    Refused(Refusal),
     /// The other program's: what it says is no report.
     #[error("{}: this is no answer of sumlink: {reason}; is --control the socket of a sumlink of this version, and does it still run?", path.display())]
     Answer {
@@ -135,11 +187,13 @@ impl ControlSocket {
         })
     }
 
-    /// Answers requests for ever; `report` is asked anew for each.
-    pub(crate) async fn serve<F, R>(&self, report: F)
+    /// Answers requests for ever; `report` and `link` are asked anew for each.
+    pub(crate) async fn serve<F, R, L, S>(&self, report: F, link: L)
     where
         F: Fn() -> R + Clone + Send + 'static,
         R: Future<Output = Report> + Send,
+        L: Fn(String, Option<LinkChange>) -> S + Clone + Send + 'static,
+        S: Future<Output = Result<LinkReport, Refusal>> + Send,
     {
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
@@ -155,10 +209,10 @@ impl ControlSocket {
                     continue;
                 }
             };
-            let report = report.clone();
+            let (report, link) = (report.clone(), link.clone());
             tokio::spawn(async move {
                 let _slot = slot;
-                let done = tokio::time::timeout(PATIENCE, answer(stream, report)).await;
+                let done = tokio::time::timeout(PATIENCE, answer(stream, report, link)).await;
                 if let Ok(Err(error)) = done {
                     tracing::debug!(%error, "control connection");
                 }
@@ -179,6 +233,21 @@ impl Drop for ControlSocket {
 
 /// Asks the process at the other end of `path` for its report.
 pub(crate) fn ask(path: &Path) -> Result<Report, ControlError> {
+    request(path, &Request::Status {})
+}
+
+/// Asks the client at the other end of `path` about a link, or to change what it may be used for.
+pub(crate) fn link(
+    path: &Path,
+    name: &str,
+    change: Option<LinkChange>,
+) -> Result<LinkReport, ControlError> {
+    let name = name.to_owned();
+    request(path, &Request::Link { name, change })
+}
+
+/// One request and its answer.
+fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, ControlError> {
     let owned = || path.to_owned();
     let bad = |reason: String| ControlError::Answer {
         path: owned(),
@@ -194,25 +263,39 @@ pub(crate) fn ask(path: &Path) -> Result<Report, ControlError> {
     let exchange = |stream: &mut UnixStream| -> io::Result<String> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(b"{\"cmd\":\"status\"}\n")?;
+        stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
         let mut line = String::new();
         BufReader::new(io::Read::take(stream, MAX_ANSWER)).read_line(&mut line)?;
         Ok(line)
     };
     let line = exchange(&mut stream).map_err(|error| bad(error.to_string()))?;
+    if let Ok(refusal) = serde_json::from_str::<Refusal>(&line) {
+        return Err(ControlError::Refused(refusal));
+    }
     serde_json::from_str(&line).map_err(|error| bad(error.to_string()))
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "snake_case")]
 enum Request {
     Status {},
+    Link {
+        name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        change: Option<LinkChange>,
+    },
 }
 
-async fn answer<F, R>(mut stream: tokio::net::UnixStream, report: F) -> io::Result<()>
+async fn answer<F, R, L, S>(
+    mut stream: tokio::net::UnixStream,
+    report: F,
+    link: L,
+) -> io::Result<()>
 where
     F: Fn() -> R,
     R: Future<Output = Report>,
+    L: Fn(String, Option<LinkChange>) -> S,
+    S: Future<Output = Result<LinkReport, Refusal>>,
 {
     let (read, mut write) = stream.split();
     let mut line = String::new();
@@ -221,6 +304,10 @@ where
         .await?;
     let answer = match serde_json::from_str(&line) {
         Ok(Request::Status {}) => serde_json::to_value(report().await)?,
+        Ok(Request::Link { name, change }) => match link(name, change).await {
+            Ok(report) => serde_json::to_value(report)?,
+            Err(refusal) => serde_json::to_value(refusal)?,
+        },
         Err(error) => serde_json::json!({ "error": format!("no such request: {error}") }),
     };
     write.write_all(format!("{answer}\n").as_bytes()).await?;
@@ -268,6 +355,13 @@ mod tests {
         answer
     }
 
+    async fn no_link(name: String, _: Option<LinkChange>) -> Result<LinkReport, Refusal> {
+        Err(Refusal {
+            error: format!("no {name} here"),
+            kind: RefusalKind::NoSuchLink,
+        })
+    }
+
     fn report() -> impl Future<Output = Report> {
         std::future::ready(Report::new("client", "connecting".to_owned(), Vec::new()))
     }
@@ -288,6 +382,15 @@ mod tests {
                 (report.role.as_str(), report.note.as_str()),
                 ("client", "connecting")
             );
+            let asked = path.clone();
+            let refused = tokio::task::spawn_blocking(move || link(&asked, "eth7", None));
+            match refused.await.unwrap() {
+                Err(ControlError::Refused(refusal)) => {
+                    assert_eq!(refusal.kind, RefusalKind::NoSuchLink);
+                    assert_eq!(refusal.error, "no eth7 here");
+                }
+                other => panic!("{other:?}"),
+            }
             assert!(
                 ask_raw(&path, "{\"cmd\":\"format\"}\n")
                     .await
@@ -301,7 +404,7 @@ mod tests {
             let endless = "x".repeat(MAX_REQUEST as usize);
             assert!(ask_raw(&path, &endless).await.contains("no such request"));
         };
-        tokio::select! { () = socket.serve(report) => unreachable!(), () = client => {} }
+        tokio::select! { () = socket.serve(report, no_link) => unreachable!(), () = client => {} }
         drop(socket);
         assert!(!path.exists());
     }

@@ -11,7 +11,7 @@ use sumlink_transport::tls::HandshakeError;
 use sumlink_transport::{CarrierError, ConnectError, RefuseCode, ServerError};
 
 use crate::config::ConfigError;
-use crate::control::ControlError;
+use crate::control::{ControlError, RefusalKind};
 
 /// The exit codes; `--help`, the man pages and docs/cli.md show this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +188,11 @@ impl CliError {
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
             Self::Listen(_) | Self::Links(_) => Exit::Network,
+            Self::Control(ControlError::Refused(refusal)) => match refusal.kind {
+                RefusalKind::NoSuchLink => Exit::Network,
+                RefusalKind::Usage => Exit::Usage,
+                RefusalKind::Other => Exit::Other,
+            },
             Self::Control(_) => Exit::Control,
             Self::Kernel(error) => kernel_exit(error),
             Self::Lab(error) => lab_exit(error),
@@ -223,7 +228,9 @@ pub(crate) fn error_json(exit: Exit, message: &str) -> serde_json::Value {
 /// The codes of the ways in which a session cannot be made.
 fn connect_exit(error: &ConnectError) -> Exit {
     match error {
-        ConnectError::Config(_) => Exit::Config,
+        ConnectError::Config(_) | ConnectError::Policy { .. } | ConnectError::State(_) => {
+            Exit::Config
+        }
         ConnectError::Carrier {
             error:
                 CarrierError::Refused {

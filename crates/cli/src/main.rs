@@ -10,6 +10,7 @@ mod control;
 mod exit;
 mod generate;
 mod keys;
+mod link;
 mod links;
 mod logging;
 mod opener;
@@ -54,6 +55,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Verb::Check(args) => check::run(&args),
         Verb::Links(args) => block_on(links::run(&args)),
         Verb::Status(args) => status::run(&args),
+        Verb::Link(args) => link::run(&args),
         // The laboratory enters namespaces, which must happen before any thread is started.
         Verb::Lab { command } => Ok(sumlink_lab::run(command)?),
         Verb::Sim { command } => sim::run(&command),

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::args::ServerArgs;
 use crate::config::{self, ConfigError, Depth, File, ServerPlan};
-use crate::control::{ControlSocket, Report};
+use crate::control::{ControlSocket, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
 use crate::output::Events;
 use crate::signals::Stop;
@@ -77,7 +77,13 @@ async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
         let handle = handle.clone();
         async move { Report::new("server", String::new(), handle.status().await) }
     };
-    control.serve(report).await;
+    let link = |_, _| async {
+        Err(Refusal {
+            error: "links belong to the client: ask it, with its control socket".to_owned(),
+            kind: RefusalKind::Usage,
+        })
+    };
+    control.serve(report, link).await;
 }
 
 /// What SIGHUP does: the authorised keys and the egress rules are read again. A key that is gone ends

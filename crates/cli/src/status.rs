@@ -220,8 +220,10 @@ fn render_paths(paths: &[PathStatus], width: usize) -> String {
             path.id.map_or("-".to_owned(), |id| id.to_string()),
             if path.link.is_empty() {
                 "-".to_owned()
-            } else {
+            } else if path.label.is_empty() {
                 path.link.clone()
+            } else {
+                format!("{} ({})", path.link, printable(&path.label))
             },
             path.state.clone(),
             match path.id {
@@ -261,6 +263,8 @@ mod tests {
         let path = |id, link: &str, state: &str, reason: &str, mbit: f64, share| PathStatus {
             id,
             link: link.to_owned(),
+            label: String::new(),
+            priority: "primary".to_owned(),
             state: state.to_owned(),
             reason: reason.to_owned(),
             local: "192.0.2.1:40000".to_owned(),
@@ -336,6 +340,15 @@ mod tests {
             note: note.to_owned(),
             sessions,
         }
+    }
+
+    #[test]
+    fn a_link_is_shown_with_what_its_owner_calls_it() {
+        let mut session = session();
+        session.paths[1].label = "5G\u{7}".to_owned();
+        let text = render(&report("", vec![session]), usize::MAX);
+        assert!(text.contains("wwan0 (5G"), "{text}");
+        assert!(!text.contains('\u{7}'));
     }
 
     /// How wide the text is.

@@ -87,6 +87,7 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
             congestion: None,
             groups: None,
             carriers: Carriers::ONE,
+            state: None,
             session: SessionConfig::default(),
         });
         let client = client.await.unwrap();

@@ -26,6 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         congestion: None,
         groups: None,
         carriers: Carriers::ONE,
+        state: None,
         session: SessionConfig::default(),
     })
     .await?;

@@ -15,6 +15,7 @@ use crate::congestion::{self, Chooser};
 use crate::groups::CarrierGroups;
 use crate::links::LocalQueue;
 use crate::low_water;
+use crate::pacing;
 use crate::socket;
 use crate::tcp_info::{CaState, TcpInfo};
 
@@ -46,6 +47,8 @@ pub(crate) struct Carrier {
     moved: bool,
     /// Encrypted bytes that the socket has not taken.
     unwritten: usize,
+    /// Bytes on the wire that have been given account of.
+    accounted: u64,
     /// The queue of the interface, where somebody wants to know what waits there.
     local_queue: Option<LocalQueue>,
 }
@@ -94,6 +97,7 @@ impl Carrier {
             moved: true,
             info,
             unwritten: 0,
+            accounted: 0,
             local_queue: None,
             tcp,
             tls,
@@ -311,6 +315,26 @@ impl Carrier {
     /// Bytes sent and acknowledged, and bytes received.
     pub(crate) fn bytes_moved(&self) -> u64 {
         self.info.bytes_acked + self.info.bytes_received
+    }
+
+    /// Bytes that its packets took on the link since this was last asked, both ways, with the headers of TCP and IP.
+    pub(crate) fn wire_bytes(&mut self) -> u64 {
+        self.refresh(Instant::now());
+        // With the timestamps that nearly every connection has (RFC 7323).
+        let header = if self.remote.is_ipv4() { 52 } else { 72 };
+        let info = &self.info;
+        let packets = u64::from(info.segs_out) + u64::from(info.segs_in);
+        let total = info.bytes_sent + info.bytes_received + packets * header;
+        let before = std::mem::replace(&mut self.accounted, total);
+        total.saturating_sub(before)
+    }
+
+    /// Has TCP send at most so many bytes a second.
+    pub(crate) fn limit(&self, rate: Option<u64>) {
+        if let Err(error) = pacing::limit(&self.tcp, rate) {
+            let (path, link) = (self.id.0, &self.link);
+            tracing::warn!(path, %link, %error, "the limit of the link cannot be kept");
+        }
     }
 
     /// Whether packets wait in a queue on their way.

@@ -17,6 +17,7 @@ use crate::config::ClientConfig;
 use crate::driver::{Command, Driver, LinkStates, Listeners, Opening};
 use crate::handshake::CarrierError;
 use crate::links::LinkError;
+use crate::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
 use crate::socket::SocketError;
 use crate::status::{PathEvent, SessionStatus};
 use crate::stream::Stream;
@@ -56,6 +57,17 @@ pub enum ConnectError {
     /// The kernel cannot be asked about links.
     #[error(transparent)]
     Links(#[from] LinkError),
+    /// What is remembered of the links cannot be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// What a link may be used for makes no sense.
+    #[error("{link}: {error}")]
+    Policy {
+        /// The link.
+        link: String,
+        /// What is wrong with it.
+        error: PolicyError,
+    },
     /// The connection cannot be made on any link; this is what the best one said.
     #[error("{link}: {error}")]
     Socket {
@@ -72,6 +84,26 @@ pub enum ConnectError {
         /// What went wrong on it.
         error: CarrierError,
     },
+}
+
+/// Why a link's policy stays as it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetPolicyError {
+    /// Neither the machine nor the configuration has this link.
+    #[error("there is no link {name}; there are {known}")]
+    NoSuchLink {
+        /// The name.
+        name: String,
+        /// The links there are.
+        known: String,
+    },
+    /// It makes no sense.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// It cannot be remembered.
+    #[error(transparent)]
+    State(#[from] StateError),
 }
 
 /// How long a stream waits for a session and for its target.
@@ -91,6 +123,7 @@ struct Shared {
     /// What has happened since `connect` began, for the first who asks.
     first_events: Mutex<Option<broadcast::Receiver<PathEvent>>>,
     links: LinkStates,
+    policies: Policies,
     /// Set once by `close`, or by the last clone.
     closing: watch::Sender<bool>,
     closed: watch::Sender<Option<String>>,
@@ -101,12 +134,20 @@ impl Client {
     /// session. Fails when none can.
     pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
         config.session.check()?;
+        for link in &config.links {
+            link.policy.check().map_err(|error| ConnectError::Policy {
+                link: link.name.clone(),
+                error,
+            })?;
+        }
+        let policies = Policies::new(&config.links, config.state.clone())?;
         let (events, first_events) = broadcast::channel(256);
         let shared = Arc::new(Shared {
             session: watch::channel(None).0,
             events,
             first_events: Mutex::new(Some(first_events)),
             links: LinkStates::default(),
+            policies,
             closing: watch::channel(false).0,
             closed: watch::channel(None).0,
         });
@@ -116,6 +157,7 @@ impl Client {
             session: shared.session.clone(),
             events: shared.events.clone(),
             links: shared.links.clone(),
+            policies: shared.policies.clone(),
             closing: shared.closing.subscribe(),
             closed: shared.closed.clone(),
         };
@@ -205,6 +247,41 @@ impl Client {
         }
     }
 
+    /// What a link may be used for, and what it has moved.
+    pub async fn link(&self, name: &str) -> Result<LinkReport, SetPolicyError> {
+        let status = self.status().await;
+        let there = status.paths.into_iter().map(|path| path.link);
+        let mut there: Vec<String> = there.filter(|link| !link.is_empty()).collect();
+        if !self.shared.policies.knows(name) && !there.iter().any(|link| link == name) {
+            there.sort();
+            there.dedup();
+            return Err(SetPolicyError::NoSuchLink {
+                name: name.to_owned(),
+                known: there.join(", "),
+            });
+        }
+        Ok(self.shared.policies.report(name))
+    }
+
+    /// Sets what a link may be used for, at once and in the running session: until the client ends, or with `keep`
+    /// also after it ([`ClientConfig::state`]). Without a policy what the configuration says counts again.
+    pub async fn set_link_policy(
+        &self,
+        name: &str,
+        policy: Option<LinkPolicy>,
+        keep: bool,
+    ) -> Result<LinkReport, SetPolicyError> {
+        if let Some(policy) = &policy {
+            policy.check()?;
+        }
+        self.link(name).await?;
+        let policies = self.shared.policies.clone();
+        let link = name.to_owned();
+        let set = tokio::task::spawn_blocking(move || policies.set(&link, policy, keep));
+        set.await.unwrap_or(Ok(()))?;
+        Ok(self.shared.policies.report(name))
+    }
+
     /// What happens to paths and sessions: the first call gets all since the bond began, later ones what follows.
     ///
     /// A receiver that is not read for 256 events misses the oldest and is told how many.
@@ -260,6 +337,7 @@ struct Task {
     session: watch::Sender<Option<UnboundedSender<Command>>>,
     events: broadcast::Sender<PathEvent>,
     links: LinkStates,
+    policies: Policies,
     closing: watch::Receiver<bool>,
     closed: watch::Sender<Option<String>>,
 }
@@ -293,6 +371,7 @@ impl Task {
             }
             pause = (pause * 2).min(RENEW_PAUSE.1);
         }
+        self.policies.save_or_warn();
         self.closed
             .send_replace(Some("closed by this side".to_owned()));
     }
@@ -315,6 +394,7 @@ impl Task {
             wants_traffic: self.config.measures_carriers(),
             events: self.events.clone(),
             links: self.links.clone(),
+            policies: Some(self.policies.clone()),
             max_paths: MAX_PATHS,
         };
         let peer = self.config.server_key;
@@ -329,6 +409,7 @@ impl Task {
             commands.clone(),
             news,
             self.links.clone(),
+            self.policies.clone(),
         );
         let connected = || {
             self.session.send_replace(Some(commands.clone()));

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::groups::CarrierGroups;
 use crate::keys::{PublicKey, SecretKey};
 use crate::links;
 use crate::pipe;
+use crate::policy::LinkPolicy;
 
 /// How a session uses memory and time; the same meaning on both sides.
 #[derive(Clone, Debug)]
@@ -141,6 +143,20 @@ pub struct LinkConfig {
     pub congestion: Option<String>,
     /// Connections at once over this link; as for all links when not given.
     pub carriers: Option<Carriers>,
+    /// What it may be used for.
+    pub policy: LinkPolicy,
+}
+
+impl LinkConfig {
+    /// A link of that name, or links by a glob, of which nothing else is said.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            congestion: None,
+            carriers: None,
+            policy: LinkPolicy::default(),
+        }
+    }
 }
 
 /// How many connections a link has at once.
@@ -178,6 +194,8 @@ pub struct ClientConfig {
     pub groups: Option<Arc<dyn CarrierGroups>>,
     /// Connections at once over each link that names no number.
     pub carriers: Carriers,
+    /// Where what links have moved, and policies that were set at run time, are remembered; nowhere when not given.
+    pub state: Option<PathBuf>,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
 }

@@ -27,6 +27,7 @@ use crate::carrier::Carrier;
 use crate::config::SessionConfig;
 use crate::keys::PublicKey;
 use crate::pipe::Pools;
+use crate::policy::Policies;
 use crate::status::PathEvent;
 use crate::stream::Stream;
 
@@ -55,6 +56,8 @@ pub(crate) struct Listeners {
     pub(crate) wants_traffic: bool,
     pub(crate) events: broadcast::Sender<PathEvent>,
     pub(crate) links: LinkStates,
+    /// What the client's links may do; they are told what each moves.
+    pub(crate) policies: Option<Policies>,
     /// Paths that the session may have at once.
     pub(crate) max_paths: usize,
 }
@@ -95,6 +98,8 @@ pub(crate) struct Driver {
     silence_check: Instant,
     /// When the last account of traffic was given.
     traffic_told: Instant,
+    /// When what the links moved was last counted.
+    usage_counted: Instant,
     /// After the end: until when the last frames may leave.
     farewell_until: Option<Instant>,
     /// Why the session ended.
@@ -143,6 +148,7 @@ impl Driver {
             frames: Vec::with_capacity(128 * 1024),
             silence_check: now + SILENCE,
             traffic_told: now,
+            usage_counted: now,
             farewell_until: None,
             ended: None,
         };
@@ -211,6 +217,7 @@ impl Future for Driver {
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
             this.tell_traffic();
+            this.count_usage();
             if this.farewell_until.is_some() && this.has_left(cx) {
                 return Poll::Ready(this.ended.take().unwrap_or_default());
             }

@@ -35,14 +35,11 @@ pub(crate) fn client_config(server: &SecretKey, key: &SecretKey, address: &str) 
         server: address.to_owned(),
         server_key: server.public(),
         key: key.clone(),
-        links: vec![LinkConfig {
-            name: "lo".to_owned(),
-            congestion: None,
-            carriers: None,
-        }],
+        links: vec![LinkConfig::named("lo")],
         congestion: None,
         groups: None,
         carriers: Carriers::ONE,
+        state: None,
         session: SessionConfig::default(),
     }
 }

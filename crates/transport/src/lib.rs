@@ -17,6 +17,7 @@
 //!     congestion: None,
 //!     groups: None,
 //!     carriers: Carriers::ONE,
+//!     state: None,
 //!     session: SessionConfig::default(),
 //! })
 //! .await?;
@@ -50,20 +51,20 @@ pub mod keys;
 pub mod links;
 mod log_limit;
 mod low_water;
+mod pacing;
 mod pipe;
-#[expect(
-    unsafe_code,
-    reason = "setsockopt(TCP_RTO_MIN_US) and setsockopt(TCP_DELACK_MAX_US) have no safe wrapper"
-)]
+pub mod policy;
 mod prompt_repair;
 pub mod relay;
-#[expect(
-    unsafe_code,
-    reason = "setsockopt(TCP_SAVE_SYN) and getsockopt(TCP_SAVED_SYN) have no safe wrapper"
-)]
+#[expect(unsafe_code, reason = "getsockopt(TCP_SAVED_SYN) has no safe wrapper")]
 pub mod saved_syn;
 mod server;
 pub mod socket;
+#[expect(
+    unsafe_code,
+    reason = "these options of setsockopt have no safe wrapper"
+)]
+mod sockopt;
 pub mod status;
 mod stream;
 pub mod target;
@@ -72,15 +73,16 @@ pub mod tasks;
 pub mod tcp_info;
 pub mod tls;
 
-pub use client::{Client, ConnectError};
+pub use client::{Client, ConnectError, SetPolicyError};
 pub use dial::dial;
 pub use groups::CarrierGroups;
 pub use handshake::CarrierError;
 pub use keys::{PublicKey, SecretKey};
+pub use policy::{LinkPolicy, LinkReport};
 pub use server::{Server, ServerError, ServerHandle};
 pub use status::{PathEvent, SessionStatus};
 pub use stream::Stream;
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
-pub use sumlink_engine::{Class, ConfigError, Hints, Redundancy};
+pub use sumlink_engine::{Class, ConfigError, Hints, Priority, Redundancy};
 pub use target::{OpenError, Target};

@@ -9,8 +9,10 @@
 //! Linux 6.15 and later can do it; with an earlier one carriers are like other TCP connections.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
+
+use crate::sockopt;
 
 /// The least retransmission timeout beyond the round-trip time.
 const RTO_MIN: Duration = Duration::from_millis(50);
@@ -32,22 +34,7 @@ pub(crate) fn set(socket: &impl AsFd) -> io::Result<()> {
 
 fn set_micros(socket: &impl AsFd, option: libc::c_int, time: Duration) -> io::Result<()> {
     let micros = time.as_micros() as libc::c_int;
-    // SAFETY: the kernel reads the four bytes of `micros`, which outlives the call, and the borrow keeps the descriptor
-    // open.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const micros).cast(),
-            size_of_val(&micros) as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    sockopt::set(socket, libc::IPPROTO_TCP, option, micros)
 }
 
 #[cfg(test)]

@@ -7,25 +7,12 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+use crate::sockopt;
+
 /// Has the kernel keep the SYN of each connection to this listener.
 pub fn save_syn(listener: &impl AsFd) -> io::Result<()> {
     let on: libc::c_int = 1;
-    // SAFETY: the kernel reads the four bytes of `on`, which outlives the call, and the borrow keeps the descriptor
-    // open.
-    let result = unsafe {
-        libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_SAVE_SYN,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    sockopt::set(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, on)
 }
 
 /// The DSCP (RFC 2474, 0 to 63) of an accepted connection's SYN, if its listener was told to keep it. The kernel gives it

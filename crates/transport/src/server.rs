@@ -379,6 +379,7 @@ impl Shared {
             wants_traffic: false,
             events: self.events.clone(),
             links: LinkStates::default(),
+            policies: None,
             max_paths: self.config.limits.paths,
         };
         let made = Driver::new(Role::Server, key.1, key.0, &self.config.session, listeners);

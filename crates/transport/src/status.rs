@@ -73,6 +73,12 @@ pub struct PathStatus {
     pub id: Option<u32>,
     /// The link's name at the client (`wlan0`); empty at a server that was not told.
     pub link: String,
+    /// What its owner calls the link; empty where it has no label, and at the server.
+    #[serde(default)]
+    pub label: String,
+    /// When this side gives it work: `primary`, `secondary`, `backup` or `never`.
+    #[serde(default)]
+    pub priority: String,
     /// `connecting`, `active`, `stalled` or `down`.
     pub state: String,
     /// Why it is in that state, in one sentence.

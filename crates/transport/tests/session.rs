@@ -67,14 +67,11 @@ impl Running {
             server: self.address.to_string(),
             server_key: self.key,
             key: key.clone(),
-            links: vec![LinkConfig {
-                name: "lo".to_owned(),
-                congestion: None,
-                carriers: None,
-            }],
+            links: vec![LinkConfig::named("lo")],
             congestion: None,
             groups: None,
             carriers: Carriers::ONE,
+            state: None,
             session: SessionConfig::default(),
         }
     }

@@ -10,7 +10,7 @@ use toml::Spanned;
 pub(super) type Field<T> = Option<Spanned<T>>;
 
 /// Keys that only a client's file has.
-pub(super) const CLIENT_KEYS: [&str; 10] = [
+pub(super) const CLIENT_KEYS: [&str; 11] = [
     "server",
     "server_key",
     "socks",
@@ -21,6 +21,7 @@ pub(super) const CLIENT_KEYS: [&str; 10] = [
     "carriers",
     "class",
     "early",
+    "state",
 ];
 
 /// Keys that only a server's file has.
@@ -45,6 +46,7 @@ pub(super) struct Client {
     pub(super) coupled: Field<String>,
     pub(super) carriers: Field<toml::Value>,
     pub(super) early: Field<bool>,
+    pub(super) state: Field<PathBuf>,
     pub(super) links: Field<String>,
     #[serde(default)]
     pub(super) link: Vec<Link>,
@@ -71,6 +73,17 @@ pub(super) struct Link {
     pub(super) name: Spanned<String>,
     pub(super) congestion: Field<String>,
     pub(super) carriers: Field<toml::Value>,
+    pub(super) label: Field<String>,
+    pub(super) priority: Field<String>,
+    pub(super) metered: Field<bool>,
+    pub(super) direction: Field<String>,
+    pub(super) send_limit: Field<String>,
+    pub(super) receive_limit: Field<String>,
+    pub(super) max_added_latency: Field<String>,
+    pub(super) cap_day: Field<String>,
+    pub(super) cap_month: Field<String>,
+    pub(super) reset_day: Field<u8>,
+    pub(super) beyond: Field<String>,
 }
 
 /// A server's file.

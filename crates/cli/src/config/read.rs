@@ -13,8 +13,9 @@ use sumlink_proxy::class::parse_class;
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientLimits, LinkConfig, SessionConfig,
 };
+use sumlink_transport::policy::{parse_direction, parse_priority};
 use sumlink_transport::{
-    Coupling, FbdtConfig, PublicKey, Redundancy, SecretKey, Target, WindowRule,
+    Coupling, FbdtConfig, LinkPolicy, PublicKey, Redundancy, SecretKey, Target, WindowRule,
 };
 use toml::Spanned;
 
@@ -26,6 +27,7 @@ use super::{
     parse_scheduler,
 };
 use crate::congestion::parse_coupled;
+use crate::link::read_beyond;
 
 /// Whether key files that are named in a file are opened too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +138,7 @@ impl Reader<'_> {
             coupled,
             carriers: self.carriers(raw.carriers),
             early: raw.early.map(Spanned::into_inner),
+            state: raw.state.map(|path| self.beside(path.get_ref())),
             socks: self.parse(raw.socks, |s| parse_address(s)),
             http: self.parse(raw.http, |s| parse_address(s)),
             forward: self.parse_all(raw.forward, |s| s.parse()),
@@ -166,6 +169,7 @@ impl Reader<'_> {
         let mut configs: Vec<LinkConfig> = Vec::new();
         for block in blocks {
             let span = block.name.span();
+            let policy = self.policy(&block);
             let congestion = self.parse(block.congestion, |s| parse_congestion(s));
             let carriers = self.carriers(block.carriers);
             let Some(name) = self.parse(Some(block.name), |s| parse_link(s)) else {
@@ -179,9 +183,53 @@ impl Reader<'_> {
                 name,
                 congestion,
                 carriers,
+                policy,
             });
         }
         Some(configs)
+    }
+
+    /// What a `[[link]]` block says the link may be used for.
+    fn policy(&mut self, block: &raw::Link) -> LinkPolicy {
+        let told = self.problems.len();
+        let rate = |s: &String| units::parse_rate(s);
+        let size = |s: &String| units::parse_size(s);
+        let default = LinkPolicy::default();
+        let policy = LinkPolicy {
+            label: block
+                .label
+                .as_ref()
+                .map(|label| label.get_ref().clone())
+                .unwrap_or_default(),
+            priority: self.parse(block.priority.clone(), |s| parse_priority(s)),
+            metered: block
+                .metered
+                .as_ref()
+                .is_some_and(|metered| *metered.get_ref()),
+            direction: self
+                .parse(block.direction.clone(), |s| parse_direction(s))
+                .unwrap_or_default(),
+            send_limit: self.parse(block.send_limit.clone(), rate),
+            receive_limit: self.parse(block.receive_limit.clone(), rate),
+            max_added_latency: self.parse(block.max_added_latency.clone(), |s| {
+                units::parse_duration(s)
+            }),
+            cap_day: self.parse(block.cap_day.clone(), size),
+            cap_month: self.parse(block.cap_month.clone(), size),
+            reset_day: block
+                .reset_day
+                .as_ref()
+                .map_or(default.reset_day, |day| *day.get_ref()),
+            beyond: self
+                .parse(block.beyond.clone(), |s| read_beyond(s))
+                .unwrap_or_default(),
+        };
+        if self.problems.len() == told
+            && let Err(error) = policy.check()
+        {
+            self.problem(block.name.span(), error);
+        }
+        policy
     }
 
     /// All paths get it, so that no other congestion control can be said at `other`.

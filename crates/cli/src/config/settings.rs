@@ -34,6 +34,7 @@ pub(crate) struct ClientSettings {
     pub(crate) coupled: Option<String>,
     pub(crate) carriers: Option<Carriers>,
     pub(crate) early: Option<bool>,
+    pub(crate) state: Option<PathBuf>,
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) forward: Vec<Forward>,
@@ -155,14 +156,20 @@ impl ClientPlan {
         let mut links = Vec::new();
         for name in args.link {
             let name = super::parse_link(&name).map_err(CliError::Usage)?;
-            links.push(LinkConfig {
-                name,
-                congestion: None,
-                carriers: None,
-            });
+            links.push(LinkConfig::named(name));
         }
         if links.is_empty() {
             links = file.links.unwrap_or_default();
+        }
+        let state = args.state.or(file.state).or_else(state_of_service);
+        if let Some(capped) = links
+            .iter()
+            .find(|link| link.policy.has_cap() && state.is_none())
+        {
+            return source.need(None, &format!(
+                "link {} has a cap and there is no file in which what it moves is remembered: give --state FILE or `state = \"FILE\"`",
+                capped.name
+            ));
         }
         let mut controls = Controls::default();
         // What couples all links leaves none its own.
@@ -191,6 +198,7 @@ impl ClientPlan {
                 congestion,
                 groups: controls.into_groups(),
                 carriers: args.carriers.or(file.carriers).unwrap_or(Carriers::ONE),
+                state,
                 session: session.config(),
             },
             socks: args
@@ -269,6 +277,13 @@ impl ServerPlan {
             control: control.or(file.control),
         })
     }
+}
+
+/// The file in the directory that systemd gives a service (`StateDirectory=`); the first, where it gives several.
+fn state_of_service() -> Option<PathBuf> {
+    let directories = std::env::var_os("STATE_DIRECTORY")?;
+    let first = std::env::split_paths(&directories).next()?;
+    Some(first.join("links.json"))
 }
 
 /// A server that was given as a flag: HOST:PORT. The same words in every verb.

@@ -325,7 +325,7 @@ fn help_names_every_exit_code() {
 fn help_texts() {
     let bench = Bench::new();
     let verbs = [
-        "", "server", "client", "status", "cc", "cc load", "cc trace",
+        "", "server", "client", "status", "link", "cc", "cc load", "cc trace",
     ];
     for verb in verbs {
         let args: Vec<&str> = verb.split_whitespace().chain(["-h"]).collect();

@@ -14,6 +14,7 @@ mod hostile;
 mod memory;
 mod networks;
 mod peer;
+mod policies;
 mod programs;
 mod schedulers;
 mod socks;

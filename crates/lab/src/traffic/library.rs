@@ -72,6 +72,7 @@ pub(super) fn run(
         congestion: None,
         groups: None,
         carriers: Carriers::ONE,
+        state: None,
         session: session(scheduler),
     };
     on_one_thread(async {

@@ -19,7 +19,11 @@ use super::{ConnectError, is_lost};
 use crate::config::ClientConfig;
 use crate::driver::{CarrierNews, Command, Driver, LinkStates};
 use crate::links;
+use crate::policy::Policies;
 use dials::{Dialed, LinkState};
+
+/// What links have moved is written down this often: so much is forgotten by a process that is killed.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// How a session ended, seen from the client.
 #[derive(Debug)]
@@ -39,6 +43,9 @@ pub(super) struct Manager {
     commands: UnboundedSender<Command>,
     news: UnboundedReceiver<CarrierNews>,
     states: LinkStates,
+    policies: Policies,
+    /// When what is known of the links was last written down.
+    kept: Instant,
     links: BTreeMap<String, LinkState>,
     dials: JoinSet<Dialed>,
     began: Instant,
@@ -58,6 +65,7 @@ impl Manager {
         commands: UnboundedSender<Command>,
         news: UnboundedReceiver<CarrierNews>,
         states: LinkStates,
+        policies: Policies,
     ) -> Self {
         let resolver = Resolver::new(&config.server);
         let dialer = Arc::new(Dialer::new(config, session));
@@ -67,6 +75,8 @@ impl Manager {
             commands,
             news,
             states,
+            policies,
+            kept: Instant::now(),
             links,
             dials,
             began: Instant::now(),
@@ -87,6 +97,7 @@ impl Manager {
         let mut connected = Some(connected);
         let mut driver = tokio::spawn(driver);
         let mut watch = links::Watch::new().ok();
+        let mut policies = self.policies.changes();
         let mut best_error = None;
         let resolved = tokio::select! {
             resolved = self.resolver.resolve() => resolved,
@@ -133,6 +144,10 @@ impl Manager {
                     self.on_resolved(resolved);
                     self.look_again().await;
                 }
+                Ok(()) = policies.changed() => {
+                    self.apply_all_terms();
+                    self.look_again().await;
+                }
                 Some(news) = self.news.recv() => self.on_news(news),
                 Some(Ok(dialed)) = self.dials.join_next() => {
                     match self.on_dialed(dialed, connected.is_none()) {
@@ -163,6 +178,11 @@ impl Manager {
     async fn look_again(&mut self) {
         if let Err(error) = self.refresh(false).await {
             tracing::debug!(%error, "cannot look at the links");
+        }
+        if self.kept.elapsed() >= KEEP_EVERY {
+            self.kept = Instant::now();
+            let policies = self.policies.clone();
+            tokio::task::spawn_blocking(move || policies.save_or_warn());
         }
     }
 
@@ -288,13 +308,15 @@ mod tests {
             wants_traffic: false,
             events,
             links: LinkStates::default(),
+            policies: None,
             max_paths: 1,
         };
         let (id, peer) = ([7; 16], server.public());
         let made = Driver::new(Role::Client, id, peer, &config.session, listeners);
         let (driver, commands) = made.unwrap();
         let states = LinkStates::default();
-        let manager = Manager::new(Arc::new(config), id, commands, news, states);
+        let policies = Policies::new(&config.links, None).unwrap();
+        let manager = Manager::new(Arc::new(config), id, commands, news, states, policies);
         (driver, manager)
     }
 }

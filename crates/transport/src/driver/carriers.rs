@@ -9,6 +9,7 @@ use sumlink_engine::PathId;
 
 use super::Driver;
 use crate::carrier::Carrier;
+use crate::policy::Terms;
 use crate::status::PathEvent;
 
 /// What becomes of carriers, for who makes them.
@@ -44,6 +45,9 @@ pub(crate) struct LinkTraffic {
 
 /// Time between two accounts of traffic.
 const TRAFFIC_EVERY: Duration = Duration::from_millis(250);
+
+/// What links move is counted this often: so much later, at most, is a cap noticed.
+const USAGE_EVERY: Duration = Duration::from_millis(250);
 
 /// Bytes taken from one carrier before the others get their turn.
 const RECEIVE_QUOTA: usize = 512 * 1024;
@@ -94,7 +98,11 @@ impl Driver {
     }
 
     pub(super) fn end_carrier(&mut self, index: usize, reason: &str) {
-        let carrier = self.carriers.swap_remove(index);
+        let mut carrier = self.carriers.swap_remove(index);
+        if let Some(policies) = &self.listeners.policies {
+            let moved = carrier.wire_bytes();
+            policies.count(&carrier.link, moved);
+        }
         let now = self.now();
         self.engine.path_down(carrier.id, now);
         // At the end of a session the ends of its paths are no news.
@@ -246,6 +254,36 @@ impl Driver {
             }
         }
         let _ = listener.send(CarrierNews::Traffic(links));
+    }
+
+    /// Counts what the carriers' packets took on the links.
+    pub(super) fn count_usage(&mut self) {
+        let clock = Instant::now();
+        if clock < self.usage_counted + USAGE_EVERY {
+            return;
+        }
+        self.usage_counted = clock;
+        if let Some(policies) = &self.listeners.policies {
+            for carrier in &mut self.carriers {
+                let moved = carrier.wire_bytes();
+                policies.count(&carrier.link, moved);
+            }
+        }
+    }
+
+    /// What a link's policy says of one of its paths.
+    pub(super) fn apply_terms(&mut self, id: PathId, terms: Terms) {
+        let now = self.now();
+        self.engine.set_policy(id, terms.own);
+        self.engine.tell_policy(id, terms.peer, now);
+        self.limit(id, terms.send_rate);
+    }
+
+    /// Bounds what a path sends, in bytes per second.
+    pub(super) fn limit(&self, id: PathId, rate: Option<u64>) {
+        if let Some(carrier) = self.carriers.iter().find(|carrier| carrier.id == id) {
+            carrier.limit(rate);
+        }
     }
 
     pub(super) fn link_of(&self, id: PathId) -> String {

@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 
 use super::Driver;
 use crate::carrier::Carrier;
+use crate::policy::Terms;
 use crate::status::SessionStatus;
 use crate::stream::Stream;
 use crate::target::OpenError;
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Refuse(StreamId, OpenError),
     /// A carrier is ready to be a path.
     Add(Box<Carrier>),
+    /// What a path may be used for from now on.
+    Terms(PathId, Terms),
     /// A path is to leave.
     Remove(PathId, String),
     /// Tell about the session.
@@ -69,6 +72,7 @@ impl Driver {
                 self.engine.reset(id, error.code(), now);
             }
             Command::Add(carrier) => self.add(*carrier),
+            Command::Terms(id, terms) => self.apply_terms(id, terms),
             Command::Remove(id, reason) => {
                 if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
                     self.end_carrier(index, &reason);

@@ -44,6 +44,7 @@ impl Driver {
                         .events
                         .send(PathEvent::Recovered { path: path.0, link });
                 }
+                Event::PathLimited { path, rate } => self.limit(path, rate),
                 Event::Closed { reason, .. } => self.end(reason),
                 _ => {}
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sumlink_engine::{PathState, PathStats, Role, Session};
+use sumlink_engine::{PathState, PathStats, Priority, Role, Session};
 
 use super::Driver;
 use super::streams::Local;
@@ -116,14 +116,20 @@ impl Driver {
             total(|path| path.data_sent),
             total(|path| path.data_received),
         );
+        let policies = self.listeners.policies.as_ref();
+        let label = |link: &str| policies.map_or_else(String::new, |known| known.label(link));
         let mut paths: Vec<PathStatus> = Vec::new();
         for path in &all {
             let carrier = self.carriers.iter().find(|carrier| carrier.id == path.id);
-            paths.extend(carrier.map(|carrier| path_status(path, carrier, all_sent, all_received)));
+            paths.extend(carrier.map(|carrier| PathStatus {
+                label: label(&carrier.link),
+                ..path_status(path, carrier, all_sent, all_received)
+            }));
         }
         for absent in self.listeners.links.paths() {
             if !paths.iter().any(|path| path.link == absent.link) {
-                paths.push(absent);
+                let label = label(&absent.link);
+                paths.push(PathStatus { label, ..absent });
             }
         }
         SessionStatus {
@@ -193,12 +199,17 @@ fn path_status(
                 format!("nothing delivered for {silent} ms, and no other path delivers either"),
             )
         }
-        PathState::Active => ("active", format!("connected for {} s", path.age.as_secs())),
+        PathState::Active => (
+            "active",
+            format!("connected for {} s{}", path.age.as_secs(), restraint(path)),
+        ),
     };
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     PathStatus {
         id: Some(path.id.0),
         link: carrier.link.clone(),
+        label: String::new(),
+        priority: path.policy.priority.name().to_owned(),
         state: state.to_owned(),
         reason,
         local: carrier.local.to_string(),
@@ -215,5 +226,16 @@ fn path_status(
         duplicates_sent_bytes: path.duplicates_sent,
         send_share: path.data_sent as f64 / all_sent,
         receive_share: path.data_received as f64 / all_received,
+    }
+}
+
+/// Why a path that delivers gets less than it could carry.
+fn restraint(path: &PathStats) -> &'static str {
+    match path.policy.priority {
+        Priority::Never => "; carries no streams this way",
+        _ if path.too_slow => "; slower than it may be, works while no other path delivers",
+        Priority::Backup => "; works while no other path delivers",
+        Priority::Secondary => "; works while the primary paths have too much to do",
+        Priority::Primary => "",
     }
 }

@@ -118,6 +118,23 @@ impl Manager {
         if state.paths.is_empty() {
             self.states.set(link, "down", reason);
         }
+        self.apply_terms(link);
+    }
+
+    /// Tells the session what the paths of a link may be used for; they share what its limits allow.
+    fn apply_terms(&self, link: &str) {
+        let Some(state) = self.links.get(link) else {
+            return;
+        };
+        let terms = self.policies.terms(link, state.paths.len());
+        for (id, _) in &state.paths {
+            let _ = self.commands.send(Command::Terms(*id, terms));
+        }
+    }
+
+    /// Policies have changed, or a link has moved what it may.
+    pub(super) fn apply_all_terms(&self) {
+        self.links.keys().for_each(|link| self.apply_terms(link));
     }
 
     /// Links may get more carriers, or fewer.
@@ -150,6 +167,7 @@ impl Manager {
                 if let Some((id, _)) = newest {
                     let _ = self.commands.send(Command::Remove(id, reason));
                 }
+                self.apply_terms(&traffic.link);
             }
             if self.is_due(&traffic.link) {
                 self.dial(&traffic.link, self.servers.clone(), None);
@@ -198,6 +216,7 @@ impl Manager {
                     let reason = "replaced by a new connection on the same link".to_owned();
                     let _ = self.commands.send(Command::Remove(old, reason));
                 }
+                self.apply_terms(&dialed.link);
                 // The next one of several: a link that works need not be looked at again first.
                 if self.is_due(&dialed.link) {
                     self.dial(&dialed.link, self.servers.clone(), None);

@@ -22,6 +22,11 @@ impl Manager {
         let mut present = BTreeSet::new();
         for link in wanted {
             present.insert(link.name.clone());
+            if let Some(reason) = self.policies.bars(&link.name) {
+                self.leave(&link.name, &reason);
+                unusable.push((link.name.clone(), format!("{}: {reason}", link.name)));
+                continue;
+            }
             match ways(link, &servers).await {
                 Ok(ways) => self.use_link(link, ways),
                 Err(reason) => {
@@ -135,6 +140,7 @@ mod tests {
     use crate::fixture::client_config;
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
+    use crate::policy::Policies;
 
     /// A manager for a session over all links; what it asks of the session goes nowhere.
     fn manager(server: &str) -> Manager {
@@ -149,6 +155,7 @@ mod tests {
             commands,
             news,
             LinkStates::default(),
+            Policies::new(&[], None).unwrap(),
         )
     }
 

@@ -1,0 +1,57 @@
+//! A bound on the rate at which TCP sends: `SO_MAX_PACING_RATE` (socket(7), Linux 3.13).
+//!
+//! TCP spaces its packets by itself where no qdisc does (Linux 4.13), so that nothing piles up below it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::sockopt;
+
+/// Has TCP send at most so many bytes a second, retransmissions included; nothing takes the bound away.
+pub(crate) fn limit(socket: &impl AsFd, rate: Option<u64>) -> io::Result<()> {
+    let unlimited = libc::c_ulong::MAX;
+    let rate = rate.map_or(unlimited, |rate| {
+        libc::c_ulong::try_from(rate).unwrap_or(unlimited)
+    });
+    sockopt::set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A pair of sockets on loopback.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (sender, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_bound_is_kept_and_can_be_taken_away() {
+        let (mut sender, mut receiver) = pair();
+        limit(&sender, Some(1_000_000)).unwrap();
+        // A second's worth; the first packets leave before there is anything to space them by.
+        let mut bytes = vec![0; 1_000_000];
+        let started = Instant::now();
+        let writer = std::thread::spawn(move || {
+            sender.write_all(&vec![0; 1_000_000]).unwrap();
+            sender
+        });
+        receiver.read_exact(&mut bytes).unwrap();
+        let took = started.elapsed().as_secs_f64();
+        assert!(took > 0.5, "{took} s");
+        let mut sender = writer.join().unwrap();
+        limit(&sender, None).unwrap();
+        let started = Instant::now();
+        let writer = std::thread::spawn(move || sender.write_all(&vec![0; 1_000_000]));
+        receiver.read_exact(&mut bytes).unwrap();
+        writer.join().unwrap().unwrap();
+        let without = started.elapsed().as_secs_f64();
+        assert!(without < took / 2.0, "{without} s");
+    }
+}

@@ -1,0 +1,351 @@
+//! The policy that counts for each link, and whether the link has moved what it may.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chrono::NaiveDate;
+use serde::{Deserialize, Serialize};
+use sumlink_engine::Priority;
+use tokio::sync::watch;
+
+use super::store::{self, Remembered, StateError};
+use super::{LinkPolicy, Terms, Usage};
+use crate::config::LinkConfig;
+use crate::links;
+
+/// Policies and usage of a client's links; clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Policies(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Counts what changes what a link may do.
+    changes: watch::Sender<u64>,
+    /// Where usage and kept policies are remembered.
+    file: Option<PathBuf>,
+    today: fn() -> NaiveDate,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// As configured, in the order of the configuration; names may be globs.
+    configured: Vec<(String, LinkPolicy)>,
+    /// Set at run time, by name, and whether to keep it.
+    set: BTreeMap<String, (LinkPolicy, bool)>,
+    usage: BTreeMap<String, Usage>,
+    /// Something is not in the file yet.
+    is_dirty: bool,
+}
+
+/// Where a link's policy is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The configuration, or nobody said anything.
+    Configuration,
+    /// Set at run time, until the client ends.
+    Set,
+    /// Set at run time and remembered.
+    Kept,
+}
+
+/// A link's policy and what it has moved, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// The link.
+    pub name: String,
+    /// What it may be used for.
+    pub policy: LinkPolicy,
+    /// Who says so.
+    pub source: Source,
+    /// When it gets work now: by its policy, and by whether it has moved what it may.
+    pub priority: String,
+    /// What it has moved; nothing where nobody counted yet.
+    pub usage: Option<Usage>,
+    /// The day on which it may be used as before, where it has moved what it may.
+    pub used_up_until: Option<NaiveDate>,
+}
+
+impl Policies {
+    /// As configured, and as remembered in `file`.
+    pub(crate) fn new(links: &[LinkConfig], file: Option<PathBuf>) -> Result<Self, StateError> {
+        Self::with(links, file, || chrono::Local::now().date_naive())
+    }
+
+    fn with(
+        links: &[LinkConfig],
+        file: Option<PathBuf>,
+        today: fn() -> NaiveDate,
+    ) -> Result<Self, StateError> {
+        let remembered = file
+            .as_deref()
+            .map_or(Ok(Remembered::default()), store::load)?;
+        let mut state = State {
+            configured: links
+                .iter()
+                .map(|link| (link.name.clone(), link.policy.clone()))
+                .collect(),
+            ..State::default()
+        };
+        for (name, link) in remembered.links {
+            if let Some(policy) = link.policy {
+                state.set.insert(name.clone(), (policy, true));
+            }
+            if let Some(usage) = link.usage {
+                state.usage.insert(name, usage);
+            }
+        }
+        Ok(Self(Arc::new(Shared {
+            state: Mutex::new(state),
+            changes: watch::channel(0).0,
+            file,
+            today,
+        })))
+    }
+
+    /// Told of everything that changes what a link may do.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// What counts for each of `paths` paths over the link now.
+    pub(crate) fn terms(&self, link: &str, paths: usize) -> Terms {
+        let report = self.report(link);
+        report.policy.terms(report.used_up_until.is_some(), paths)
+    }
+
+    /// Why the link is not to be connected at all, if it is not.
+    pub(crate) fn bars(&self, link: &str) -> Option<String> {
+        let report = self.report(link);
+        if report.policy.priority(report.used_up_until.is_some()) != Priority::Never {
+            return None;
+        }
+        Some(match report.used_up_until {
+            Some(until) if report.policy.priority(false) != Priority::Never => {
+                format!("it has moved what it may; used again from {until}")
+            }
+            _ => "its priority is never".to_owned(),
+        })
+    }
+
+    /// What it is called, where it has a label.
+    pub(crate) fn label(&self, link: &str) -> String {
+        self.lock().of(link).0.label.clone()
+    }
+
+    /// Everything about one link.
+    pub(crate) fn report(&self, link: &str) -> LinkReport {
+        let state = self.lock();
+        let (policy, source) = state.of(link);
+        let today = (self.0.today)();
+        let usage = state.usage.get(link);
+        let usage = usage.map(|usage| usage.as_of(today, policy.reset_day));
+        let used_up_until = usage.and_then(|usage| usage.used_up_until(&policy));
+        LinkReport {
+            name: link.to_owned(),
+            priority: policy.priority(used_up_until.is_some()).name().to_owned(),
+            policy,
+            source,
+            usage,
+            used_up_until,
+        }
+    }
+
+    /// Whether somebody named the link, in the configuration or at run time.
+    pub(crate) fn knows(&self, link: &str) -> bool {
+        let state = self.lock();
+        let configured = state.configured.iter();
+        state.set.contains_key(link)
+            || configured
+                .map(|(name, _)| name)
+                .any(|name| links::name_matches(name, link))
+    }
+
+    /// Sets a link's policy until the client ends, or for ever with `keep`; without one the configuration's counts
+    /// again.
+    pub(crate) fn set(
+        &self,
+        link: &str,
+        policy: Option<LinkPolicy>,
+        keep: bool,
+    ) -> Result<(), StateError> {
+        if keep && self.0.file.is_none() {
+            return Err(StateError::NoFile);
+        }
+        let mut state = self.lock();
+        let before = match policy {
+            Some(policy) => state.set.insert(link.to_owned(), (policy, keep)),
+            None => state.set.remove(link),
+        };
+        let was_kept = before.is_some_and(|(_, kept)| kept);
+        state.is_dirty |= keep || was_kept;
+        drop(state);
+        self.changed();
+        self.save()
+    }
+
+    /// The link has moved so many bytes more.
+    pub(crate) fn count(&self, link: &str, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let today = (self.0.today)();
+        let mut state = self.lock();
+        let policy = state.of(link).0;
+        let usage = state.usage.entry(link.to_owned());
+        let usage = usage.or_insert_with(|| Usage::new(today, policy.reset_day));
+        *usage = usage.as_of(today, policy.reset_day);
+        let before = usage.used_up_until(&policy);
+        usage.add(bytes);
+        let crossed = usage.used_up_until(&policy) != before;
+        state.is_dirty = true;
+        drop(state);
+        if crossed {
+            tracing::warn!(link, "the link has moved what it may");
+            self.changed();
+        }
+    }
+
+    /// Writes down what is not in the file yet.
+    pub(crate) fn save(&self) -> Result<(), StateError> {
+        let Some(file) = &self.0.file else {
+            return Ok(());
+        };
+        let mut state = self.lock();
+        if !std::mem::take(&mut state.is_dirty) {
+            return Ok(());
+        }
+        let saved = store::save(file, &state.remembered());
+        state.is_dirty |= saved.is_err();
+        saved
+    }
+
+    /// The same where nobody waits for the outcome.
+    pub(crate) fn save_or_warn(&self) {
+        if let Err(error) = self.save() {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn changed(&self) {
+        self.0.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The policy that counts, and where it is from.
+    fn of(&self, link: &str) -> (LinkPolicy, Source) {
+        if let Some((policy, keep)) = self.set.get(link) {
+            let source = if *keep { Source::Kept } else { Source::Set };
+            return (policy.clone(), source);
+        }
+        let mut configured = self.configured.iter();
+        let found = configured.find(|(name, _)| links::name_matches(name, link));
+        let policy = found.map(|(_, policy)| policy.clone());
+        (policy.unwrap_or_default(), Source::Configuration)
+    }
+
+    fn remembered(&self) -> Remembered {
+        let mut remembered = Remembered::default();
+        for (name, usage) in &self.usage {
+            let link = remembered.links.entry(name.clone()).or_default();
+            link.usage = Some(*usage);
+        }
+        for (name, (policy, _)) in self.set.iter().filter(|(_, (_, keep))| *keep) {
+            let link = remembered.links.entry(name.clone()).or_default();
+            link.policy = Some(policy.clone());
+        }
+        remembered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Beyond;
+
+    fn first_day() -> NaiveDate {
+        NaiveDate::from_ymd_opt(2026, 11, 22).unwrap()
+    }
+
+    fn next_day() -> NaiveDate {
+        NaiveDate::from_ymd_opt(2026, 11, 23).unwrap()
+    }
+
+    fn capped(name: &str, beyond: Beyond) -> LinkConfig {
+        LinkConfig {
+            policy: LinkPolicy {
+                cap_day: Some(1000),
+                beyond,
+                ..LinkPolicy::default()
+            },
+            ..LinkConfig::named(name)
+        }
+    }
+
+    #[test]
+    fn a_link_is_used_up_at_its_cap_and_free_again_on_the_next_day_also_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = Some(dir.path().join("links.json"));
+        let links = [capped("wwan*", Beyond::Never)];
+        let policies = Policies::with(&links, file.clone(), first_day).unwrap();
+        let mut changes = policies.changes();
+        policies.count("wwan0", 999);
+        assert_eq!(policies.bars("wwan0"), None);
+        assert!(!changes.has_changed().unwrap());
+        policies.count("wwan0", 1);
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
+        let reason = "it has moved what it may; used again from 2026-11-23";
+        assert_eq!(policies.bars("wwan0").as_deref(), Some(reason));
+        assert_eq!(policies.bars("wwan1"), None);
+        // Once is enough.
+        policies.count("wwan0", 1);
+        assert!(!changes.has_changed().unwrap());
+        policies.save().unwrap();
+        let again = Policies::with(&links, file.clone(), first_day).unwrap();
+        assert_eq!(again.bars("wwan0").as_deref(), Some(reason));
+        let next = Policies::with(&links, file, next_day).unwrap();
+        assert_eq!(next.bars("wwan0"), None);
+        assert_eq!(next.report("wwan0").usage.unwrap().month_bytes, 1001);
+    }
+
+    #[test]
+    fn what_is_set_at_run_time_is_kept_only_if_asked_and_can_be_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = Some(dir.path().join("links.json"));
+        let links = [LinkConfig::named("eth0")];
+        let policies = Policies::with(&links, file.clone(), first_day).unwrap();
+        let never = LinkPolicy {
+            priority: Some(Priority::Never),
+            ..LinkPolicy::default()
+        };
+        let restarted = || Policies::with(&links, file.clone(), first_day).unwrap();
+        policies.set("eth0", Some(never.clone()), false).unwrap();
+        assert_eq!(
+            policies.bars("eth0").as_deref(),
+            Some("its priority is never")
+        );
+        assert_eq!(policies.report("eth0").source, Source::Set);
+        assert_eq!(restarted().bars("eth0"), None);
+        policies.set("eth0", Some(never), true).unwrap();
+        assert_eq!(restarted().report("eth0").source, Source::Kept);
+        policies.set("eth0", None, false).unwrap();
+        assert_eq!(policies.report("eth0").source, Source::Configuration);
+        assert_eq!(restarted().bars("eth0"), None);
+    }
+
+    #[test]
+    fn nothing_can_be_kept_without_a_file() {
+        let policies = Policies::with(&[], None, first_day).unwrap();
+        let error = policies.set("eth0", Some(LinkPolicy::default()), true);
+        assert!(matches!(error, Err(StateError::NoFile)));
+        assert!(!policies.knows("eth0"));
+    }
+}

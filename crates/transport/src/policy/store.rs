@@ -1,0 +1,151 @@
+//! What a client remembers of its links over restarts: a small JSON file, replaced as a whole.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{LinkPolicy, Usage};
+
+/// Why what is remembered of the links cannot be read or kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The user's or the system's: the file is there and cannot be read.
+    #[error("{}: cannot read what is remembered of the links: {reason}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// The user's: the file is something else, or damaged. It is left as it is.
+    #[error("{}: this is not what sumlink remembers of links ({reason}): move it away, or name another file as `state`", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What was wrong with it.
+        reason: String,
+    },
+    /// The user's or the system's: the file cannot be written.
+    #[error("{}: cannot keep what is remembered of the links: {reason}; its directory must exist and be writable", file.display())]
+    Unwritable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// The user's: something is to be kept and there is no file for it.
+    #[error(
+        "there is no file to keep it in: start the client with `state = \"FILE\"` or --state FILE"
+    )]
+    NoFile,
+}
+
+/// The file's content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Remembered {
+    /// By the links' names.
+    pub(super) links: BTreeMap<String, Link>,
+}
+
+/// What is remembered of one link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Link {
+    /// A policy that was set at run time, to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) policy: Option<LinkPolicy>,
+    /// What it has moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) usage: Option<Usage>,
+}
+
+/// Reads the file; nothing is remembered where there is none.
+pub(super) fn load(file: &Path) -> Result<Remembered, StateError> {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Remembered::default()),
+        Err(reason) => {
+            return Err(StateError::Unreadable {
+                file: file.to_owned(),
+                reason,
+            });
+        }
+    };
+    let damaged = |reason: String| StateError::Damaged {
+        file: file.to_owned(),
+        reason,
+    };
+    let remembered: Remembered =
+        serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    for (name, link) in &remembered.links {
+        let checked = link.policy.as_ref().map_or(Ok(()), LinkPolicy::check);
+        checked.map_err(|error| damaged(format!("{name}: {error}")))?;
+    }
+    Ok(remembered)
+}
+
+/// Replaces the file: whoever reads it, even after a power cut, finds the old one or the new one.
+pub(super) fn save(file: &Path, remembered: &Remembered) -> Result<(), StateError> {
+    let write = || -> io::Result<()> {
+        let text = serde_json::to_string_pretty(remembered)?;
+        let mut name = file.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let new = file.with_file_name(name);
+        let mut written = std::fs::File::create(&new)?;
+        written.write_all(text.as_bytes())?;
+        written.write_all(b"\n")?;
+        written.sync_all()?;
+        std::fs::rename(&new, file)
+    };
+    write().map_err(|reason| StateError::Unwritable {
+        file: file.to_owned(),
+        reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_comes_back_and_a_strange_file_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("links.json");
+        assert_eq!(load(&file).unwrap(), Remembered::default());
+        let mut remembered = Remembered::default();
+        let policy = LinkPolicy {
+            cap_month: Some(1 << 30),
+            ..LinkPolicy::default()
+        };
+        let link = remembered.links.entry("wwan0".to_owned()).or_default();
+        link.policy = Some(policy);
+        link.usage = Some(Usage::new("2026-11-22".parse().unwrap(), 1));
+        save(&file, &remembered).unwrap();
+        assert_eq!(load(&file).unwrap(), remembered);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        for strange in [
+            "",
+            "{",
+            "[]",
+            r#"{"links":{"a":{"policy":{"reset_day":0}}}}"#,
+        ] {
+            std::fs::write(&file, strange).unwrap();
+            let error = load(&file).unwrap_err();
+            assert!(matches!(error, StateError::Damaged { .. }), "{strange}");
+            assert_eq!(error.to_string().lines().count(), 1);
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), strange);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("none/links.json");
+        let error = save(&file, &Remembered::default()).unwrap_err();
+        assert!(error.to_string().contains("its directory must exist"));
+    }
+}
