@@ -88,6 +88,20 @@ impl Bench {
         command
     }
 
+    /// The program with the test's file `hosts` as its /etc/hosts.
+    fn program_with_hosts(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("unshare");
+        let script = "mount --bind hosts /etc/hosts && exec \"$0\" \"$@\"";
+        command
+            .args(["--mount", "--", "sh", "-c", script])
+            .arg(env!("CARGO_BIN_EXE_sumlink"))
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_remove("SUMLINK_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
     /// Starts a client or a server; its log is `NAME.log`.
     pub(crate) fn sumlink(&self, name: &str, args: &[&str]) -> Daemon {
         let side = if args[0] == "client" {
@@ -96,7 +110,10 @@ impl Bench {
             Side::Server
         };
         let log = self.path(&format!("{name}.log"));
-        let mut command = self.program(args);
+        let mut command = match self.path("hosts").exists() && side == Side::Client {
+            true => self.program_with_hosts(args),
+            false => self.program(args),
+        };
         command
             .arg("--json")
             .stdout(Stdio::piped())

@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     server_tables: String,
     /// Lines at the end of both files.
     tables: String,
+    /// The client's /etc/hosts, instead of the machine's.
+    hosts: Option<String>,
 }
 
 /// A client and a server that are connected. The processes end first when this is dropped.
@@ -58,12 +60,19 @@ impl Plan {
             server_lines: String::new(),
             server_tables: String::new(),
             tables: String::new(),
+            hosts: None,
         }
     }
 
     /// Where the client finds the server.
     pub(crate) fn server(mut self, address: &str) -> Self {
         self.server = address.to_owned();
+        self
+    }
+
+    /// What the client's resolver knows, in the form of /etc/hosts.
+    pub(crate) fn hosts(mut self, lines: &str) -> Self {
+        self.hosts = Some(lines.to_owned());
         self
     }
 
@@ -135,6 +144,9 @@ impl Plan {
         );
         let server = bench.sumlink("server", &["server", "--config", "server.toml"]);
         server.event("listening");
+        if let Some(hosts) = &self.hosts {
+            bench.write("hosts", hosts);
+        }
         let client = bench.sumlink("client", &["client", "--config", "client.toml"]);
         client.event("connected");
         Bond {

@@ -76,6 +76,30 @@ fn a_link_that_appears_after_the_start_joins() {
     bond.stop();
 }
 
+#[test]
+fn a_link_with_ipv4_only_and_one_with_ipv6_only_are_one_bond() {
+    let plan = Plan::new(&LINKS)
+        .server("bond.test:7000")
+        .hosts("127.0.0.1 localhost\n10.99.0.1 bond.test\nfd99::1 bond.test\n");
+    let Some(bench) = plan.bench() else { return };
+    bench.run(Side::Client, &["ip", "-6", "addr", "flush", "dev", "a"]);
+    bench.run(Side::Client, &["ip", "-4", "addr", "flush", "dev", "b"]);
+    let bond = plan.start_on(bench);
+    bond.until_active(&["a", "b"]);
+    let remotes = bond.status(Side::Client).paths.into_iter();
+    let mut remotes: Vec<String> = remotes.map(|path| path.remote).collect();
+    remotes.sort();
+    assert_eq!(remotes, ["10.99.0.1:7000", "[fd99::1]:7000"]);
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    bond.until("both families carry", |session| {
+        active(session)
+            .all(|path| path.bytes_received > 1_000_000)
+            .then_some(())
+    });
+    download.finish();
+    bond.stop();
+}
+
 /// A client that is expected to fail; its exit code and its one line.
 fn refused(bench: &Bench, changes: &[(&str, &str)]) -> (i32, String) {
     let mut flags = vec![
