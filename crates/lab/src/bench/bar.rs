@@ -160,6 +160,40 @@ impl Quantity {
         matches!(self, Self::Cpu).then_some(REFERENCE)
     }
 
+    /// The words for quantities where causes are told.
+    pub(crate) const WORDS: [&str; 12] = [
+        "goodput",
+        "sum",
+        "best",
+        "left",
+        "seconds",
+        "limit",
+        "completion",
+        "added",
+        "duplicates",
+        "reorder",
+        "cpu",
+        "rival",
+    ];
+
+    /// One of them.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::Sum => "sum",
+            Self::Best => "best",
+            Self::Left => "left",
+            Self::SecondsBelow => "seconds",
+            Self::OverLimit => "limit",
+            Self::Completion { .. } | Self::ObjectSum { .. } => "completion",
+            Self::Added => "added",
+            Self::Duplicates => "duplicates",
+            Self::Reorder => "reorder",
+            Self::Cpu => "cpu",
+            Self::Rival => "rival",
+        }
+    }
+
     /// A short name, for tables.
     pub(crate) fn name(self) -> &'static str {
         match self {

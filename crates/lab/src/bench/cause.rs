@@ -1,10 +1,11 @@
-//! Why lines fall short, where that is known: `cause` of a row, `causes` of some of its lines.
+//! Why lines fall short, where that is known: `cause` of a row, `causes` of some of its lines, and `causes` of a group.
 
 use crate::scenario::{Document, Section, text_of};
 
-use super::judge::Verdict;
+use super::bar::Quantity;
+use super::judge::{Line, Verdict};
 
-/// What a row says of it.
+/// What a row says of its lines, and its group of all lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Causes {
     all: Vec<Cause>,
@@ -14,72 +15,71 @@ pub(crate) struct Causes {
 struct Cause {
     /// The lines that it is about: those with this direction, this congestion control, or both; without words, all.
     words: Vec<String>,
+    /// It is about lines that fall short in these quantities alone; without any, in whichever.
+    quantities: Vec<String>,
+    /// It is of the row itself.
+    is_own: bool,
     text: String,
 }
 
 impl Causes {
-    /// Reads the two keys; `variants` are the row's, such as `up, bbr`.
+    /// Reads the keys of a row; `variants` are its lines, such as `up, bbr`. What `of_group` says counts where the row says
+    /// nothing.
     pub(super) fn read(
         document: &mut Document<'_>,
         block: &mut Section<'_, '_>,
         variants: &[String],
+        of_group: &Self,
     ) -> Self {
         let of_row = block.text(document, "cause").map(|at| Cause {
             words: Vec::new(),
+            quantities: Vec::new(),
+            is_own: true,
             text: at.value,
         });
         let mut all: Vec<Cause> = of_row.into_iter().collect();
-        let Some(value) = block.value("causes") else {
-            return Self { all };
-        };
-        let Some(table) = value.get_ref().as_table() else {
-            let reason = "causes: write [row.causes] and below it \"up, bbr\" = \"...\"";
-            document.problem(&value.span(), reason);
-            return Self { all };
-        };
-        for (key, value) in table {
-            let cause = text_of(document, value, "causes").map(|text| Cause {
-                words: words(key.get_ref()).map(str::to_owned).collect(),
-                text: text.value,
-            });
-            let fits = |cause: &Cause| variants.iter().any(|variant| cause.is_about(variant));
-            match cause {
-                Some(cause) if cause.words.is_empty() || !fits(&cause) => {
-                    let reason = format!(
-                        "causes: the row has no line '{}' (lines: {})",
-                        key.get_ref(),
-                        variants.join("; ")
-                    );
-                    document.problem(&key.span(), reason);
-                }
-                cause => all.extend(cause),
-            }
-        }
+        all.extend(read_table(document, block, variants, true));
+        all.extend(of_group.all.iter().cloned());
         Self { all }
     }
 
-    /// Why a line falls short: what says most about which lines it means counts.
-    pub(super) fn of(&self, variant: &str) -> Option<&str> {
-        self.closest(variant).map(|cause| cause.text.as_str())
+    /// Reads the key of a group.
+    pub(super) fn of_group(
+        document: &mut Document<'_>,
+        root: &mut Section<'_, '_>,
+        variants: &[String],
+    ) -> Self {
+        let all = read_table(document, root, variants, false);
+        Self { all }
     }
 
-    /// The causes that explain nothing any more: every line that they are given for passes.
-    pub(super) fn stale<'a>(&'a self, lines: &[(&str, Verdict)]) -> Vec<&'a str> {
-        let is_stale = |cause: &&Cause| {
-            let given_for = |variant: &str| {
-                let closest = self.closest(variant);
+    /// Why a line falls short: what says most about which lines it means counts, and the row's word before its group's.
+    pub(super) fn of(&self, line: &Line) -> Option<&str> {
+        let closest = self.closest(line, &line.short());
+        closest.map(|cause| cause.text.as_str())
+    }
+
+    /// The row's causes that explain nothing any more: every line that they are given for passes.
+    pub(super) fn stale(&self, lines: &[&Line]) -> Vec<&str> {
+        let own = self.all.iter().filter(|cause| cause.is_own);
+        let stale = own.filter(|cause| {
+            let given_for = |line: &&&&Line| {
+                let closest = self.closest(line, &cause.quantities);
                 closest.is_some_and(|closest| std::ptr::eq(closest, *cause))
             };
-            let mut of_lines = lines.iter().filter(|line| given_for(line.0)).peekable();
-            of_lines.peek().is_some() && of_lines.all(|line| line.1 == Verdict::Pass)
-        };
-        let stale = self.all.iter().filter(is_stale);
+            let mut of_lines = lines.iter().filter(|line| given_for(&line)).peekable();
+            of_lines.peek().is_some() && of_lines.all(|line| line.verdict() == Verdict::Pass)
+        });
         stale.map(|cause| cause.text.as_str()).collect()
     }
 
-    fn closest(&self, variant: &str) -> Option<&Cause> {
-        let about = self.all.iter().filter(|cause| cause.is_about(variant));
-        about.max_by_key(|cause| cause.words.len())
+    fn closest(&self, line: &Line, short: &[String]) -> Option<&Cause> {
+        let is_about = |cause: &&Cause| cause.is_about(&line.variant) && cause.explains(short);
+        let about = self.all.iter().filter(is_about);
+        about.max_by_key(|cause| {
+            let words = cause.words.len() + cause.quantities.len();
+            (cause.is_own, words)
+        })
     }
 }
 
@@ -88,6 +88,56 @@ impl Cause {
         let of_variant = |word: &String| words(variant).any(|other| other == word);
         self.words.iter().all(of_variant)
     }
+
+    /// Whether it says why a line falls short in these quantities.
+    fn explains(&self, short: &[String]) -> bool {
+        self.quantities.is_empty() || short.iter().all(|word| self.quantities.contains(word))
+    }
+}
+
+/// The table `causes`: lines and quantities, and why they fall short.
+fn read_table(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+    variants: &[String],
+    is_own: bool,
+) -> Vec<Cause> {
+    let mut all = Vec::new();
+    let Some(value) = section.value("causes") else {
+        return all;
+    };
+    let Some(table) = value.get_ref().as_table() else {
+        let reason = "causes: write a table of \"up, bbr\" = \"...\"";
+        document.problem(&value.span(), reason);
+        return all;
+    };
+    for (key, value) in table {
+        let is_quantity = |word: &&str| Quantity::WORDS.contains(word);
+        let (quantities, lines): (Vec<&str>, Vec<&str>) =
+            words(key.get_ref()).partition(is_quantity);
+        let owned = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
+        let cause = text_of(document, value, "causes").map(|text| Cause {
+            words: owned(lines),
+            quantities: owned(quantities),
+            is_own,
+            text: text.value,
+        });
+        let says = |cause: &Cause| !cause.words.is_empty() || !cause.quantities.is_empty();
+        let fits = |cause: &Cause| variants.iter().any(|variant| cause.is_about(variant));
+        match cause {
+            Some(cause) if !says(&cause) || !fits(&cause) => {
+                let reason = format!(
+                    "causes: there is no line '{}' (lines: {}; quantities: {})",
+                    key.get_ref(),
+                    variants.join("; "),
+                    Quantity::WORDS.join(", ")
+                );
+                document.problem(&key.span(), reason);
+            }
+            cause => all.extend(cause),
+        }
+    }
+    all
 }
 
 /// Of `up, bbr`.
@@ -101,6 +151,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::bench::bar::Bar;
+    use crate::bench::judge::Judged;
     use crate::bench::matrix;
 
     const ROW: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\ndirections = [\"down\", \"up\"]\n\
@@ -108,14 +160,67 @@ mod tests {
         [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
         [row.causes]\n\"up\" = \"of uploads\"\n\"up, bbr\" = \"of one\"\n";
 
+    /// A line with these bars, each with its verdict.
+    fn line(variant: &str, bars: &[(&str, Verdict)]) -> Line {
+        let judged = bars.iter().map(|(bar, verdict)| Judged {
+            bar: Bar::parse(bar).unwrap(),
+            size: None,
+            spread: None,
+            verdict: *verdict,
+            reason: String::new(),
+            others: Vec::new(),
+        });
+        Line {
+            row: "r".to_owned(),
+            system: "sumlink:fbdt".to_owned(),
+            variant: variant.to_owned(),
+            judged: judged.collect(),
+            alone: Vec::new(),
+            goodput_bps: None,
+            seeds: 1,
+            programs: Vec::new(),
+            cause: None,
+        }
+    }
+
+    fn short(variant: &str) -> Line {
+        line(variant, &[("sum >= 0.95", Verdict::Short)])
+    }
+
     #[test]
     fn the_closest_cause_counts() {
         let group = matrix::read(Path::new("m.toml"), ROW).unwrap();
         let causes = &group.rows[0].causes;
-        let of = ["down, cubic", "down, bbr", "up, cubic", "up, bbr"].map(|v| causes.of(v));
-        let expected = ["of all", "of all", "of uploads", "of one"].map(Some);
-        assert_eq!(of, expected);
-        assert_eq!(Causes::default().of("up, bbr"), None);
+        for (variant, cause) in [
+            ("down, cubic", "of all"),
+            ("down, bbr", "of all"),
+            ("up, cubic", "of uploads"),
+            ("up, bbr", "of one"),
+        ] {
+            assert_eq!(causes.of(&short(variant)), Some(cause));
+        }
+        assert_eq!(Causes::default().of(&short("up, bbr")), None);
+    }
+
+    #[test]
+    fn a_group_speaks_for_the_rows_that_say_nothing_and_of_some_quantities_alone() {
+        let of_group = "[causes]\n\"bbr, reorder\" = \"of the group\"\n[[row]]";
+        let text = ROW.replacen("[[row]]", of_group, 1);
+        let text = text.replace("cause = \"of all\"\n", "");
+        let group = matrix::read(Path::new("m.toml"), &text).unwrap();
+        let causes = &group.rows[0].causes;
+        let (passes, falls) = (Verdict::Pass, Verdict::Short);
+        let of = |variant, sum, reorder| {
+            let line = line(variant, &[("sum >= 0.95", sum), ("reorder <= 2", reorder)]);
+            causes.of(&line).map(str::to_owned)
+        };
+        assert_eq!(
+            of("down, bbr", passes, falls).as_deref(),
+            Some("of the group")
+        );
+        assert_eq!(of("down, bbr", falls, falls), None);
+        assert_eq!(of("down, cubic", passes, falls), None);
+        assert_eq!(of("up, bbr", passes, falls).as_deref(), Some("of one"));
     }
 
     #[test]
@@ -123,14 +228,20 @@ mod tests {
         let group = matrix::read(Path::new("m.toml"), ROW).unwrap();
         let stale = |verdicts: [Verdict; 4]| {
             let names = ["down, cubic", "down, bbr", "up, cubic", "up, bbr"];
-            let lines: Vec<_> = names.into_iter().zip(verdicts).collect();
-            group.rows[0].causes.stale(&lines)
+            let lines = names.into_iter().zip(verdicts);
+            let lines: Vec<Line> = lines
+                .map(|(name, verdict)| line(name, &[("sum >= 0.95", verdict)]))
+                .collect();
+            let stale = group.rows[0]
+                .causes
+                .stale(&lines.iter().collect::<Vec<_>>());
+            stale.join("; ")
         };
         use Verdict::{NotRun, Pass, Short};
-        assert_eq!(stale([Pass, Pass, Short, Pass]), ["of all", "of one"]);
+        assert_eq!(stale([Pass, Pass, Short, Pass]), "of all; of one");
         // Nobody knows about a line that was not run.
-        assert_eq!(stale([Pass, NotRun, Pass, Short]), ["of uploads"]);
-        assert!(stale([NotRun; 4]).is_empty());
+        assert_eq!(stale([Pass, NotRun, Pass, Short]), "of uploads");
+        assert_eq!(stale([NotRun; 4]), "");
     }
 
     #[test]
@@ -139,9 +250,24 @@ mod tests {
             let found = matrix::read(Path::new("m.toml"), &ROW.replace(from, to)).unwrap_err();
             let told = found[0].to_string();
             assert!(
-                told.contains("m.toml:14: causes: the row has no line"),
+                told.contains("m.toml:14: causes: there is no line"),
                 "{told}"
             );
+        }
+    }
+
+    #[test]
+    fn every_quantity_has_a_word() {
+        for bar in [
+            "sum >= 1",
+            "best >= 1",
+            "left >= 1",
+            "duplicates <= 2%",
+            "reorder <= 2",
+            "rival >= 0",
+        ] {
+            let word = Bar::parse(bar).unwrap().quantity.word();
+            assert!(bar.starts_with(word) && Quantity::WORDS.contains(&word));
         }
     }
 }

@@ -86,6 +86,17 @@ impl Line {
         self.verdict() == Verdict::NotRun && !self.judged.iter().any(says)
     }
 
+    /// The words for the quantities in which it falls short.
+    pub(crate) fn short(&self) -> Vec<String> {
+        let short = self
+            .judged
+            .iter()
+            .filter(|judged| judged.verdict == Verdict::Short);
+        short
+            .map(|judged| judged.bar.quantity.word().to_owned())
+            .collect()
+    }
+
     /// The worst of its bars.
     pub(crate) fn verdict(&self) -> Verdict {
         let verdicts = self.judged.iter().map(|judged| judged.verdict);
@@ -131,7 +142,7 @@ pub(super) fn judge(row: &Row, measured: Measured<'_>, others: &[String]) -> Lin
         variant,
     };
     if line.verdict() == Verdict::Short {
-        line.cause = row.causes.of(&line.variant).map(str::to_owned);
+        line.cause = row.causes.of(&line).map(str::to_owned);
     }
     line
 }

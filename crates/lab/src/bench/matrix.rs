@@ -161,6 +161,7 @@ fn read_root(
         of_direction.map(move |congestion| format!("{direction}, {congestion}"))
     });
     let lines: Vec<String> = lines.collect();
+    let of_group = Causes::of_group(document, root, &lines);
     // Its keys are those of a scenario, and told wrong when the rows become scenarios.
     root.has("scenario");
     let judged = judged.map_or_else(|| JUDGED.to_owned(), |at| at.value);
@@ -183,7 +184,7 @@ fn read_root(
         let own_bars = read_bars(document, &mut block);
         let own_judged = block.parsed(document, "judged", parse_system);
         let quick = block.boolean(document, "quick").unwrap_or(false);
-        let causes = Causes::read(document, &mut block, &lines);
+        let causes = Causes::read(document, &mut block, &lines, &of_group);
         let (Some(row_name), Some(own)) = (row_name, own.as_table()) else {
             continue;
         };

@@ -211,10 +211,8 @@ fn warn_of_stale_causes(groups: &[Group], lines: &Lines) {
     for (group, lines) in groups.iter().zip(lines) {
         for row in &group.rows {
             let of_row = lines.iter().filter(|(line, _)| line.row == row.name);
-            let verdicts: Vec<_> = of_row
-                .map(|(line, _)| (line.variant.as_str(), line.verdict()))
-                .collect();
-            for cause in row.causes.stale(&verdicts) {
+            let of_row: Vec<_> = of_row.map(|(line, _)| line).collect();
+            for cause in row.causes.stale(&of_row) {
                 let name = format!("{}/{}", group.name, row.name);
                 tracing::warn!("{name} passes, and still has a cause for falling short: {cause}");
             }
