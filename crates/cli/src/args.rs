@@ -15,6 +15,7 @@ use sumlink_transport::{Class, PublicKey};
 
 use crate::cc::CcCommand;
 use crate::link::LinkArgs;
+use crate::mmwave::MmwaveCommand;
 use crate::sim::SimCommand;
 
 /// One connection over every link a machine has.
@@ -74,6 +75,12 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         command: CcCommand,
     },
+    /// 60 GHz Wi-Fi: who gets to train its beam, simulated.
+    Mmwave {
+        /// What to do there.
+        #[command(subcommand)]
+        command: MmwaveCommand,
+    },
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
@@ -98,6 +105,7 @@ impl Verb {
             Self::Lab { command } => command.json(),
             Self::Sim { command } => command.json(),
             Self::Cc { command } => command.json(),
+            Self::Mmwave { command } => command.json(),
             Self::Completions { .. } | Self::Man(_) => false,
         }
     }

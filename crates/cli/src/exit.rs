@@ -147,6 +147,9 @@ pub(crate) enum CliError {
     /// Congestion controls and traces in the kernel.
     #[error(transparent)]
     Kernel(Box<sumlink_kernel::Error>),
+    /// The user's: a cell, an office or a radio that cannot be.
+    #[error(transparent)]
+    Mmwave(#[from] sumlink_mmwave::MmwaveError),
     /// A file that a verb writes.
     #[error("cannot write {}: {reason}; choose a directory that you may write to", path.display())]
     Write {
@@ -182,7 +185,7 @@ impl CliError {
     /// The kind of this failure.
     fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) => Exit::Usage,
+            Self::Usage(_) | Self::Mmwave(_) => Exit::Usage,
             Self::Config(error) => error.exit(),
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),

@@ -13,6 +13,7 @@ mod keys;
 mod link;
 mod links;
 mod logging;
+mod mmwave;
 mod opener;
 mod output;
 mod server;
@@ -60,6 +61,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Verb::Lab { command } => Ok(sumlink_lab::run(command)?),
         Verb::Sim { command } => sim::run(&command),
         Verb::Cc { command } => cc::run(command),
+        Verb::Mmwave { command } => mmwave::run(&command),
         Verb::Completions { shell } => generate::completions(shell),
         Verb::Man(args) => generate::man(&args),
     }

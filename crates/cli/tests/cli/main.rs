@@ -4,5 +4,6 @@ mod cc;
 mod check;
 mod common;
 mod daemons;
+mod mmwave;
 mod sim;
 mod verbs;

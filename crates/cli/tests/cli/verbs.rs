@@ -299,7 +299,8 @@ fn manual_pages_are_made_for_every_verb() {
     let bench = Bench::new();
     assert_eq!(bench.run(&["man", "--out", "man"]).code, 0);
     let verbs = [
-        "keygen", "pubkey", "server", "client", "check", "links", "status", "lab", "cc",
+        "keygen", "pubkey", "server", "client", "check", "links", "status", "link", "lab", "cc",
+        "mmwave",
     ];
     for verb in verbs {
         let page = std::fs::read_to_string(bench.path(&format!("man/sumlink-{verb}.1"))).unwrap();

@@ -1,0 +1,81 @@
+//! Figure 3.5(a): how many of a client's sectors are heard; and what a file of measured patterns holds.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use sumlink_mmwave::Pattern;
+use sumlink_mmwave::figures::office::brackets;
+
+use super::heatmap::OfficeArgs;
+use crate::config::{ConfigError, Problem};
+use crate::exit::CliError;
+use crate::output::{print, print_json};
+
+/// `sumlink mmwave beams`
+#[derive(Debug, Args)]
+pub(crate) struct BeamsArgs {
+    #[command(flatten)]
+    office: OfficeArgs,
+    /// Tell of this file of measured patterns instead: its beams, directions and largest gain.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["gamma", "sectors", "room", "draws", "seed"])]
+    patterns: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &BeamsArgs) -> Result<(), CliError> {
+    if let Some(file) = &args.patterns {
+        return patterns(file, args.json);
+    }
+    let office = args.office.office();
+    let all = office.good_beams()?;
+    let (none, shares) = brackets(&all, office.sectors);
+    if args.json {
+        return print_json(&json!({
+            "gamma_db": office.gamma_db, "sectors": office.sectors, "clients": all.len(), "none": none, "shares": shares,
+        }));
+    }
+    let width = office.sectors.div_ceil(6);
+    let mut text = format!(
+        "good-beams of {} clients\n   none {:5.1} %\n",
+        all.len(),
+        none * 100.0
+    );
+    for (index, share) in shares.iter().enumerate() {
+        let (from, to) = (index * width + 1, ((index + 1) * width).min(office.sectors));
+        text += &format!("{:>7} {:5.1} %\n", format!("{from}-{to}"), share * 100.0);
+    }
+    print(&text)
+}
+
+fn patterns(file: &Path, json: bool) -> Result<(), CliError> {
+    let text = std::fs::read_to_string(file).map_err(|reason| ConfigError::Unreadable {
+        file: file.to_owned(),
+        reason,
+    })?;
+    let pattern: Pattern = text.parse().map_err(|error: sumlink_mmwave::MmwaveError| {
+        let line = match &error {
+            sumlink_mmwave::MmwaveError::PatternLine { line, .. } => *line,
+            _ => 1,
+        };
+        ConfigError::Wrong {
+            file: file.to_owned(),
+            problems: vec![Problem {
+                line,
+                reason: error.to_string(),
+                about_key_file: false,
+            }],
+        }
+    })?;
+    let (beams, directions) = (pattern.beams(), pattern.directions().count());
+    let gain = pattern.gain_db();
+    match json {
+        true => print_json(&json!({ "beams": beams, "directions": directions, "gain_db": gain })),
+        false => print(&format!(
+            "{beams} beams, each in {directions} directions, {gain:.1} dB at most\n"
+        )),
+    }
+}

@@ -1,0 +1,119 @@
+//! 60 GHz Wi-Fi's contention, from the command line.
+
+use serde_json::Value;
+
+use crate::common::Bench;
+
+const JAIN: &str = "name = \"j\"\nkind = \"jain\"\nblockage = [0.1, 0.5]\nseeds = 1\n[cell]\nstations = 8\nintervals = 20\n";
+
+const OVERHEAD: &str = "name = \"o\"\nkind = \"overhead\"\nstations = [2, 6]\nschemes = [\"80211-thesis\", \"jpoc\"]\nseeds = 1\n\
+                        [cell]\nintervals = 10\n";
+
+fn json(bench: &Bench, args: &[&str]) -> Value {
+    let done = bench.run(args);
+    assert_eq!(done.code, 0, "{}", done.err);
+    serde_json::from_str(&done.out).unwrap()
+}
+
+#[test]
+fn fairness_is_told_for_each_scheme_and_blockage_and_kept_in_files() {
+    let bench = Bench::new();
+    bench.write("j.toml", JAIN);
+    let told = json(&bench, &["mmwave", "run", "j.toml", "--json", "--out", "d"]);
+    let points = told["points"].as_array().unwrap();
+    let schemes = ["80211ad", "80211ay", "80211-thesis", "jpoc"];
+    let expected: Vec<_> = schemes
+        .iter()
+        .flat_map(|scheme| [0.1, 0.5].map(|blockage| (*scheme, blockage)))
+        .collect();
+    let of = |point: &Value| {
+        let jain = point["jain"].as_f64().unwrap();
+        assert!((1.0 / 8.0..=1.0).contains(&jain), "{point}");
+        let scheme = point["scheme"].as_str().unwrap().to_owned();
+        (scheme, point["blockage"].as_f64().unwrap())
+    };
+    let found: Vec<_> = points.iter().map(of).collect();
+    assert!(found.iter().map(|(s, b)| (s.as_str(), *b)).eq(expected));
+    let kept = std::fs::read_to_string(bench.path("d/j.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), told);
+    let table = std::fs::read_to_string(bench.path("d/j.csv")).unwrap();
+    assert!(table.starts_with("scheme,blockage,") && table.lines().count() == 9);
+    // However many at once, and always the same.
+    let again = json(
+        &bench,
+        &["mmwave", "run", "j.toml", "--json", "--jobs", "1"],
+    );
+    assert_eq!(again, told);
+}
+
+#[test]
+fn mini_slots_are_told_for_each_number_of_stations() {
+    let bench = Bench::new();
+    bench.write("o.toml", OVERHEAD);
+    let told = json(&bench, &["mmwave", "run", "o.toml", "--json"]);
+    for point in told["points"].as_array().unwrap() {
+        assert!(point["mini_slots"].as_f64().unwrap() >= 36.0, "{point}");
+    }
+    assert_eq!(told["points"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn one_a_bft_the_office_and_its_beams_are_shown() {
+    let bench = Bench::new();
+    let abft = json(
+        &bench,
+        &[
+            "mmwave",
+            "abft",
+            "--scheme",
+            "jpoc",
+            "--stations",
+            "3",
+            "--json",
+        ],
+    );
+    assert_eq!(abft["mini_slots"], 64);
+    assert_eq!(abft["frames"].as_array().unwrap().len(), 3 * 36);
+    let map = json(&bench, &["mmwave", "heatmap", "--draws", "3", "--json"]);
+    assert_eq!(map["index"].as_array().unwrap().len(), 4);
+    let beams = json(
+        &bench,
+        &["mmwave", "beams", "--draws", "3", "--gamma", "4", "--json"],
+    );
+    let shares = beams["shares"].as_array().unwrap().iter();
+    let all: f64 = shares.map(|share| share.as_f64().unwrap()).sum();
+    assert!((all + beams["none"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+    let text = bench.run(&["mmwave", "abft", "--stations", "2"]);
+    assert!(text.out.contains("80211-thesis: A-BFT of"), "{}", text.out);
+}
+
+#[test]
+fn what_cannot_be_is_one_line_with_its_code() {
+    let bench = Bench::new();
+    bench.write("kind.toml", &JAIN.replace("\"jain\"", "\"jane\""));
+    bench.write("cell.toml", &JAIN.replace("stations = 8", "stations = 0"));
+    bench.write("probability.toml", &JAIN.replace("0.5]", "1.5]"));
+    bench.write("hole.txt", "no pattern\n");
+    for (args, code, hint) in [
+        (&["run", "none.toml"][..], 3, "cannot read"),
+        (&["run", "kind.toml"], 3, "kind.toml:2: `jane` is no kind"),
+        (
+            &["run", "cell.toml"],
+            3,
+            "cell.toml: clients of the cell is 0",
+        ),
+        (
+            &["run", "probability.toml"],
+            3,
+            "blockage probability is 1.5",
+        ),
+        (&["heatmap", "--sectors", "37"], 2, "must be 36 or 64"),
+        (&["abft", "--scheme", "aloha"], 2, "there are 80211ad"),
+        (&["beams", "--patterns", "hole.txt"], 3, "hole.txt:1"),
+    ] {
+        let args: Vec<&str> = ["mmwave"].iter().chain(args).copied().collect();
+        let done = bench.run(&args);
+        assert_eq!(done.code, code, "{args:?}: {}", done.err);
+        assert!(done.err.contains(hint), "{args:?}: {}", done.err);
+    }
+}
