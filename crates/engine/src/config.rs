@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::pages::PAGE;
 use crate::scheduler::fbdt::FbdtConfig;
 use crate::scheduler::{self, OwnSchedulers};
+use crate::selector::SelectorConfig;
 use crate::share::Share;
 
 /// Which end of the session this is; decides who uses even and who uses odd stream numbers.
@@ -148,6 +149,8 @@ pub struct Config {
     pub redundancy: Redundancy,
     /// What the `fbdt` scheduler is told; the others pass over it.
     pub fbdt: FbdtConfig,
+    /// Decides which paths carry what this side sends.
+    pub selector: SelectorConfig,
 }
 
 impl Config {
@@ -164,6 +167,7 @@ impl Config {
             session_timeout: Duration::from_secs(60),
             redundancy: Redundancy::default(),
             fbdt: FbdtConfig::default(),
+            selector: SelectorConfig::default(),
         }
     }
 
@@ -206,6 +210,7 @@ impl Config {
         if !(0.0..=1.0).contains(&self.redundancy.share) {
             return Err(ConfigError::Redundancy);
         }
+        self.selector.check()?;
         self.fbdt.check()
     }
 
@@ -243,6 +248,9 @@ pub enum ConfigError {
     /// Stream memory out of range.
     #[error("stream_memory must be from 256 KiB to the session's memory")]
     StreamMemory,
+    /// No selector has this name, or a parameter of it makes no sense.
+    #[error("selector: {0}")]
+    Selector(String),
     /// A scaling factor out of range.
     #[error("alpha and beta must be above 0 and no larger than 1")]
     Coupling,

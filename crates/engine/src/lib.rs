@@ -57,6 +57,7 @@ mod path;
 mod policy;
 mod ranges;
 pub mod scheduler;
+pub mod selector;
 mod session;
 mod share;
 mod stream;
@@ -67,6 +68,7 @@ pub use pages::PAGE;
 pub use path::{Flight, LossState, Path, PathSample, PathState};
 pub use policy::{PathPolicy, PeerPolicy, Priority};
 pub use ranges::RangeSet;
+pub use selector::{Selection, SelectorConfig};
 pub use session::{
     Event, PathRefused, PathStats, ProtocolError, ReadOutcome, Session, Stats, StreamError,
     StreamStats,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::meter::Meter;
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
+use crate::selector::Selection;
 use crate::{Instant, PathId, StreamId};
 
 /// What the transport measured on a path's carrier, mostly from TCP_INFO.
@@ -83,6 +84,9 @@ pub struct Path {
     pub(crate) helps: bool,
     /// It adds more latency than it may.
     pub(crate) too_slow: bool,
+    /// What the selector has made of it, and why.
+    pub(crate) selection: Selection,
+    pub(crate) selection_reason: String,
     /// The link that it goes over, where somebody said so: paths with the same number share one.
     pub(crate) link: Option<u64>,
     pub(crate) sample: PathSample,
@@ -231,6 +235,8 @@ impl Path {
             told_policy: None,
             helps: false,
             too_slow: false,
+            selection: Selection::default(),
+            selection_reason: String::new(),
             link: None,
             sample: PathSample::default(),
             report_trip: None,
@@ -325,6 +331,21 @@ impl Path {
             Priority::Secondary if self.helps => Some(Priority::Primary),
             priority => Some(priority),
         }
+    }
+
+    /// What the selector has made of the path.
+    pub fn selection(&self) -> Selection {
+        self.selection
+    }
+
+    /// Why, in one sentence; empty while the selector has decided nothing about it.
+    pub fn selection_reason(&self) -> &str {
+        &self.selection_reason
+    }
+
+    /// The same with the selector's decision: one that it has rest comes after all others of its priority.
+    pub(crate) fn selected_rank(&self) -> Option<(Priority, bool)> {
+        Some((self.rank()?, self.selection.rests()))
     }
 
     /// Whether both go over the same link, as far as anybody knows: what befalls one then befalls the other.

@@ -50,6 +50,8 @@ pub(crate) struct SendHalf {
     pub(crate) written: u64,
     /// When bytes are wanted at the peer: ends of writes that are not acknowledged, ascending, and the time for each.
     pub(crate) due: VecDeque<(u64, Instant)>,
+    /// When some bytes were written, by the offset after them, ascending; for the selector.
+    pub(crate) marks: VecDeque<(u64, Instant)>,
     /// How far the peer lets this side send.
     pub(crate) limit: u64,
     /// End of the highest byte ever handed to a path.

@@ -45,7 +45,7 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// The paths that deliver and may work now: secondary ones while the primary ones have too much to do or none
-    /// delivers, backups while no other path does.
+    /// delivers, backups while no other path does, those that the selector has rest while no other of their priority does.
     pub fn active_paths(&self) -> impl Iterator<Item = &'a Path> + use<'a> {
         let paths = self.paths;
         paths.values().filter(move |path| may_work(paths, path))
@@ -164,9 +164,11 @@ impl<'a> View<'a> {
 
 /// Whether `path` delivers, and no path of a higher rank does.
 pub(crate) fn may_work(paths: &BTreeMap<PathId, Path>, path: &Path) -> bool {
-    let rank = |path: &Path| path.rank().filter(|_| path.state == PathState::Active);
+    let delivers = |path: &Path| path.state == PathState::Active;
+    let rank = |path: &Path| path.selected_rank().filter(|_| delivers(path));
     rank(path).is_some_and(|own| {
-        own == Priority::Primary || paths.values().filter_map(rank).all(|other| other >= own)
+        own == (Priority::Primary, false)
+            || paths.values().filter_map(rank).all(|other| other >= own)
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a session tells its owner.
 
-use crate::{Class, PathId, StreamId};
+use crate::{Class, PathId, Selection, StreamId};
 
 /// Something the owner of the session should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,15 @@ pub enum Event {
         path: PathId,
         /// Bytes per second, frames included; nothing for no bound.
         rate: Option<u64>,
+    },
+    /// The selector has decided something about a path.
+    PathSelected {
+        /// The path.
+        path: PathId,
+        /// What it is from now on.
+        selection: Selection,
+        /// Why, in one sentence with figures.
+        reason: String,
     },
     /// The session has ended; streams are gone.
     Closed {

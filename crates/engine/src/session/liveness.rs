@@ -98,6 +98,7 @@ impl Session {
                 consider(Some(path.next_ping(false)));
             }
         }
+        consider(self.next_selection());
         // What is overdue waits for a carrier that takes it; that is looked for again soon, not at once for ever.
         let check = match self.paths.values().all(|path| path.sample.full) {
             true => FULL_CHECK,
@@ -137,6 +138,7 @@ impl Session {
             self.stall(id, now);
         }
         self.repeat_late_control(now);
+        self.select_paths(now);
     }
 
     /// Control frames that are late go over another path, too: somebody waits for each of them.

@@ -8,6 +8,7 @@ mod policy;
 mod queue;
 mod receive;
 mod report;
+mod select;
 mod stats;
 mod streams;
 mod transmit;
@@ -28,6 +29,7 @@ use crate::{Config, Instant, PathId, Role, StreamId};
 pub use error::{PathRefused, ProtocolError, StreamError};
 pub use event::Event;
 use report::Reports;
+use select::Selecting;
 pub use stats::{PathStats, Stats, StreamStats};
 
 /// The bond between one client and one server; see the crate's documentation for how it is driven.
@@ -35,6 +37,7 @@ pub use stats::{PathStats, Stats, StreamStats};
 pub struct Session {
     config: Config,
     schedulers: Schedulers,
+    selecting: Selecting,
     paths: BTreeMap<PathId, Path>,
     streams: BTreeMap<StreamId, Stream>,
     /// Streams that have something unsent.
@@ -133,6 +136,8 @@ struct Counters {
     reorder: u64,
     reorder_peak: u64,
     received_peak: u64,
+    /// Sent, and in order at the peer.
+    delivered: u64,
     /// Separate received pieces of all streams.
     pieces: usize,
 }
@@ -155,6 +160,7 @@ impl Session {
     pub fn new(config: Config, now: Instant) -> Result<Self, ConfigError> {
         config.check()?;
         let schedulers = Schedulers::new(&config, now)?;
+        let selecting = Selecting::new(&config.selector);
         let receive_credit = ReceiveCredit {
             granted: config.receive_window(),
             initial: INITIAL_CREDIT,
@@ -171,6 +177,7 @@ impl Session {
         Ok(Self {
             config,
             schedulers,
+            selecting,
             paths: BTreeMap::new(),
             streams: BTreeMap::new(),
             ready: BTreeSet::new(),

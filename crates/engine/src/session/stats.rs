@@ -6,7 +6,7 @@ use super::Session;
 use crate::path::PathState;
 use crate::policy::PathPolicy;
 use crate::stream::Stream;
-use crate::{Class, Instant, PathId, StreamId};
+use crate::{Class, Instant, PathId, Selection, StreamId};
 
 /// Counters of a session. Bytes are stream bytes unless said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,6 +44,10 @@ pub struct PathStats {
     pub id: PathId,
     /// Whether it delivers.
     pub state: PathState,
+    /// What the selector has made of it.
+    pub selection: Selection,
+    /// Why, in one sentence; empty while it has decided nothing about it.
+    pub selection_reason: String,
     /// Smoothed round-trip time.
     pub srtt: Duration,
     /// Round-trip time variation.
@@ -139,6 +143,8 @@ impl Session {
         let stats = self.paths.values().map(|path| PathStats {
             id: path.id,
             state: path.state,
+            selection: path.selection,
+            selection_reason: path.selection_reason.clone(),
             srtt: path.sample.srtt,
             rttvar: path.sample.rttvar,
             cwnd: path.sample.cwnd,

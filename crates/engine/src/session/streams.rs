@@ -117,6 +117,9 @@ impl Session {
             if let Some(within) = state.hints.deadline {
                 state.send.wants(within, now);
             }
+            if !is_behind {
+                self.selecting.note_written(&mut state.send, now);
+            }
         }
         self.send_credit.buffered += len as u64;
         self.counters.written += len as u64;

@@ -54,7 +54,10 @@ impl Session {
         }
         let (buffered, pieces) = (send.buffered(), send.acked.count());
         send.acknowledge(range.start..range.end.min(send.highest), &mut self.spare);
-        self.send_credit.buffered -= buffered - send.buffered();
+        let delivered = buffered - send.buffered();
+        self.send_credit.buffered -= delivered;
+        self.counters.delivered += delivered;
+        self.selecting.note_delivered(send, now);
         self.send_credit.pieces = self.send_credit.pieces - pieces + send.acked.count();
         if send.unsent.is_empty() {
             self.ready.remove(&id);

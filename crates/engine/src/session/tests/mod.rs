@@ -9,6 +9,7 @@ mod progress;
 mod promise;
 mod random;
 mod schedulers;
+mod selection;
 mod small;
 mod transfer;
 mod windows;

@@ -119,11 +119,20 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// With timers that fire within the few seconds of a run.
+const SELECTORS: &[&str] = &[
+    "none",
+    "base:probe=300ms",
+    "global:probe=300ms",
+    "trials:budget=0.1",
+];
+
 #[derive(Clone, Debug)]
 struct Setup {
     scheduler: &'static str,
     /// One for conversational traffic, which may be the same.
     urgent: &'static str,
+    selector: &'static str,
     paths: Vec<(f64, u64)>,
     tight: bool,
     ops: Vec<Op>,
@@ -134,13 +143,15 @@ fn setup() -> impl Strategy<Value = Setup> {
     (
         proptest::sample::select(scheduler::NAMES),
         proptest::sample::select(scheduler::NAMES),
+        proptest::sample::select(SELECTORS),
         paths,
         any::<bool>(),
         proptest::collection::vec(op(), 1..50),
     )
-        .prop_map(|(scheduler, urgent, paths, tight, ops)| Setup {
+        .prop_map(|(scheduler, urgent, selector, paths, tight, ops)| Setup {
             scheduler,
             urgent,
+            selector,
             paths,
             tight,
             ops,
@@ -154,6 +165,7 @@ fn config(role: Role, setup: &Setup) -> Config {
     config
         .class_schedulers
         .insert(Class::Conversational, urgent);
+    config.selector = setup.selector.parse().expect("the selector is known");
     config.session_timeout = Duration::from_secs(3600);
     if setup.tight {
         config.max_streams = 4;

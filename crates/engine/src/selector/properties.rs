@@ -1,0 +1,111 @@
+//! What every selector promises, whatever the paths do.
+
+use proptest::prelude::*;
+
+use super::fixture::{Fixture, World};
+use super::global::{Global, LEAST};
+use super::{Decision, NAMES, Selection};
+
+/// What the paths are for a while: (Mbit/s, round-trip milliseconds), and whether each works.
+type Spell = (Vec<(f64, u64)>, Vec<bool>, f64);
+
+fn spells(paths: usize) -> impl Strategy<Value = Vec<Spell>> {
+    let link = (0.001..100.0f64, 1..1500u64);
+    let links = proptest::collection::vec(link, paths);
+    let works = proptest::collection::vec(proptest::bool::weighted(0.8), paths);
+    proptest::collection::vec((links, works, 0.1..8.0f64), 1..8)
+}
+
+fn play(
+    name: &str,
+    paths: usize,
+    spells: &[Spell],
+    look: &mut dyn FnMut(&Fixture),
+) -> Vec<Decision> {
+    let mut fixture = Fixture::new(name, &vec![(10.0, 20); paths]);
+    let mut all = Vec::new();
+    for (links, works, seconds) in spells {
+        fixture.links.clone_from(links);
+        fixture.works.clone_from(works);
+        for _ in 0..(seconds / 0.05) as usize {
+            all.extend(fixture.run(0.05));
+            look(&fixture);
+        }
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_path_that_works_is_active_soon_wherever_one_works(
+        paths in 1..5usize,
+        spells in spells(4),
+        which in 0..NAMES.len(),
+    ) {
+        let spells = cut(&spells, paths);
+        // Between two looks all active paths may fail: what comes next looks at once.
+        let mut without = 0;
+        play(NAMES[which], paths, &spells, &mut |fixture| {
+            let works = fixture.works.iter().any(|works| *works);
+            let carries = (0..paths).any(|path| fixture.works[path] && !fixture.selection(path).rests());
+            without = if works && !carries { without + 1 } else { 0 };
+            assert!(without * 50 <= 1600, "no path carries anything for {} ms", without * 50);
+        });
+    }
+
+    #[test]
+    fn a_parked_path_is_tried_again(spells in spells(3), which in 0..NAMES.len()) {
+        let mut fixture = Fixture::new(NAMES[which], &[(10.0, 20); 3]);
+        for (links, works, seconds) in &spells {
+            fixture.links.clone_from(links);
+            fixture.works.clone_from(works);
+            fixture.run(*seconds);
+        }
+        // From now on all is well, and steady.
+        fixture.works.fill(true);
+        fixture.links.fill((10.0, 20));
+        let parked: Vec<usize> = (0..3).filter(|path| fixture.selection(*path) == Selection::Parked).collect();
+        let later = fixture.run(700.0);
+        for path in parked {
+            let again = |d: &Decision| d.path.0 as usize == path && !d.selection.rests();
+            prop_assert!(later.iter().any(again), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_same_paths_give_the_same_decisions(spells in spells(3), which in 0..NAMES.len()) {
+        let run = || play(NAMES[which], 3, &spells, &mut |_| {});
+        prop_assert_eq!(run(), run());
+    }
+
+    #[test]
+    fn every_decision_changes_a_path_that_there_is_and_has_a_reason(spells in spells(3), which in 0..NAMES.len()) {
+        for decision in play(NAMES[which], 3, &spells, &mut |_| {}) {
+            prop_assert!(decision.path.0 < 3 && !decision.reason.is_empty());
+            prop_assert!(!decision.reason.contains("NaN") && !decision.reason.contains("inf "), "{}", decision.reason);
+        }
+    }
+
+    #[test]
+    fn alpha_stays_within_its_bounds(spells in spells(3), most in 0.01..1.0f64) {
+        let config = format!("global:alpha={most}").parse().expect("it is in its range");
+        let mut global = Global::new(&config);
+        let mut world = World::new(3);
+        for (links, works, seconds) in &spells {
+            for _ in 0..(seconds / 0.01) as usize {
+                world.step(&mut global, links, works);
+                prop_assert!((LEAST..=most.max(LEAST)).contains(&global.alpha()), "{}", global.alpha());
+            }
+        }
+    }
+}
+
+/// Of the first paths only.
+fn cut(spells: &[Spell], paths: usize) -> Vec<Spell> {
+    let cut = |(links, works, seconds): &Spell| {
+        (links[..paths].to_vec(), works[..paths].to_vec(), *seconds)
+    };
+    spells.iter().map(cut).collect()
+}

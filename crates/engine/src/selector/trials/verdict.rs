@@ -1,0 +1,223 @@
+//! What a trial says: with the path against without it.
+
+use std::time::Duration;
+
+use super::measure::Sample;
+use crate::selector::mbit;
+
+/// A delay has to differ by this part, and by [`LEAST_DELAY`].
+const DELAY: f64 = 0.25;
+
+/// Less than this nobody notices.
+const LEAST_DELAY: Duration = Duration::from_millis(20);
+
+/// A trial: a stretch of time with the path and one without it; the one of which there are two stood before and after the
+/// other, so that what changes by itself is not taken for the path's doing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compared {
+    with: [Sample; 2],
+    without: [Sample; 2],
+}
+
+/// What comes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// It is measurably better without the path.
+    pub(super) hurts: bool,
+    /// The path brings measurably more goodput, or there is no harm in it.
+    pub(super) serves: bool,
+    /// The part of the goodput that the stretch in the middle has cost, 0 to 1.
+    pub(super) cost: f64,
+    /// The figures.
+    pub(super) reason: String,
+}
+
+impl Compared {
+    /// A path that is active was left out between two stretches with it.
+    pub(super) fn left_out(before: Sample, during: Sample, after: Sample) -> Self {
+        Self {
+            with: [before, after],
+            without: [during; 2],
+        }
+    }
+
+    /// A parked path was let in between two stretches without it.
+    pub(super) fn let_in(before: Sample, during: Sample, after: Sample) -> Self {
+        Self {
+            with: [during; 2],
+            without: [before, after],
+        }
+    }
+
+    /// Nothing where there was too little traffic to say anything.
+    pub(super) fn verdict(&self, margin: f64) -> Option<Verdict> {
+        let all = [self.with, self.without].concat();
+        if !all.iter().all(|sample| sample.says_something) {
+            return None;
+        }
+        // Goodput tells of the paths only where the programs had more than they took.
+        let greedy = all.iter().all(|sample| sample.greedy);
+        let (with, without) = (Arm::of(&self.with), Arm::of(&self.without));
+        // Better is what is better than both stretches of the other kind.
+        let faster = greedy && without.least > (1.0 + margin) * with.most;
+        let brings = with.least > (1.0 + margin) * without.most;
+        let late = is_longer(with.least_delay, without.most_delay, 1.0);
+        // Half as much is in doubt: a path that was parked for more has to come below that.
+        let rather_late = is_longer(with.most_delay, without.least_delay, 0.5);
+        let rather_slower = with.most < (1.0 - margin / 2.0) * without.least;
+        Some(Verdict {
+            hurts: faster || late && !brings,
+            serves: brings || !rather_late && !rather_slower,
+            cost: match greedy {
+                true => self.cost(with.mean, without.mean),
+                false => 0.0,
+            },
+            reason: reason(&with, &without),
+        })
+    }
+
+    /// Of the stretch in the middle, which is the one that stands here twice.
+    fn cost(&self, with: f64, without: f64) -> f64 {
+        let (usual, tried) = match self.without[0] == self.without[1] {
+            true => (with, without),
+            false => (without, with),
+        };
+        if usual > 0.0 {
+            (1.0 - tried / usual).max(0.0)
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Both stretches of a kind.
+struct Arm {
+    least: f64,
+    most: f64,
+    mean: f64,
+    least_delay: Option<Duration>,
+    most_delay: Option<Duration>,
+}
+
+impl Arm {
+    fn of([a, b]: &[Sample; 2]) -> Self {
+        let delays = a.delay.zip(b.delay);
+        Self {
+            least: a.goodput.min(b.goodput),
+            most: a.goodput.max(b.goodput),
+            mean: (a.goodput + b.goodput) / 2.0,
+            least_delay: delays.map(|(a, b)| a.min(b)),
+            most_delay: delays.map(|(a, b)| a.max(b)),
+        }
+    }
+}
+
+fn is_longer(delay: Option<Duration>, than: Option<Duration>, part: f64) -> bool {
+    let Some((delay, than)) = delay.zip(than) else {
+        return false;
+    };
+    let more = delay.saturating_sub(than);
+    more > delay.mul_f64(DELAY * part) && more > LEAST_DELAY.mul_f64(part)
+}
+
+/// `+140 ms delivery delay for +2.0 Mbit/s`: what the path costs for what it brings.
+fn reason(with: &Arm, without: &Arm) -> String {
+    let more = with.mean - without.mean;
+    let sign = if more < 0.0 { "-" } else { "+" };
+    let goodput = format!("{sign}{}", mbit(more.abs()));
+    match with.least_delay.zip(without.most_delay) {
+        Some((with, without)) => {
+            let more = with.as_secs_f64() - without.as_secs_f64();
+            format!("{:+.0} ms delivery delay for {goodput}", more * 1e3)
+        }
+        None => format!(
+            "{goodput} with it: {} against {}",
+            mbit(with.mean),
+            mbit(without.mean)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(mbit: f64) -> Sample {
+        Sample {
+            goodput: mbit * 1e6 / 8.0,
+            delay: None,
+            greedy: true,
+            says_something: true,
+        }
+    }
+
+    fn live(ms: u64) -> Sample {
+        Sample {
+            delay: Some(Duration::from_millis(ms)),
+            greedy: false,
+            ..bulk(4.0)
+        }
+    }
+
+    #[test]
+    fn a_path_that_costs_goodput_hurts_and_one_that_brings_some_serves() {
+        let of = |with: [f64; 2], without: f64| {
+            let [before, after] = with.map(bulk);
+            let compared = Compared::left_out(before, bulk(without), after);
+            compared.verdict(0.05).unwrap()
+        };
+        let hurts = of([12.0, 11.0], 15.0);
+        assert!(hurts.hurts && !hurts.serves && hurts.cost == 0.0);
+        assert_eq!(
+            hurts.reason,
+            "-3.5 Mbit/s with it: 12 Mbit/s against 15 Mbit/s"
+        );
+        let serves = of([12.0, 11.0], 9.0);
+        assert!(!serves.hurts && serves.serves);
+        assert!((serves.cost - 2.5 / 11.5).abs() < 1e-9, "{}", serves.cost);
+        // What changes by itself is in both stretches around.
+        assert!(!of([10.0, 14.0], 14.5).hurts);
+        assert!(of([10.0, 10.2], 10.1).serves);
+    }
+
+    #[test]
+    fn delay_counts_where_no_goodput_is_lost() {
+        let compared = Compared::left_out(live(200), live(60), live(220));
+        let verdict = compared.verdict(0.05).unwrap();
+        assert!(verdict.hurts && !verdict.serves);
+        assert_eq!(verdict.reason, "+140 ms delivery delay for +0.000 Mbit/s");
+        let slower = Sample {
+            goodput: 2e6 / 8.0,
+            ..live(60)
+        };
+        let verdict = Compared::left_out(live(200), slower, live(220)).verdict(0.05);
+        assert!(
+            !verdict.unwrap().hurts,
+            "the link brings more than it costs"
+        );
+        // Neither 15 ms nor a tenth are worth it.
+        for (with, without) in [(25, 10), (1000, 900)] {
+            let compared = Compared::left_out(live(with), live(without), live(with));
+            assert!(!compared.verdict(0.05).unwrap().hurts);
+        }
+    }
+
+    #[test]
+    fn who_was_parked_comes_back_only_well_below_what_it_was_parked_for() {
+        let of = |with, without| Compared::let_in(live(without), live(with), live(without));
+        assert!(!of(100, 60).verdict(0.05).unwrap().serves);
+        assert!(of(65, 60).verdict(0.05).unwrap().serves);
+    }
+
+    #[test]
+    fn silence_says_nothing() {
+        let silent = Sample {
+            says_something: false,
+            ..bulk(0.0)
+        };
+        assert_eq!(
+            Compared::left_out(bulk(1.0), silent, bulk(1.0)).verdict(0.05),
+            None
+        );
+    }
+}
