@@ -129,6 +129,10 @@ pub struct Measurement {
     /// acknowledged, and the pages of what arrived and was not yet read. Only the simulator can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
+    /// The part of the time that a link rested because sumlink's selector said so, at the side for which that is more, by the
+    /// link's name; those that never did are not there. Only the simulator can tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rested: BTreeMap<String, f64>,
     /// Digest of everything that happened in a simulation; reality has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_log: Option<EventDigest>,

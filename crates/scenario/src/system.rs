@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use sumlink_engine::{Class, scheduler};
+use sumlink_engine::{Class, SelectorConfig, scheduler};
 
-use crate::scenario::parse_congestion;
+use crate::scenario::{Scenario, parse_congestion};
 
 /// The systems of a scenario that names none.
 pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
 
 /// Every form of a name, for messages.
 const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
-    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]], library:SCHEDULER, aggligator, noq";
+    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]], library:SCHEDULER, aggligator, noq";
 
 /// A way to carry traffic over several links.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum System {
     /// Each link by itself, one after the other.
     Alone,
@@ -36,12 +36,14 @@ pub enum System {
 }
 
 /// How sumlink is set up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     /// Name of the scheduler.
     pub scheduler: String,
     /// Those of classes with another one.
     pub class_schedulers: BTreeMap<Class, String>,
+    /// Which paths carry what is sent; the scenario's, or the usual, where it is not said.
+    pub selector: Option<SelectorConfig>,
     /// Congestion control of its carriers, instead of the scenario's.
     pub congestion: Option<String>,
     /// Connections over each link, as `--carriers` takes them: a number from 1 to 8, or `auto`.
@@ -73,15 +75,39 @@ impl System {
         };
         Variant::parse(variant, own).map(Self::Sumlink)
     }
+
+    /// As it is run under a scenario, which may name a selector for those that name none.
+    #[must_use]
+    pub fn under(mut self, scenario: &Scenario) -> Self {
+        if let Self::Sumlink(variant) = &mut self
+            && variant.selector.is_none()
+        {
+            variant.selector.clone_from(&scenario.selector);
+        }
+        self
+    }
+
+    /// The name of the same system with a selector, for those that can have one and name none.
+    pub fn name_with_selector(name: &str, selector: &SelectorConfig) -> String {
+        if !name.starts_with("sumlink:") || name.contains('@') {
+            return name.to_owned();
+        }
+        let (head, tail) = name.split_at(name.find('+').unwrap_or(name.len()));
+        format!("{head}@{selector}{tail}")
+    }
 }
 
 impl Variant {
-    /// `SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]]`, with schedulers of the engine's or of `own`.
+    /// `SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]]`, with schedulers of the engine's or of `own`.
     pub fn parse(variant: &str, own: &[&str]) -> Result<Self, String> {
         let mut parts = variant.splitn(3, '+');
         let schedulers = parts.next().unwrap_or_default();
         let congestion = parts.next().map(parse_congestion).transpose()?;
         let carriers = parts.next().map(parse_carriers).transpose()?;
+        let (schedulers, selector) = match schedulers.split_once('@') {
+            Some((schedulers, selector)) => (schedulers, Some(parse_selector(selector)?)),
+            None => (schedulers, None),
+        };
         let mut parts = schedulers.split(':');
         let scheduler = known(parts.next().unwrap_or_default(), own)?;
         let class_schedulers = parts.map(|part| {
@@ -95,6 +121,7 @@ impl Variant {
         Ok(Self {
             scheduler: scheduler.to_owned(),
             class_schedulers: class_schedulers.collect::<Result<_, _>>()?,
+            selector,
             congestion,
             carriers,
         })
@@ -123,6 +150,12 @@ fn known<'a>(scheduler: &'a str, own: &[&str]) -> Result<&'a str, String> {
     ))
 }
 
+/// A selector with its parameters.
+pub fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
+    let parsed = text.parse::<SelectorConfig>();
+    parsed.map_err(|error| error.to_string())
+}
+
 /// What `--carriers` takes.
 fn parse_carriers(text: &str) -> Result<String, String> {
     let number = text
@@ -142,6 +175,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_selector_is_put_into_the_names_that_can_have_one() {
+        let selector = "base:alpha=0.1".parse().unwrap();
+        let named = |name: &str| System::name_with_selector(name, &selector);
+        assert_eq!(named("sumlink:fbdt"), "sumlink:fbdt@base:alpha=0.1");
+        assert_eq!(named("sumlink:fbdt+bbr"), "sumlink:fbdt@base:alpha=0.1+bbr");
+        assert_eq!(named("sumlink:fbdt@none"), "sumlink:fbdt@none");
+        assert_eq!(named("mptcp"), "mptcp");
+    }
+
+    #[test]
+    fn a_scenario_names_the_selector_of_those_that_name_none() {
+        let text = "name = \"a\"\nduration = \"5s\"\nselector = \"global\"\n\
+                    [[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n";
+        let scenario = Scenario::parse(std::path::Path::new("s.toml"), text).unwrap();
+        for (name, selector) in [("sumlink:fbdt", "global"), ("sumlink:fbdt@base", "base")] {
+            let System::Sumlink(variant) = System::parse(name).unwrap().under(&scenario) else {
+                panic!("{name}");
+            };
+            assert_eq!(
+                variant.selector.map(|config| config.to_string()).as_deref(),
+                Some(selector)
+            );
+        }
+        let problems = Scenario::parse(
+            std::path::Path::new("s.toml"),
+            &text.replace("global", "all"),
+        );
+        assert!(
+            problems.unwrap_err()[0]
+                .to_string()
+                .starts_with("s.toml:3: selector: ")
+        );
+    }
+
+    #[test]
     fn names_are_told_from_mistakes() {
         for name in DEFAULT {
             assert!(System::parse(name).is_ok(), "{name}");
@@ -155,7 +223,10 @@ mod tests {
         assert!(System::parse("sumlink:minrtt+auto+auto").is_ok());
         assert!(System::parse("mptcp+tls").is_ok() && System::parse("library:fbdt").is_ok());
         assert!(System::parse_with("sumlink:mine:streaming=ecf", &["mine"]).is_ok());
+        assert!(System::parse("sumlink:fbdt:streaming=ecf@base:alpha=0.3+bbr+4").is_ok());
         let error = |name: &str| System::parse(name).err().unwrap_or_default();
+        assert!(error("sumlink:fbdt@bass").contains("no selector \"bass\""));
+        assert!(error("sumlink:fbdt@base:alpha=7").contains("from 0.01 to 1"));
         assert!(error("tcp").contains("there is no system 'tcp'"));
         assert!(error("sumlink:fbtd").contains("no scheduler 'fbtd'"));
         assert!(error("library:fbtd").contains("no scheduler 'fbtd'"));

@@ -98,7 +98,7 @@ fn run_with(
     trace: &mut Option<Trace>,
 ) -> Result<(Run, EventLog), String> {
     let names: Vec<&str> = own.schedulers.names().collect();
-    let parsed = System::parse_with(system, &names)?;
+    let parsed = System::parse_with(system, &names)?.under(scenario);
     let mut log = EventLog::new();
     let outcome = match missing(&parsed, scenario, own) {
         Some(reason) => Outcome::Skipped { reason },
@@ -258,6 +258,11 @@ fn measure_part(
             None => format!("{} of {links} paths active at the end", account.active),
         };
         push_note(&mut measurement.note, &note);
+        let rested = account.rested.into_iter().zip(&config.links);
+        let rested = rested.filter(|(part, _)| *part > 0.0);
+        measurement.rested = rested
+            .map(|(part, link)| (link.name.clone(), part))
+            .collect();
     }
     Ok(measurement)
 }
@@ -292,6 +297,9 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
         config
             .class_schedulers
             .clone_from(&variant.class_schedulers);
+        if let Some(selector) = &variant.selector {
+            config.selector.clone_from(selector);
+        }
     };
     Bond::new(configure, tcp, links, carriers).map_err(|error| error.to_string())
 }

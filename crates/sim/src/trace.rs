@@ -6,12 +6,13 @@
 //! | `path` | what the engine knows of a path, at most every 10 ms: `path`, `link`, `cwnd`, `in_flight`, `unsent` (bytes), `srtt_us`, `delivery_rate` (bytes per second), `loss` (`open`, `recovery`, `timeout`) |
 //! | `read` | a program was given bytes in order: `stream`, `offset`, `bytes`, and `waiting`, those behind a gap |
 //! | `up`, `down`, `stalled`, `recovered` | of a path: `path` |
+//! | `selected` | what the selector has made of a path: `path`, `selection` (`active`, `probing`, `trial`, `parked`), `reason` |
 
 use std::fmt;
 use std::io::{self, Write};
 
 use sumlink_engine::frame::Frame;
-use sumlink_engine::{LossState, PathId, PathSample};
+use sumlink_engine::{LossState, PathId, PathSample, Selection};
 
 use crate::clock::{MILLISECOND, Nanos};
 use crate::tcp::Side;
@@ -123,6 +124,22 @@ impl Trace {
     /// Something happened to a path.
     pub(crate) fn path(&mut self, now: Nanos, side: Side, path: PathId, event: &'static str) {
         self.line(now, event, side, format_args!("\"path\":{}", path.0));
+    }
+
+    /// The selector has decided about a path.
+    pub(crate) fn selected(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        path: PathId,
+        selection: Selection,
+        reason: &str,
+    ) {
+        // Reasons are the engine's own words and figures.
+        debug_assert!(!reason.contains(['"', '\\']) && !reason.contains(char::is_control));
+        let (path, name) = (path.0, selection.name());
+        let rest = format_args!("\"path\":{path},\"selection\":\"{name}\",\"reason\":\"{reason}\"");
+        self.line(now, "selected", side, rest);
     }
 
     /// Writes what is left; the error is the first one there was.

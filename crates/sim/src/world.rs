@@ -175,7 +175,7 @@ impl World {
         self.drive(end, stop, |world| has_an_end && world.programs.are_over())?;
         let links = self.links(config, &before);
         let account = match &self.bearers.system {
-            Carried::Bond(bond) => Some(bond.account()),
+            Carried::Bond(bond) => Some(bond.account(&self.net)),
             Carried::Plain | Carried::Mptcp(_) => None,
         };
         let subflows = match &self.bearers.system {

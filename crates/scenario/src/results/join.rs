@@ -17,6 +17,7 @@ pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
         .map(|(a, b)| a + b);
     a.reorder_peak_bytes = a.reorder_peak_bytes.max(b.reorder_peak_bytes);
     a.memory_peak_bytes = a.memory_peak_bytes.max(b.memory_peak_bytes);
+    a.rested.extend(b.rested);
     a.rival_bps = a.rival_bps.or(b.rival_bps);
     for (link, delays) in b.link_delays_ms {
         a.link_delays_ms.entry(link).or_default().extend(delays);

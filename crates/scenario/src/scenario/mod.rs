@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
+use sumlink_engine::SelectorConfig;
 
 use crate::config::{Direction, PlannedChange};
 use crate::error::LoadError;
@@ -109,6 +110,8 @@ pub struct Scenario {
     pub congestion: String,
     /// Names of the systems, in the order in which they are shown.
     pub systems: Vec<String>,
+    /// The selector of sumlink's sessions whose system names none.
+    pub selector: Option<SelectorConfig>,
     /// What is carried.
     pub workload: Workload,
     /// The link over which somebody else has a TCP connection meanwhile, from the server's address straight to the

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use crate::system::{self, System};
+use crate::system::{self, System, parse_selector};
 use crate::units::parse_duration;
 
 use super::document::{Document, Problem};
@@ -83,6 +83,7 @@ fn read_root(
     let unshaped = root.boolean(document, "unshaped").unwrap_or(false);
     let congestion = root.parsed(document, "congestion", parse_congestion);
     let systems = read_systems(document, root);
+    let selector = root.parsed(document, "selector", parse_selector);
     let workload = match root.value("workload") {
         None => Some(workload::Workload::Bulk),
         Some(value) => Section::of(document, value, "[workload]")
@@ -134,6 +135,7 @@ fn read_root(
         seeds: seeds.map_or(5, |at| at.value),
         congestion: congestion.map_or_else(|| "cubic".to_owned(), |at| at.value),
         systems,
+        selector: selector.map(|at| at.value),
         workload: workload?,
         rival,
         links,

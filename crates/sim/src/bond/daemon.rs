@@ -6,6 +6,7 @@ use std::time::Duration;
 use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
 
 use super::carrier::{Carrier, Pipe};
+use super::rests::Rests;
 use super::streams::Streams;
 use crate::clock::{MILLISECOND, Nanos, SECOND, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
@@ -46,6 +47,8 @@ pub(super) struct Daemon {
     silence_check: Nanos,
     /// For when it is to be woken, as far as that is planned.
     planned: Nanos,
+    /// For how long the selector has had which link rest.
+    pub(super) rests: Rests,
     /// What it has to tell.
     pub(super) told: Vec<Tell>,
 }
@@ -61,6 +64,7 @@ impl Daemon {
             spare: Vec::new(),
             silence_check: SILENCE,
             planned: Nanos::MAX,
+            rests: Rests::default(),
             told: Vec::new(),
         })
     }
@@ -101,6 +105,7 @@ impl Daemon {
         if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
             let carrier = self.carriers.swap_remove(index);
             self.session.path_down(id, duration(net.now()));
+            self.rests.end(id, net.now());
             self.tell(net, id, "down");
             net.abort(carrier.connection, self.side);
         }
@@ -209,6 +214,7 @@ impl Daemon {
                 moved = true;
                 self.carriers.swap_remove(index);
                 self.session.path_down(id, now);
+                self.rests.end(id, net.now());
                 self.tell(net, id, "down");
                 self.told.push(Tell::Ended(id));
                 continue;
@@ -223,8 +229,21 @@ impl Daemon {
         let now = net.now();
         while let Some(event) = self.session.poll_event() {
             moved = true;
+            if let Event::PathSelected {
+                path, selection, ..
+            } = &event
+                && let Some(carrier) = self.carriers.iter().find(|carrier| carrier.id == *path)
+            {
+                let link = net.link_of(carrier.connection);
+                self.rests.note(*path, link, selection.rests(), now);
+            }
             if let Some(trace) = net.trace() {
                 match &event {
+                    Event::PathSelected {
+                        path,
+                        selection,
+                        reason,
+                    } => trace.selected(now, self.side, *path, *selection, reason),
                     Event::PathStalled { path, .. } => trace.path(now, self.side, *path, "stalled"),
                     Event::PathRecovered { path } => trace.path(now, self.side, *path, "recovered"),
                     _ => {}

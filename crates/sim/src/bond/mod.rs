@@ -6,6 +6,7 @@ mod daemon;
 mod drill;
 mod manager;
 mod pattern;
+mod rests;
 mod streams;
 
 use sumlink_engine::{Config, ConfigError};
@@ -46,6 +47,8 @@ pub(crate) struct Account {
     pub(crate) memory_peak: u64,
     /// Paths that deliver at the end.
     pub(crate) active: usize,
+    /// The part of the time that each link rested because its sender's selector said so, of the side for which that is more.
+    pub(crate) rested: Vec<f64>,
     /// Bytes arrived that had not been sent.
     pub(crate) fault: Option<String>,
 }
@@ -158,15 +161,25 @@ impl Bond {
     }
 
     /// What it says about itself.
-    pub(crate) fn account(&self) -> Account {
+    pub(crate) fn account(&self, net: &Net) -> Account {
         let stats = self.daemons.each_ref().map(|daemon| daemon.session.stats());
         Account {
             duplicates: stats.iter().map(|stats| stats.duplicates_sent).sum(),
             reorder_peak: stats.iter().map(|stats| stats.reorder_peak).sum(),
             memory_peak: self.memory_peak,
             active: self.daemons[0].active_paths().len(),
+            rested: self.rested(net),
             fault: self.streams.fault.clone(),
         }
+    }
+
+    fn rested(&self, net: &Net) -> Vec<f64> {
+        let now = net.now();
+        let of = |link: usize| {
+            let sides = self.daemons.iter().map(|daemon| daemon.rests.of(link, now));
+            sides.max().unwrap_or_default() as f64 / now.max(1) as f64
+        };
+        (0..net.link_count()).map(of).collect()
     }
 
     fn now(net: &Net) -> (Nanos, std::time::Duration) {
