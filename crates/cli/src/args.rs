@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use sumlink_engine::scheduler;
+use sumlink_engine::{SelectorConfig, scheduler};
 use sumlink_lab::LabCommand;
 use sumlink_proxy::Forward;
 use sumlink_transport::config::Carriers;
@@ -225,6 +225,10 @@ pub(crate) struct CommonArgs {
     /// Another scheduler for a class of traffic: conversational, streaming, interactive or background; repeatable.
     #[arg(long, value_name = "CLASS=NAME", value_parser = crate::config::parse_class_scheduler)]
     pub(crate) class_scheduler: Vec<(Class, String)>,
+    /// Which paths carry what this side sends: none (all of them), base, global or trials, with parameters as in
+    /// base:alpha=0.1:probe=10s; docs/selection.md explains them. Without it none.
+    #[arg(long, value_name = "NAME[:KEY=VALUE]...", value_parser = crate::config::parse_selector)]
+    pub(crate) selector: Option<SelectorConfig>,
     /// TCP congestion control of the paths, one of `sumlink cc list`, or `auto`: CUBIC, and BBR where packets are lost
     /// without congestion; without it the kernel's default.
     #[arg(long, value_name = "NAME", value_parser = crate::config::parse_congestion)]

@@ -9,8 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 
 use clap::{Args, Subcommand};
+use sumlink_engine::SelectorConfig;
 use sumlink_lab::results::Run;
 use sumlink_lab::scenario::Scenario;
+use sumlink_lab::system::System;
 use sumlink_lab::{LabError, Store, load_all, print, run_json, table, timeline};
 
 use crate::exit::CliError;
@@ -33,7 +35,7 @@ impl SimCommand {
 /// `sumlink sim run`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Systems: alone, simultaneous, mptcp, sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]];\n         \
+    after_help = "Systems: alone, simultaneous, mptcp, sumlink:SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]];\n         \
                   others are skipped.\n\n\
                   Example:\n  sumlink sim run scenarios/unequal-*.toml --seeds 10 --systems alone,sumlink:fbdt"
 )]
@@ -53,6 +55,9 @@ pub(crate) struct SimRunArgs {
     /// Only these systems, also ones that the scenarios do not name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     systems: Vec<String>,
+    /// Give sumlink's systems that name no selector this one: `sumlink:fbdt` becomes `sumlink:fbdt@NAME`.
+    #[arg(long, value_name = "NAME[:KEY=VALUE]...", value_parser = crate::config::parse_selector)]
+    selector: Option<SelectorConfig>,
     /// Write what sumlink's sessions decide, for each run: as JSON lines, DIR/SCENARIO-seed-N-SYSTEM.jsonl, and as a picture
     /// of who carried which bytes when, the same with .svg.
     #[arg(long, value_name = "DIR")]
@@ -87,7 +92,8 @@ fn run_all(args: &SimRunArgs) -> Result<(), CliError> {
             .map_err(|error| CliError::Usage(format!("--systems: {error}")))?;
     }
     let scenarios = load_all(&args.files)?;
-    let jobs = plan(args, &scenarios);
+    let systems: Vec<Vec<String>> = scenarios.iter().map(|of| systems(args, of)).collect();
+    let jobs = plan(args, &scenarios, &systems);
     let store = args.out.as_deref().map(Store::open).transpose()?;
     if let Some(store) = &store {
         refuse_measured(store, &jobs)?;
@@ -163,14 +169,27 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> CliError {
     move |reason| CliError::Write { path, reason }
 }
 
+/// What is compared under a scenario.
+fn systems(args: &SimRunArgs, scenario: &Scenario) -> Vec<String> {
+    let names = match args.systems.is_empty() {
+        true => &scenario.systems,
+        false => &args.systems,
+    };
+    let selected = |name: &String| match &args.selector {
+        Some(selector) => System::name_with_selector(name, selector),
+        None => name.clone(),
+    };
+    names.iter().map(selected).collect()
+}
+
 /// Every run: all systems of a seed after each other.
-fn plan<'a>(args: &'a SimRunArgs, scenarios: &'a [Scenario]) -> Vec<Job<'a>> {
+fn plan<'a>(
+    args: &SimRunArgs,
+    scenarios: &'a [Scenario],
+    systems: &'a [Vec<String>],
+) -> Vec<Job<'a>> {
     let mut jobs = Vec::new();
-    for scenario in scenarios {
-        let systems = match args.systems.is_empty() {
-            true => &scenario.systems,
-            false => &args.systems,
-        };
+    for (scenario, systems) in scenarios.iter().zip(systems) {
         for seed in 1..=args.seeds.unwrap_or(scenario.seeds) {
             jobs.extend(systems.iter().map(|system| Job {
                 scenario,

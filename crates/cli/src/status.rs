@@ -216,6 +216,7 @@ fn render_paths(paths: &[PathStatus], width: usize) -> String {
         "WHY",
     ]);
     for path in paths {
+        let (state, why) = state_of(path);
         table.row([
             path.id.map_or("-".to_owned(), |id| id.to_string()),
             if path.link.is_empty() {
@@ -225,7 +226,7 @@ fn render_paths(paths: &[PathStatus], width: usize) -> String {
             } else {
                 format!("{} ({})", path.link, printable(&path.label))
             },
-            path.state.clone(),
+            state.to_owned(),
             match path.id {
                 Some(_) => format!("{:.1} ms", path.srtt_ms),
                 None => "-".to_owned(),
@@ -239,11 +240,20 @@ fn render_paths(paths: &[PathStatus], width: usize) -> String {
             percent(path.send_share),
             percent(path.receive_share),
             dash(&path.congestion),
-            path.reason.clone(),
+            why.to_owned(),
         ]);
     }
     table.fit(width, &DISPENSABLE);
     table.render()
+}
+
+/// What a path is, and why: what the selector says of one that delivers, if it says anything.
+fn state_of(path: &PathStatus) -> (&str, &str) {
+    let is_selected = path.state == "active" && !path.selection_reason.is_empty();
+    match is_selected {
+        true => (&path.selection, &path.selection_reason),
+        false => (&path.state, &path.reason),
+    }
 }
 
 /// The text, or a dash where there is none.
@@ -281,6 +291,7 @@ mod tests {
             duplicates_sent_bytes: 0,
             send_share: share,
             receive_share: share,
+            ..PathStatus::default()
         };
         SessionStatus {
             role: "client".to_owned(),
@@ -414,6 +425,23 @@ mod tests {
         };
         let report = report("connecting to bond.example.org:7443", vec![links]);
         insta::assert_snapshot!(render(&report, 80));
+    }
+
+    #[test]
+    fn a_path_is_what_the_selector_has_made_of_it_unless_it_does_not_deliver() {
+        let mut path = PathStatus {
+            state: "active".to_owned(),
+            reason: "connected for 9 s".to_owned(),
+            selection: "active".to_owned(),
+            ..PathStatus::default()
+        };
+        assert_eq!(state_of(&path), ("active", "connected for 9 s"));
+        path.selection = "parked".to_owned();
+        path.selection_reason = "+140 ms delivery delay for +2.0 Mbit/s".to_owned();
+        let selected = ("parked", "+140 ms delivery delay for +2.0 Mbit/s");
+        assert_eq!(state_of(&path), selected);
+        path.state = "stalled".to_owned();
+        assert_eq!(state_of(&path), ("stalled", "connected for 9 s"));
     }
 
     #[test]

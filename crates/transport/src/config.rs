@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sumlink_engine::scheduler::fbdt::FbdtConfig;
-use sumlink_engine::{Class, ConfigError, Redundancy, Role, scheduler};
+use sumlink_engine::{Class, ConfigError, Redundancy, Role, SelectorConfig, scheduler};
 
 use crate::driver::engine_config;
 use crate::egress::EgressPolicy;
@@ -39,6 +39,8 @@ pub struct SessionConfig {
     pub redundancy: Redundancy,
     /// Windows, races and coupling of the `fbdt` scheduler; the others pass over it.
     pub fbdt: FbdtConfig,
+    /// Decides which paths carry what this side sends; see `sumlink_engine::selector`.
+    pub selector: SelectorConfig,
 }
 
 impl Default for SessionConfig {
@@ -52,6 +54,7 @@ impl Default for SessionConfig {
             session_timeout: Duration::from_secs(60),
             redundancy: Redundancy::default(),
             fbdt: FbdtConfig::default(),
+            selector: SelectorConfig::default(),
         }
     }
 }

@@ -245,6 +245,7 @@ pub(crate) fn engine_config(role: Role, config: &SessionConfig) -> Config {
     engine.session_timeout = config.session_timeout;
     engine.redundancy = config.redundancy;
     engine.fbdt.clone_from(&config.fbdt);
+    engine.selector.clone_from(&config.selector);
     engine
 }
 

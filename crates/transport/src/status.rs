@@ -111,6 +111,12 @@ pub struct PathStatus {
     pub send_share: f64,
     /// This path's part of the stream bytes that the present paths have received, 0..=1.
     pub receive_share: f64,
+    /// What the selector has made of the path: `active`, `probing`, `trial` or `parked`; empty where nobody said so.
+    #[serde(default)]
+    pub selection: String,
+    /// Why, in one sentence with figures; empty while the selector has decided nothing about it.
+    #[serde(default)]
+    pub selection_reason: String,
 }
 
 /// A change in the state of a path or of the session, for programs that watch.
@@ -140,6 +146,17 @@ pub enum PathEvent {
         path: u32,
         /// The link's name.
         link: String,
+    },
+    /// The selector has decided something about a path.
+    Selected {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+        /// `active`, `probing`, `trial` or `parked`.
+        selection: String,
+        /// Why, in one sentence with figures.
+        reason: String,
     },
     /// A path left the session.
     Down {

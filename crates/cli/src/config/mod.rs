@@ -13,7 +13,7 @@ mod settings;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
-use sumlink_engine::scheduler;
+use sumlink_engine::{SelectorConfig, scheduler, selector};
 use sumlink_transport::Class;
 use sumlink_transport::config::Carriers;
 use sumlink_transport::links::is_pattern;
@@ -124,6 +124,20 @@ pub(crate) fn parse_scheduler(name: &str) -> Result<String, String> {
     Err(match closest(name, scheduler::NAMES.iter().copied()) {
         Some(near) => format!("no scheduler `{name}`: did you mean `{near}`?"),
         None => format!("no scheduler `{name}`: there is {known}"),
+    })
+}
+
+/// A selector with its parameters: `base:alpha=0.1`.
+pub(crate) fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
+    let error = match text.parse::<SelectorConfig>() {
+        Ok(config) => return Ok(config),
+        Err(error) => error.to_string(),
+    };
+    let name = text.split(':').next().unwrap_or_default();
+    let known = selector::NAMES.iter().copied();
+    Err(match closest(name, known) {
+        Some(near) if near != name => format!("no selector `{name}`: did you mean `{near}`?"),
+        _ => error,
     })
 }
 
@@ -282,6 +296,26 @@ mod tests {
                 .contains("did you mean `fbdt`?")
         );
         assert!(parse_scheduler("magic").unwrap_err().contains("there is "));
+    }
+
+    #[test]
+    fn a_mistyped_selector_is_guessed_and_its_parameters_are_checked() {
+        let parsed = parse_selector("base:alpha=0.1").unwrap();
+        assert_eq!((parsed.name.as_str(), parsed.alpha), ("base", 0.1));
+        assert_eq!(
+            parse_selector("trails").unwrap_err(),
+            "no selector `trails`: did you mean `trials`?"
+        );
+        assert!(
+            parse_selector("magic")
+                .unwrap_err()
+                .contains("choose one of")
+        );
+        assert!(
+            parse_selector("base:alpha=9")
+                .unwrap_err()
+                .contains("from 0.01")
+        );
     }
 
     #[test]

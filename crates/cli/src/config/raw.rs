@@ -137,6 +137,7 @@ pub(super) struct Limits {
 #[serde(deny_unknown_fields)]
 pub(super) struct Session {
     pub(super) scheduler: Field<String>,
+    pub(super) selector: Field<String>,
     #[serde(default)]
     pub(super) schedulers: OfClasses<Field<String>>,
     pub(super) memory: Field<String>,

@@ -24,7 +24,7 @@ use super::raw::{self, Field};
 use super::settings::{ClientSettings, ServerSettings, SessionSettings};
 use super::{
     ConfigError, File, Problem, memory, parse_carriers, parse_congestion, parse_link,
-    parse_scheduler,
+    parse_scheduler, parse_selector,
 };
 use crate::congestion::parse_coupled;
 use crate::link::read_beyond;
@@ -348,6 +348,7 @@ impl Reader<'_> {
         let mut session = SessionSettings {
             scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s)),
             class_schedulers,
+            selector: self.parse(raw.selector, |s| parse_selector(s)),
             memory: self.parse(raw.memory, |s| units::parse_size(s)),
             stream_memory: self.parse(raw.stream_memory, |s| units::parse_size(s)),
             max_streams: self.parse(raw.max_streams, |n| {

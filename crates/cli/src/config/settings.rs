@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sumlink_engine::SelectorConfig;
 use sumlink_proxy::{ClassRule, Forward};
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
@@ -62,6 +63,7 @@ pub(crate) struct ServerSettings {
 pub(crate) struct SessionSettings {
     pub(crate) scheduler: Option<String>,
     pub(crate) class_schedulers: BTreeMap<Class, String>,
+    pub(crate) selector: Option<SelectorConfig>,
     pub(crate) memory: Option<u64>,
     pub(crate) stream_memory: Option<u64>,
     pub(crate) max_streams: Option<u64>,
@@ -78,6 +80,7 @@ impl SessionSettings {
         SessionConfig {
             scheduler: self.scheduler.clone().unwrap_or(default.scheduler),
             class_schedulers: self.class_schedulers.clone(),
+            selector: self.selector.clone().unwrap_or(default.selector),
             memory,
             stream_memory: self.stream_memory.unwrap_or(memory / 2),
             max_streams: self.max_streams.unwrap_or(default.max_streams),
@@ -88,12 +91,18 @@ impl SessionSettings {
     }
 
     /// With what flags say instead. A scheduler of a class replaces the file's for that class only.
-    fn with_flags(self, scheduler: Option<String>, of_classes: Vec<(Class, String)>) -> Self {
+    fn with_flags(
+        self,
+        scheduler: Option<String>,
+        of_classes: Vec<(Class, String)>,
+        selector: Option<SelectorConfig>,
+    ) -> Self {
         let mut class_schedulers = self.class_schedulers;
         class_schedulers.extend(of_classes);
         Self {
             scheduler: scheduler.or(self.scheduler),
             class_schedulers,
+            selector: selector.or(self.selector),
             ..self
         }
     }
@@ -138,11 +147,14 @@ impl ClientPlan {
         let CommonArgs {
             scheduler,
             class_scheduler,
+            selector,
             congestion,
             coupled,
             control,
         } = args.common;
-        let session = file.session.with_flags(scheduler, class_scheduler);
+        let session = file
+            .session
+            .with_flags(scheduler, class_scheduler, selector);
         let key = source.need(
             args.key.or(file.key),
             "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",
@@ -231,11 +243,14 @@ impl ServerPlan {
         let CommonArgs {
             scheduler,
             class_scheduler,
+            selector,
             congestion,
             coupled,
             control,
         } = args.common;
-        let session = file.session.with_flags(scheduler, class_scheduler);
+        let session = file
+            .session
+            .with_flags(scheduler, class_scheduler, selector);
         let key = source.need(
             args.key.or(file.key),
             "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",

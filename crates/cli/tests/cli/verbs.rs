@@ -224,6 +224,39 @@ fn the_schedulers_are_listed_wherever_one_is_chosen() {
 }
 
 #[test]
+fn the_selectors_are_listed_wherever_one_is_chosen() {
+    let bench = Bench::new();
+    let texts = [
+        include_str!("../../../../docs/cli.md").to_owned(),
+        include_str!("../../../../docs/selection.md").to_owned(),
+        include_str!("../../../../packaging/client.toml").to_owned(),
+        include_str!("../../../../packaging/server.toml").to_owned(),
+        bench.run(&["client", "--help"]).out,
+        bench.run(&["man", "server"]).out,
+        bench.run(&["client", "--selector", "magic"]).err,
+    ];
+    for text in texts {
+        for name in sumlink_engine::selector::NAMES {
+            assert!(text.contains(name), "{name} is not in: {text}");
+        }
+    }
+    let ran = bench.run(&["client", "--selector", "trails"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("did you mean `trials`"), "{}", ran.err);
+    bench.write(
+        "c.toml",
+        "server = \"192.0.2.1:7\"\n[session]\nselector = \"base:alpha=7\"\n",
+    );
+    let ran = bench.run(&["check", "c.toml"]);
+    assert_eq!(ran.code, 3);
+    let told = format!("{}{}", ran.out, ran.err);
+    assert!(
+        told.contains("c.toml:3: selector: alpha must be from 0.01 to 1"),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_cannot_be_read_or_made_says_what_to_do() {
     let bench = Bench::new();
     let key = bench.key("a.key");

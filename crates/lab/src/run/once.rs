@@ -51,7 +51,7 @@ pub(crate) type Tick<'a> = &'a mut dyn FnMut(usize, f64);
 
 /// Runs it. Whatever is the system's fault is an outcome; an error is one of the laboratory, or a signal.
 pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run, LabError> {
-    let system = systems::parse(&job.system).map_err(LabError::Usage)?;
+    let system = systems::of(job.scenario, &job.system).map_err(LabError::Usage)?;
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());

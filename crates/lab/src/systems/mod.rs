@@ -132,7 +132,16 @@ pub(crate) struct Evidence {
 
 /// The system of that name.
 pub(crate) fn parse(name: &str) -> Result<Box<dyn System>, String> {
-    Ok(match Named::parse(name)? {
+    Named::parse(name).map(made)
+}
+
+/// The same as a scenario has it.
+pub(crate) fn of(scenario: &Scenario, name: &str) -> Result<Box<dyn System>, String> {
+    Named::parse(name).map(|named| made(named.under(scenario)))
+}
+
+fn made(named: Named) -> Box<dyn System> {
+    match named {
         Named::Alone => Box::new(alone::Alone),
         Named::Simultaneous => Box::new(simultaneous::Simultaneous),
         Named::Mptcp { tls } => Box::new(mptcp::Mptcp { tls }),
@@ -140,7 +149,7 @@ pub(crate) fn parse(name: &str) -> Result<Box<dyn System>, String> {
         Named::Noq => Box::new(noq::Noq),
         Named::Library(scheduler) => Box::new(library::Library { scheduler }),
         Named::Sumlink(variant) => Box::new(sumlink::Sumlink { variant }),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -45,6 +45,9 @@ impl Sumlink {
             flags.push("--class-scheduler".to_owned());
             flags.push(format!("{}={scheduler}", class.name()));
         }
+        if let Some(selector) = &self.variant.selector {
+            flags.extend(["--selector".to_owned(), selector.to_string()]);
+        }
         flags
     }
 }

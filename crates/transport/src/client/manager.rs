@@ -213,9 +213,11 @@ mod tests {
     use tokio::sync::{broadcast, oneshot};
 
     use super::*;
+    use crate::client::Client;
     use crate::driver::Listeners;
     use crate::fixture::{client_config, server_config};
     use crate::keys::SecretKey;
+    use crate::links::netns::Netns;
     use crate::server::Server;
 
     /// A resolver may take half a minute, and nobody has to wait for it who wants to stop.
@@ -296,6 +298,72 @@ mod tests {
         );
         assert!((2..=5).contains(&look_ups), "{look_ups} look-ups");
         assert!((2..=8).contains(&dials), "{dials} dials");
+    }
+
+    /// The server hears every SYN and has no way back over the first link, the one that the routing tables prefer: its
+    /// dial takes until its timeout, and nobody waits for that.
+    #[test]
+    fn a_dead_first_link_delays_nobody() {
+        let (Some(here), Some(there)) = (Netns::new(), Netns::new()) else {
+            return;
+        };
+        for (link, net, metric) in [("dead", "192.0.2", 1), ("live", "198.51.100", 2)] {
+            here.ip(&format!(
+                "link add {link} type veth peer name {link} netns {}",
+                there.name()
+            ));
+            there.ip(&format!("link set {link} address 02:00:00:00:00:0{metric}"));
+            for ns in [&here, &there] {
+                ns.ip(&format!("link set {link} addrgenmode none"));
+                ns.ip(&format!("link set {link} up"));
+            }
+            here.ip(&format!("addr add {net}.1/24 dev {link}"));
+            here.ip(&format!(
+                "neigh add {net}.254 lladdr 02:00:00:00:00:0{metric} dev {link} nud permanent"
+            ));
+            here.ip(&format!(
+                "route add default via {net}.254 dev {link} metric {metric}"
+            ));
+        }
+        there.ip("addr add 198.51.100.254/24 dev live");
+        there.ip("addr add 203.0.113.1/32 dev lo");
+
+        let (server, key) = (
+            SecretKey::generate().unwrap(),
+            SecretKey::generate().unwrap(),
+        );
+        let mut config = server_config(&server, &key);
+        config.listen = "203.0.113.1:7443".parse().unwrap();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = std::thread::spawn(move || {
+            there.run(async move || {
+                let server = Server::bind(config).await.unwrap();
+                ready.send(()).unwrap();
+                let until = async {
+                    let _ = stopped.await;
+                };
+                server.run(until).await;
+            });
+        });
+        is_ready.recv().unwrap();
+        let mut config = client_config(&server, &key, "203.0.113.1:7443");
+        config.links.clear();
+        let paths = here.run(async move || {
+            let client = Client::connect(config).await.unwrap();
+            let paths = client.status().await.paths;
+            client.close().await;
+            paths
+        });
+        drop(stop);
+        serving.join().unwrap();
+        let states: Vec<(&str, &str)> = paths
+            .iter()
+            .map(|path| (path.link.as_str(), path.state.as_str()))
+            .collect();
+        // While the first link's dial still goes on.
+        assert!(states.contains(&("live", "active")), "{states:?}");
+        assert!(states.contains(&("dead", "connecting")), "{states:?}");
     }
 
     /// A session and what keeps links in it.

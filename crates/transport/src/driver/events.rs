@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sumlink_engine::Event;
+use sumlink_engine::{Event, PathId, Selection};
 
 use super::Driver;
 use crate::status::PathEvent;
@@ -45,11 +45,35 @@ impl Driver {
                         .send(PathEvent::Recovered { path: path.0, link });
                 }
                 Event::PathLimited { path, rate } => self.limit(path, rate),
+                Event::PathSelected {
+                    path,
+                    selection,
+                    reason,
+                } => self.tell_selection(path, selection, reason),
                 Event::Closed { reason, .. } => self.end(reason),
                 _ => {}
             }
         }
         moved
+    }
+
+    /// What lasts is worth a line of the log; a trial comes and goes.
+    fn tell_selection(&self, path: PathId, selection: Selection, reason: String) {
+        let (link, path, name) = (self.link_of(path), path.0, selection.name());
+        match selection {
+            Selection::Parked | Selection::Active => {
+                tracing::info!(path, %link, %reason, "path {name}");
+            }
+            Selection::Trial | Selection::Probing => {
+                tracing::debug!(path, %link, %reason, "path {name}");
+            }
+        }
+        let _ = self.listeners.events.send(PathEvent::Selected {
+            path,
+            link,
+            selection: name.to_owned(),
+            reason,
+        });
     }
 
     fn end(&mut self, reason: String) {

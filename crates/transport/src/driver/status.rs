@@ -226,6 +226,8 @@ fn path_status(
         duplicates_sent_bytes: path.duplicates_sent,
         send_share: path.data_sent as f64 / all_sent,
         receive_share: path.data_received as f64 / all_received,
+        selection: path.selection.name().to_owned(),
+        selection_reason: path.selection_reason.clone(),
     }
 }
 
