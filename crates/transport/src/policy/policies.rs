@@ -89,6 +89,10 @@ impl Policies {
                 .collect(),
             ..State::default()
         };
+        // Whoever cannot keep anything is told so now, and not when it is lost.
+        if let Some(file) = &file {
+            store::save(file, &remembered)?;
+        }
         for (name, link) in remembered.links {
             if let Some(policy) = link.policy {
                 state.set.insert(name.clone(), (policy, true));
@@ -339,6 +343,14 @@ mod tests {
         policies.set("eth0", None, false).unwrap();
         assert_eq!(policies.report("eth0").source, Source::Configuration);
         assert_eq!(restarted().bars("eth0"), None);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_told_of_at_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = Some(dir.path().join("none/links.json"));
+        let error = Policies::with(&[], file, first_day);
+        assert!(matches!(error, Err(StateError::Unwritable { .. })));
     }
 
     #[test]
