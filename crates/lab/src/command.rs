@@ -9,6 +9,7 @@ use crate::bench::{self, BenchOptions};
 use crate::config::{LinkChange, LinkSpec};
 use crate::demo::DemoOptions;
 use crate::error::LabError;
+use crate::faults::{self, FaultsOptions};
 use crate::health::Health;
 use crate::laboratory::LabConfig;
 use crate::run::RunOptions;
@@ -75,7 +76,10 @@ pub enum LabCommand {
                       or normal:2ms, with\n          :reorder packets may overtake; loss=burst:5%:8 (mean, \
                       packets of a burst),\n          loss=gilbert:P:R[:GOOD:BAD], \
                       loss=script:7+20-29+1s-1.5s;\n          state=up, state=down (no carrier), state=blackhole (carrier, but \
-                      nothing\n          gets through), state=removed (the interfaces are deleted)"
+                      nothing\n          gets through), state=unaddressed (carrier, but no address of the client's),\n          \
+                      state=removed (the interfaces are deleted); address=new (the client gets another\n          \
+                      one); connections=forgotten, connections=reset (packets of the connections that\n          \
+                      there are go nowhere, or are answered with a reset)"
     )]
     Set {
         /// The link's name
@@ -129,6 +133,8 @@ pub enum LabCommand {
     },
     /// Measure the promise of sumlink: a matrix of scenarios, each with the bars that it must reach
     Bench(BenchOptions),
+    /// Measure what faults of links do to the delivery: how long it stops, and when a link that is back carries again
+    Faults(FaultsOptions),
     /// Measure the emulator against what is asked of it, and against the kernel's shaper
     SelfTest(SelfTestOptions),
     /// Fetch a file over two emulated links: each alone, kernel MPTCP, sumlink
@@ -142,6 +148,7 @@ impl LabCommand {
             Self::Status { json, .. } | Self::List { json, .. } | Self::Check { json, .. } => *json,
             Self::Run(options) => options.json,
             Self::Bench(options) => options.json,
+            Self::Faults(options) => options.json,
             _ => false,
         }
     }
@@ -187,6 +194,13 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
                 prepare()?;
             }
             bench::run(&options, &groups)
+        }
+        LabCommand::Faults(options) => {
+            let lines = faults::check(&options)?;
+            if !options.list && !options.judge_only {
+                prepare()?;
+            }
+            faults::run(&options, &lines)
         }
         LabCommand::List { directory, json } => list::list(&directory, json),
         LabCommand::Check { files, json } => list::check(&files, json),

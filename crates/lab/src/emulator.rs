@@ -6,12 +6,14 @@
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Instant;
 
 use sumlink_link::Counters;
 
+use crate::addresses::Addresses;
 use crate::config::{InterfaceState, LinkChange};
 use crate::error::LabError;
 use crate::health::Health;
@@ -27,6 +29,7 @@ mod buffers;
 mod carrier;
 mod exit;
 mod meter;
+mod middlebox;
 mod segment;
 mod series;
 mod worker;
@@ -66,7 +69,11 @@ pub(crate) struct Emulator {
 
 impl Emulator {
     /// Starts with the links of the description, whose ends are (client, server).
-    pub(crate) fn start(config: &LabConfig, ends: Vec<[Tun; 2]>) -> Result<Self, LabError> {
+    pub(crate) fn start(
+        config: &LabConfig,
+        ends: Vec<[Tun; 2]>,
+        addresses: Arc<Addresses>,
+    ) -> Result<Self, LabError> {
         let system = |error: io::Error| LabError::system("starting the emulator", error);
         let (wake, woken) = UnixStream::pair().map_err(system)?;
         wake.set_nonblocking(true).map_err(system)?;
@@ -79,7 +86,7 @@ impl Emulator {
             exit: Exit::new(ports.collect(), config.gso, config.sample_interval),
             network: model.network,
             timeline: Timeline::new(model.actions),
-            carriers: Carriers::start()?,
+            carriers: Carriers::start(addresses)?,
             inbox,
             woken,
             epoch: Instant::now(),

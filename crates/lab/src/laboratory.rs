@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use sumlink_kernel::Kept;
 
+use crate::addresses::Addresses;
 use crate::config::{Direction, LinkChange, LinkSpec};
 use crate::control::ControlServer;
 use crate::controls;
@@ -81,11 +82,15 @@ impl Lab {
             ends.push(Some(clone_pair(&pair)?));
             links.push(pair);
         }
-        let emulator = Emulator::start(&config.emulated(), links)?;
+        let names = config.links.iter().map(|link| link.name.clone()).collect();
+        let client = namespaces[Side::Client.index()].handle()?;
+        let addresses = Arc::new(Addresses::new(client, names, kernel));
+        let emulator = Emulator::start(&config.emulated(), links, Arc::clone(&addresses))?;
         let inner = Arc::new(Inner {
             config,
             kernel,
             emulator,
+            addresses,
             ends: Mutex::new(ends),
             namespaces,
             run_dir,

@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod addresses;
 mod bench;
 mod command;
 mod control;
@@ -32,6 +33,7 @@ mod controls;
 mod demo;
 mod emulator;
 mod error;
+mod faults;
 mod laboratory;
 mod list;
 mod netns;
@@ -57,14 +59,16 @@ pub use bench::BenchOptions;
 pub use command::{LabCommand, run};
 pub use demo::DemoOptions;
 pub use error::LabError;
+pub use faults::FaultsOptions;
 pub use laboratory::{DirectionReport, Lab, LinkStatus, WireSeries};
 pub use netns::become_able;
 pub use prose::print;
 pub use run::{RunOptions, Store, load_all, run_json, table};
 pub use rundir::clean;
 pub use sumlink_scenario::config::{
-    CouplingGroup, Direction, InterfaceState, InterfererSpec, LinkChange, LinkSpec, MAX_LINKS,
-    MAX_RATE, MAX_RATE_GSO, PlannedChange, RadioSpec, Setting, Shape, check_links, members,
+    CouplingGroup, Direction, Fate, InterfaceState, InterfererSpec, LinkChange, LinkSpec,
+    MAX_LINKS, MAX_RATE, MAX_RATE_GSO, PlannedChange, RadioSpec, Setting, Shape, check_links,
+    members,
 };
 pub use sumlink_scenario::error::LinkError;
 pub use sumlink_scenario::health::Health;

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
 use nix::mount::{MsFlags, mount};
@@ -34,6 +34,22 @@ pub(crate) struct Namespace {
     /// `None` only while dropping.
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<thread::JoinHandle<()>>,
+}
+
+/// A way to configure a namespace from another thread. The namespace must outlive it.
+#[derive(Debug)]
+pub(crate) struct NamespaceHandle {
+    name: String,
+    jobs: Mutex<mpsc::Sender<Job>>,
+}
+
+impl NamespaceHandle {
+    /// As [`Namespace::ip_batch`].
+    pub(crate) fn ip_batch(&self, batch: String) -> Result<(), LabError> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = self.name.clone();
+        run_on(&jobs, &self.name, move || ip_batch(&name, &batch))?
+    }
 }
 
 impl Namespace {
@@ -78,15 +94,17 @@ impl Namespace {
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, LabError> {
-        let (result, answer) = mpsc::channel();
-        let job: Job = Box::new(move || {
-            let _ = result.send(job());
-        });
-        self.jobs
-            .as_ref()
-            .and_then(|jobs| jobs.send(job).ok())
-            .ok_or_else(|| gone(&self.name))?;
-        answer.recv().map_err(|_| gone(&self.name))
+        let jobs = self.jobs.as_ref().ok_or_else(|| gone(&self.name))?;
+        run_on(jobs, &self.name, job)
+    }
+
+    /// For another thread; to be dropped before the namespace.
+    pub(crate) fn handle(&self) -> Result<NamespaceHandle, LabError> {
+        let jobs = self.jobs.clone().ok_or_else(|| gone(&self.name))?;
+        Ok(NamespaceHandle {
+            name: self.name.clone(),
+            jobs: Mutex::new(jobs),
+        })
     }
 
     /// Starts a program in the namespace. It is killed when this process dies, however it dies. Signals that this
@@ -109,25 +127,7 @@ impl Namespace {
     /// Lets `ip` carry out a batch of commands in the namespace.
     pub(crate) fn ip_batch(&self, batch: String) -> Result<(), LabError> {
         let name = self.name.clone();
-        self.run(move || {
-            let mut ip = Command::new("ip");
-            ip.args(["-batch", "-"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
-            let mut child = ip.spawn().map_err(|error| start_failed("ip", error))?;
-            if let Some(mut stdin) = child.stdin.take() {
-                // An early end of ip shows in its exit code below.
-                let _ = stdin.write_all(batch.as_bytes());
-            }
-            let output = child
-                .wait_with_output()
-                .map_err(|e| LabError::system("running ip", e))?;
-            check_output(
-                &format!("configuring the namespace {name} with ip"),
-                &output,
-            )
-        })?
+        self.run(move || ip_batch(&name, &batch))?
     }
 
     /// Makes a pair of veth interfaces, one here and one there, both of that name.
@@ -145,6 +145,41 @@ impl Namespace {
     pub(crate) fn processes(&self) -> Vec<i32> {
         processes_in(self.inode)
     }
+}
+
+/// Runs a closure on the thread that takes these jobs.
+fn run_on<T: Send + 'static>(
+    jobs: &mpsc::Sender<Job>,
+    name: &str,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, LabError> {
+    let (result, answer) = mpsc::channel();
+    let job: Job = Box::new(move || {
+        let _ = result.send(job());
+    });
+    jobs.send(job).map_err(|_| gone(name))?;
+    answer.recv().map_err(|_| gone(name))
+}
+
+/// Has `ip` carry out commands in the namespace of the calling thread.
+fn ip_batch(name: &str, batch: &str) -> Result<(), LabError> {
+    let mut ip = Command::new("ip");
+    ip.args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = ip.spawn().map_err(|error| start_failed("ip", error))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // An early end of ip shows in its exit code below.
+        let _ = stdin.write_all(batch.as_bytes());
+    }
+    let output = child
+        .wait_with_output()
+        .map_err(|e| LabError::system("running ip", e))?;
+    check_output(
+        &format!("configuring the namespace {name} with ip"),
+        &output,
+    )
 }
 
 impl Drop for Namespace {

@@ -59,9 +59,54 @@ impl Side {
     }
 }
 
-/// The client's IPv4 address on the link of that number, counted from 0.
+/// The client's IPv4 address on the link of that number, counted from 0, as long as it has not got another one.
 pub fn client_v4(link: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 77, link as u8 + 1, 2)
+    host_v4(link, FIRST_HOST)
+}
+
+/// The host number of the client's first address on each link.
+pub(crate) const FIRST_HOST: u8 = 2;
+
+fn host_v4(link: usize, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, link as u8 + 1, host)
+}
+
+/// The commands that give the client's end of a link the addresses of that host number, and default routes.
+pub(crate) fn client_addresses(link: usize, host: u8, name: &str, kernel: Kernel) -> String {
+    let number = link + 1;
+    let metric = 100 + number;
+    let mut batch = format!("addr add {}/24 dev {name}\n", host_v4(link, host));
+    if kernel.ipv6 {
+        let _ = writeln!(
+            batch,
+            "addr add fd77:{number:x}::{host:x}/64 dev {name} nodad"
+        );
+    }
+    // Where addresses change, the route of IPv4 has gone with the old one and that of IPv6 has not.
+    let _ = writeln!(
+        batch,
+        "route replace default via 10.77.{number}.1 dev {name} metric {metric}"
+    );
+    if kernel.ipv6 {
+        let _ = writeln!(
+            batch,
+            "route replace ::/0 via fd77:{number:x}::1 dev {name} metric {metric}"
+        );
+    }
+    batch
+}
+
+/// The commands that make MPTCP use the client's address of that host number on a link in place of the one before.
+pub(crate) fn move_endpoint(link: usize, host: u8, name: &str, kernel: Kernel) -> String {
+    if !kernel.mptcp || link >= MPTCP_ENDPOINTS {
+        return String::new();
+    }
+    format!("{}{}", unlink_batch(link), endpoint(link, host, name))
+}
+
+fn endpoint(link: usize, host: u8, name: &str) -> String {
+    let (address, id) = (host_v4(link, host), link + 1);
+    format!("mptcp endpoint add {address} dev {name} id {id} subflow fullmesh\n")
 }
 
 /// The commands that set up what does not belong to a link.
@@ -87,39 +132,19 @@ pub(crate) fn base_batch(side: Side, links: usize, kernel: Kernel) -> String {
 /// The commands that set up one end of a link; the interface exists and has no address.
 pub(crate) fn link_batch(side: Side, link: usize, name: &str, kernel: Kernel) -> String {
     let number = link + 1;
-    let (host, gateway) = match side {
-        Side::Client => (2, 1),
-        Side::Server => (1, 2),
-    };
-    let mut batch = String::new();
-    let mut line = |text: String| {
-        batch.push_str(&text);
-        batch.push('\n');
-    };
-    line(format!(
-        "link set dev {name} mtu {MTU} txqueuelen {TX_QUEUE} up"
-    ));
-    line(format!("addr add 10.77.{number}.{host}/24 dev {name}"));
-    if kernel.ipv6 {
-        line(format!(
-            "addr add fd77:{number:x}::{host}/64 dev {name} nodad"
-        ));
-    }
-    if side == Side::Client {
-        let metric = 100 + number;
-        line(format!(
-            "route add default via 10.77.{number}.{gateway} dev {name} metric {metric}"
-        ));
-        if kernel.ipv6 {
-            line(format!(
-                "route add ::/0 via fd77:{number:x}::{gateway} dev {name} metric {metric}"
-            ));
+    let mut batch = format!("link set dev {name} mtu {MTU} txqueuelen {TX_QUEUE} up\n");
+    match side {
+        Side::Client => {
+            batch.push_str(&client_addresses(link, FIRST_HOST, name, kernel));
+            if kernel.mptcp && number <= MPTCP_ENDPOINTS {
+                batch.push_str(&endpoint(link, FIRST_HOST, name));
+            }
         }
-        if kernel.mptcp && number <= MPTCP_ENDPOINTS {
-            let address = client_v4(link);
-            line(format!(
-                "mptcp endpoint add {address} dev {name} id {number} subflow fullmesh"
-            ));
+        Side::Server => {
+            let _ = writeln!(batch, "addr add 10.77.{number}.1/24 dev {name}");
+            if kernel.ipv6 {
+                let _ = writeln!(batch, "addr add fd77:{number:x}::1/64 dev {name} nodad");
+            }
         }
     }
     batch
@@ -269,8 +294,8 @@ mod tests {
             "link set dev wigig mtu 1500 txqueuelen 10000 up\n\
              addr add 10.77.2.2/24 dev wigig\n\
              addr add fd77:2::2/64 dev wigig nodad\n\
-             route add default via 10.77.2.1 dev wigig metric 102\n\
-             route add ::/0 via fd77:2::1 dev wigig metric 102\n\
+             route replace default via 10.77.2.1 dev wigig metric 102\n\
+             route replace ::/0 via fd77:2::1 dev wigig metric 102\n\
              mptcp endpoint add 10.77.2.2 dev wigig id 2 subflow fullmesh\n"
         );
     }

@@ -15,8 +15,8 @@ mod check;
 mod groups;
 mod syntax;
 
-pub(crate) use change::parse_state;
-pub use change::{InterfaceState, LinkChange, PlannedChange, Setting};
+pub use change::{Fate, InterfaceState, LinkChange, PlannedChange, Setting};
+pub(crate) use change::{parse_address, parse_state};
 pub(crate) use check::check_name;
 pub use check::{MAX_LINKS, MAX_RATE, MAX_RATE_GSO, check_links};
 pub use check::{check_rate, find_link};
@@ -79,7 +79,7 @@ impl Shape {
         }
     }
 
-    /// Changes one property. A state is none of a single direction, and changes nothing here.
+    /// Changes one property. A state, an address and connections are none of a single direction, and change nothing here.
     pub fn set(&mut self, setting: &Setting) {
         match setting.clone() {
             Setting::Rate(rate) => (self.rate, self.trace) = (rate, None),
@@ -88,7 +88,7 @@ impl Shape {
             Setting::Jitter(jitter) => self.jitter = jitter,
             Setting::Loss(loss) => self.loss = loss,
             Setting::Queue(queue) => self.queue = queue,
-            Setting::State(_) => {}
+            Setting::State(_) | Setting::NewAddress | Setting::Connections(_) => {}
         }
     }
 
@@ -161,10 +161,16 @@ impl FromStr for LinkSpec {
         let mut has_rate = [false; 2];
         for setting in settings.split(',').filter(|s| !s.trim().is_empty()) {
             let change = LinkChange::parse(name, setting, KEYS)?;
-            if let Setting::State(_) = change.setting {
+            let of_running = match change.setting {
+                Setting::State(_) => Some("state"),
+                Setting::NewAddress => Some("address"),
+                Setting::Connections(_) => Some("connections"),
+                _ => None,
+            };
+            if let Some(key) = of_running {
                 return Err(LinkError::UnknownKey {
                     link: name.to_owned(),
-                    key: "state".to_owned(),
+                    key: key.to_owned(),
                     known: KEYS,
                 });
             }

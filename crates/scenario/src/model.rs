@@ -34,8 +34,11 @@ impl<P: Packet> Model<P> {
             let mut add = |direction: Direction| {
                 let shape = &link.shapes[direction.index()];
                 let id = network.add(shape.link_config());
-                for setting in shape.rest() {
-                    network.set(Duration::ZERO, id, setting.to_change(Duration::ZERO));
+                for change in shape
+                    .rest()
+                    .filter_map(|setting| setting.to_change(Duration::ZERO))
+                {
+                    network.set(Duration::ZERO, id, change);
                 }
                 id
             };

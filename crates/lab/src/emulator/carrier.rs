@@ -1,26 +1,48 @@
-//! Carriers of interfaces that change on a plan.
+//! Carriers and addresses of interfaces that change on a plan.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
+use crate::addresses::Addresses;
 use crate::error::LabError;
 use crate::tun::Tun;
 
-/// Plugs cables in and pulls them on a thread of its own: the kernel may keep such a request waiting for
-/// milliseconds, and the emulator's thread has packets to deliver.
+/// What is to be done.
+#[derive(Debug)]
+enum Request {
+    Carrier(Tun, bool),
+    Take(usize),
+    GiveBack(usize),
+    ChooseOthers(usize),
+    Renew(usize),
+}
+
+/// Plugs cables in and pulls them, and changes addresses, on a thread of its own: the kernel may keep such a request waiting
+/// for milliseconds, and the emulator's thread has packets to deliver.
 #[derive(Debug)]
 pub(super) struct Carriers {
     /// `None` only while dropping.
-    requests: Option<Sender<(Tun, bool)>>,
+    requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Carriers {
-    pub(super) fn start() -> Result<Self, LabError> {
-        let (requests, inbox) = mpsc::channel::<(Tun, bool)>();
+    pub(super) fn start(addresses: Arc<Addresses>) -> Result<Self, LabError> {
+        let (requests, inbox) = mpsc::channel::<Request>();
         let serve = move || {
-            for (end, carrier) in inbox {
-                if let Err(error) = end.set_carrier(carrier) {
+            for request in inbox {
+                let done = match request {
+                    Request::Carrier(end, carrier) => end.set_carrier(carrier),
+                    Request::Take(link) => addresses.take(link),
+                    Request::GiveBack(link) => addresses.give_back(link),
+                    Request::ChooseOthers(link) => {
+                        addresses.choose_others(link);
+                        Ok(())
+                    }
+                    Request::Renew(link) => addresses.renew(link),
+                };
+                if let Err(error) = done {
                     tracing::warn!("{error}");
                 }
             }
@@ -39,10 +61,34 @@ impl Carriers {
     pub(super) fn set(&self, ends: &[Tun; 2], carrier: bool) {
         for end in ends {
             match (end.try_clone(), &self.requests) {
-                (Ok(end), Some(requests)) => drop(requests.send((end, carrier))),
+                (Ok(end), Some(requests)) => drop(requests.send(Request::Carrier(end, carrier))),
                 (Err(error), _) => tracing::warn!("duplicating a file descriptor: {error}"),
                 (_, None) => {}
             }
+        }
+    }
+
+    /// Takes the client's addresses on a link away, soon.
+    pub(super) fn take_addresses(&self, link: usize) {
+        self.ask(Request::Take(link));
+    }
+
+    /// Gives them back, soon.
+    pub(super) fn give_addresses_back(&self, link: usize) {
+        self.ask(Request::GiveBack(link));
+    }
+
+    /// Gives the client's end others in their place, soon; where it has none, once it has some again.
+    pub(super) fn renew_addresses(&self, link: usize, has_any: bool) {
+        self.ask(match has_any {
+            true => Request::Renew(link),
+            false => Request::ChooseOthers(link),
+        });
+    }
+
+    fn ask(&self, request: Request) {
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(request);
         }
     }
 }

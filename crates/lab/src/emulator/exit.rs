@@ -6,6 +6,7 @@ use sumlink_link::{Delivery, LinkId, Loss, Packet};
 
 use super::buffers::Buffers;
 use super::meter::Meter;
+use super::middlebox::{Middlebox, Verdict};
 use super::segment::{Run, Segment};
 use super::series::WireSeries;
 use super::worker::is_gone;
@@ -22,6 +23,8 @@ pub(super) struct Port {
     /// What is in force and starts over when a run begins, because it has a time zero: a trace, a script of
     /// losses. By [`Direction::index`].
     pub(super) clocked: [Vec<Setting>; 2],
+    /// Stands at the client's end.
+    pub(super) middlebox: Middlebox,
 }
 
 impl Port {
@@ -31,6 +34,7 @@ impl Port {
             ends: Some(ends),
             ids,
             clocked: [Vec::new(), Vec::new()],
+            middlebox: Middlebox::default(),
         };
         for direction in Direction::BOTH {
             for setting in link.shapes[direction.index()].rest() {
@@ -58,7 +62,11 @@ impl Port {
                         clocked.push(change.setting.clone());
                     }
                 }
-                Setting::Delay(_) | Setting::Jitter(_) | Setting::Queue(_) => {}
+                Setting::Connections(fate) => self.middlebox.lose(*fate),
+                Setting::Delay(_)
+                | Setting::Jitter(_)
+                | Setting::Queue(_)
+                | Setting::NewAddress => {}
             }
         }
     }
@@ -96,6 +104,17 @@ impl Exit {
             buffers: Buffers::default(),
             meter: Meter::new(),
         }
+    }
+
+    /// What the link's middlebox does with a packet that comes to the client, and the way back to the server.
+    pub(super) fn judge(&mut self, id: LinkId, packet: &Segment) -> (Verdict, LinkId) {
+        let (port, direction) = self.owners[id.index()];
+        let port = &mut self.ports[port];
+        let verdict = match direction {
+            Direction::Up => Verdict::Pass,
+            Direction::Down => port.middlebox.judge(packet.data(), direction),
+        };
+        (verdict, port.ids[Direction::Up.index()])
     }
 
     /// Writes a packet to where it goes, or keeps it until [`Exit::flush`] if others may join it.

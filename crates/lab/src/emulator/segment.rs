@@ -16,7 +16,10 @@ use sumlink_link::Packet;
 use layout::{Layout, MAX_HEADERS};
 
 mod checksum;
+mod flow;
 mod layout;
+
+pub(crate) use flow::Flow;
 
 /// Bytes of the header in front of each packet.
 pub(crate) const OFFLOAD_HEADER: usize = 10;

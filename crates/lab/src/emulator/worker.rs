@@ -1,8 +1,9 @@
 //! The emulator's thread: reads the ends of all links, runs the model, writes what comes out.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,12 +11,13 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
-use sumlink_link::{LinkId, Network};
+use sumlink_link::{Delivery, LinkId, Network};
 use sumlink_scenario::timeline::{Action, Timeline};
 
 use super::carrier::Carriers;
 use super::exit::{Exit, Port};
 use super::meter::{Meter, become_punctual};
+use super::middlebox::Verdict;
 use super::segment::{OFFLOAD_HEADER, Segment};
 use super::{LinkReport, Message};
 use crate::config::{Direction, InterfaceState, LinkChange, Setting};
@@ -81,7 +83,7 @@ impl Worker {
             let Some((id, delivery)) = self.network.poll(now) else {
                 break;
             };
-            self.exit.hand_over(id, delivery, now);
+            self.hand_over(id, delivery, now);
         }
         self.exit.flush();
         self.note_lost_ends();
@@ -93,7 +95,7 @@ impl Worker {
     fn apply_planned(&mut self, now: Duration) {
         while let Some((at, action)) = self.timeline.pop(now) {
             while let Some((id, delivery)) = self.network.poll(at) {
-                self.exit.hand_over(id, delivery, now);
+                self.hand_over(id, delivery, now);
             }
             match action {
                 Action::Link(link, change) => self.apply_to_link(at, link, change),
@@ -105,13 +107,39 @@ impl Worker {
         }
     }
 
+    /// A packet has come out of the model.
+    fn hand_over(&mut self, id: LinkId, delivery: Delivery<Segment>, now: Duration) {
+        match self.exit.judge(id, &delivery.packet) {
+            (Verdict::Pass, _) => self.exit.hand_over(id, delivery, now),
+            (Verdict::Drop, _) => {}
+            (Verdict::Answer(reset), up) => {
+                self.network
+                    .enqueue(now, up, Segment::whole(Arc::new(reset)));
+            }
+        }
+    }
+
     fn apply_to_link(&mut self, at: Duration, link: usize, change: LinkChange) {
-        if let Setting::State(state) = change.setting {
-            // Whoever deleted the interfaces also brings them back.
-            let Some(ends) = &self.exit.ports[link].ends else {
-                return;
-            };
-            self.carriers.set(ends, state != InterfaceState::Down);
+        let port = &self.exit.ports[link];
+        match change.setting {
+            Setting::State(state) => {
+                // Whoever deleted the interfaces also brings them back.
+                let Some(ends) = &port.ends else {
+                    return;
+                };
+                self.carriers.set(ends, state != InterfaceState::Down);
+                let without = |state| state == InterfaceState::Unaddressed;
+                match (without(port.state), without(state)) {
+                    (false, true) => self.carriers.take_addresses(link),
+                    (true, false) => self.carriers.give_addresses_back(link),
+                    _ => {}
+                }
+            }
+            Setting::NewAddress if port.state != InterfaceState::Removed => {
+                let has_any = port.state != InterfaceState::Unaddressed;
+                self.carriers.renew_addresses(link, has_any);
+            }
+            _ => {}
         }
         self.apply(at, link, change);
     }
@@ -121,8 +149,9 @@ impl Worker {
         port.note(&change);
         for direction in change.directions() {
             let id = port.ids[direction.index()];
-            self.network
-                .set(at, id, change.setting.to_change(self.timeline.zero()));
+            if let Some(change) = change.setting.to_change(self.timeline.zero()) {
+                self.network.set(at, id, change);
+            }
         }
     }
 
@@ -135,7 +164,12 @@ impl Worker {
                 return taken;
             };
             match (&mut ends[direction.index()].file()).read(buffer) {
-                Ok(len) => self.enqueue(id, &buffer[..len]),
+                Ok(len) => {
+                    let data = &buffer[..len];
+                    if direction == Direction::Down || self.passes(port, data) {
+                        self.enqueue(id, data);
+                    }
+                }
                 Err(error) => {
                     if is_gone(&error) {
                         self.exit.ports[port].ends = None;
@@ -146,6 +180,22 @@ impl Worker {
             }
         }
         BATCH
+    }
+
+    /// Whether the middlebox lets a packet of the client's pass; it answers at once where it answers.
+    fn passes(&mut self, port: usize, data: &[u8]) -> bool {
+        let port = &mut self.exit.ports[port];
+        match port.middlebox.judge(data, Direction::Up) {
+            Verdict::Pass => return true,
+            Verdict::Drop => {}
+            Verdict::Answer(reset) => {
+                if let Some([client, _]) = &port.ends {
+                    // An interface that takes nothing loses the packet.
+                    let _ = client.file().write(&reset);
+                }
+            }
+        }
+        false
     }
 
     fn enqueue(&mut self, id: LinkId, data: &[u8]) {

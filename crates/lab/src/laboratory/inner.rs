@@ -1,9 +1,10 @@
 //! What the owner of a laboratory and its control socket both do: change links, ask how they are.
 
 use std::fs;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{DirectionReport, LabConfig, LinkStatus};
+use crate::addresses::Addresses;
 use crate::config::{Direction, InterfaceState, LinkChange, Setting, check_rate, find_link};
 use crate::emulator::Emulator;
 use crate::error::LabError;
@@ -19,6 +20,8 @@ pub(crate) struct Inner {
     pub(super) config: LabConfig,
     pub(super) kernel: Kernel,
     pub(super) emulator: Emulator,
+    /// Before the namespaces: it holds on to the client's.
+    pub(super) addresses: Arc<Addresses>,
     /// The emulated interfaces, for their carriers; by link. Also serialises changes of state.
     pub(super) ends: Mutex<Vec<Option<[Tun; 2]>>>,
     /// Client, server.
@@ -40,6 +43,7 @@ impl Inner {
         for change in changes {
             match change.setting {
                 Setting::State(state) => self.set_state(index, state)?,
+                Setting::NewAddress => self.renew_address(index)?,
                 _ => self.emulator.change(index, change.clone()),
             }
         }
@@ -47,9 +51,25 @@ impl Inner {
         self.emulator.report().map(drop)
     }
 
+    /// A link without an address has the new one as soon as it is up.
+    fn renew_address(&self, index: usize) -> Result<(), LabError> {
+        let _alone = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.emulator.report()?.0[index].state {
+            InterfaceState::Removed => Err(LabError::Usage(
+                "an interface that does not exist has no address: bring it up first".to_owned(),
+            )),
+            InterfaceState::Unaddressed => {
+                self.addresses.choose_others(index);
+                Ok(())
+            }
+            _ => self.addresses.renew(index),
+        }
+    }
+
     fn set_state(&self, index: usize, state: InterfaceState) -> Result<(), LabError> {
         let mut all = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let exists = self.emulator.report()?.0[index].state != InterfaceState::Removed;
+        let before = self.emulator.report()?.0[index].state;
+        let exists = before != InterfaceState::Removed;
         if !exists {
             // Somebody may have deleted only one of the two.
             all[index] = None;
@@ -67,12 +87,18 @@ impl Inner {
             let pair = plug_in(&self.namespaces, index, name, self.kernel, self.config.gso)?;
             all[index] = Some(clone_pair(&pair)?);
             self.emulator.replace(index, Some(pair));
+            self.addresses.made_anew(index);
         }
         for end in all[index].iter().flatten() {
             end.set_carrier(state != InterfaceState::Down)?;
         }
         self.emulator.change(index, LinkChange::state(state));
-        Ok(())
+        let without = |state| state == InterfaceState::Unaddressed;
+        match (without(before), without(state)) {
+            (false, true) => self.addresses.take(index),
+            (true, false) => self.addresses.give_back(index),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn status(&self) -> Result<Vec<LinkStatus>, LabError> {

@@ -11,6 +11,7 @@
 mod client;
 mod connection;
 mod library;
+mod live;
 mod pattern;
 mod record;
 mod requests;
@@ -26,6 +27,8 @@ use serde::{Deserialize, Serialize};
 use sumlink_transport::{PublicKey, SecretKey};
 
 use crate::error::LabError;
+
+pub(crate) use live::{Arrival, Live, Pace};
 
 /// `sumlink lab traffic`
 #[derive(Clone, Debug, clap::Subcommand)]

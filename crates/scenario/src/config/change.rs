@@ -10,8 +10,7 @@ use super::syntax::{parse_jitter, parse_loss, parse_queue, read_trace};
 use crate::error::LinkError;
 use crate::units::{parse_duration, parse_rate};
 
-const KEYS_OF_SET: &str =
-    "rate, trace, delay, jitter, loss, queue, state; down.KEY or up.KEY for one direction";
+const KEYS_OF_SET: &str = "rate, trace, delay, jitter, loss, queue, state, address, connections; down.KEY or up.KEY for one direction";
 
 /// The state of a link as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +22,8 @@ pub enum InterfaceState {
     Down,
     /// The carrier is up and nothing gets through.
     Blackhole,
+    /// The client's end has a carrier and no address, as when a lease has run out.
+    Unaddressed,
     /// The interfaces do not exist, as when an adapter is pulled.
     Removed,
 }
@@ -33,7 +34,7 @@ impl InterfaceState {
         match self {
             Self::Up => LinkState::Up,
             Self::Blackhole => LinkState::Blackhole,
-            Self::Down | Self::Removed => LinkState::Down,
+            Self::Down | Self::Unaddressed | Self::Removed => LinkState::Down,
         }
     }
 
@@ -43,8 +44,37 @@ impl InterfaceState {
             Self::Up => "up",
             Self::Down => "down",
             Self::Blackhole => "blackhole",
+            Self::Unaddressed => "unaddressed",
             Self::Removed => "removed",
         }
+    }
+}
+
+/// What becomes of the connections that a link's middlebox knows: those made after it pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// Their packets go nowhere any more, as when an address translator has lost its mappings.
+    Forgotten,
+    /// Whoever sends a packet of them is answered with a reset.
+    Reset,
+}
+
+impl Fate {
+    /// The word for it, as `lab set` reads it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forgotten => "forgotten",
+            Self::Reset => "reset",
+        }
+    }
+
+    /// The one of that word.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        [Self::Forgotten, Self::Reset]
+            .into_iter()
+            .find(|fate| fate.name() == text)
+            .ok_or_else(|| format!("'{text}' is none of forgotten, reset"))
     }
 }
 
@@ -65,6 +95,10 @@ pub enum Setting {
     Queue(QueueLimit),
     /// The state, of both directions.
     State(InterfaceState),
+    /// The client's end gets another address, and loses the one that it had.
+    NewAddress,
+    /// What becomes of the connections that there are, in both directions.
+    Connections(Fate),
 }
 
 impl Setting {
@@ -85,9 +119,10 @@ impl Setting {
         })
     }
 
-    /// The model's word for it; `zero` is what times in it count from.
-    pub fn to_change(&self, zero: Duration) -> Change {
-        match self.clone() {
+    /// The model's word for it; `zero` is what times in it count from. Nothing for what is no business of the model, which
+    /// knows neither addresses nor connections.
+    pub fn to_change(&self, zero: Duration) -> Option<Change> {
+        Some(match self.clone() {
             Self::Rate(rate) => Change::Rate(rate),
             Self::Trace(trace) => Change::Trace(trace),
             Self::Delay(delay) => Change::Delay(delay),
@@ -96,7 +131,8 @@ impl Setting {
             Self::Loss(loss) => Change::Loss(loss),
             Self::Queue(queue) => Change::Queue(queue),
             Self::State(state) => Change::State(state.link_state()),
-        }
+            Self::NewAddress | Self::Connections(_) => return None,
+        })
     }
 }
 
@@ -129,7 +165,9 @@ fn shift(script: LossScript, by: Duration) -> LossScript {
 /// | `loss=gilbert:P:R:GOOD:BAD` | Gilbert-Elliott: the probability of loss in each state |
 /// | `loss=script:7+20-29+1s-1.5s` | packet 7, packets 20 to 29 (counted from 0), and all packets from 1 s until before 1.5 s |
 /// | `queue=50ms`, `queue=64KiB` | drop-tail, what the link sends in that time, or bytes |
-/// | `state=up`, `down`, `blackhole`, `removed` | both directions |
+/// | `state=up`, `down`, `blackhole`, `unaddressed`, `removed` | both directions |
+/// | `address=new` | the client's end gets another address in place of the one it has |
+/// | `connections=forgotten`, `connections=reset` | packets of the connections that there are go nowhere, or are answered with a reset; new ones pass |
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkChange {
     /// The direction it holds for; both when not given.
@@ -189,6 +227,10 @@ impl LinkChange {
             "loss" => Setting::Loss(parse_loss(value).map_err(wrong)?),
             "queue" => Setting::Queue(parse_queue(value).map_err(bad)?),
             "state" if direction.is_none() => Setting::State(parse_state(link, value)?),
+            "address" if direction.is_none() => parse_address(value).map_err(wrong)?,
+            "connections" if direction.is_none() => {
+                Setting::Connections(Fate::parse(value).map_err(wrong)?)
+            }
             _ => {
                 return Err(LinkError::UnknownKey {
                     link: link.to_owned(),
@@ -213,14 +255,22 @@ pub struct PlannedChange {
 }
 
 pub(crate) fn parse_state(link: &str, text: &str) -> Result<InterfaceState, LinkError> {
-    use InterfaceState::{Blackhole, Down, Removed, Up};
-    [Up, Down, Blackhole, Removed]
+    use InterfaceState::{Blackhole, Down, Removed, Unaddressed, Up};
+    [Up, Down, Blackhole, Unaddressed, Removed]
         .into_iter()
         .find(|state| state.name() == text)
         .ok_or_else(|| LinkError::UnknownState {
             link: link.to_owned(),
             state: text.to_owned(),
         })
+}
+
+/// The only thing that can be said of an address: that it is another one.
+pub(crate) fn parse_address(text: &str) -> Result<Setting, String> {
+    match text {
+        "new" => Ok(Setting::NewAddress),
+        _ => Err(format!("'{text}' is not 'new'")),
+    }
 }
 
 #[cfg(test)]
@@ -236,12 +286,26 @@ mod tests {
         assert_eq!(change.setting, Setting::State(InterfaceState::Blackhole));
         assert!(LinkChange::parse_for("wifi", "state=asleep").is_err());
         assert!(LinkChange::parse_for("wifi", "up.state=down").is_err());
+        let setting = |text: &str| LinkChange::parse_for("wifi", text).unwrap().setting;
+        assert_eq!(
+            setting("connections=reset"),
+            Setting::Connections(Fate::Reset)
+        );
+        assert_eq!(setting("address=new"), Setting::NewAddress);
+        for wrong in [
+            "address=10.0.0.1",
+            "connections=gone",
+            "up.connections=reset",
+        ] {
+            assert!(LinkChange::parse_for("wifi", wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
     fn a_script_counts_from_the_beginning() {
         let change = LinkChange::parse_for("wifi", "loss=script:7+1s-2s").unwrap();
-        let Change::Loss(Loss::Script(script)) = change.setting.to_change(Duration::from_secs(10))
+        let Some(Change::Loss(Loss::Script(script))) =
+            change.setting.to_change(Duration::from_secs(10))
         else {
             panic!("not a script");
         };

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::config::{Direction, InterfaceState, LinkChange, PlannedChange, Setting, parse_state};
+use crate::config::{
+    Direction, Fate, InterfaceState, LinkChange, PlannedChange, Setting, parse_address, parse_state,
+};
 use crate::units::parse_duration;
 
 use super::document::Document;
@@ -85,12 +87,30 @@ fn read(
         other => other.map_err(|error| error.to_string()),
     });
     changes.extend(state.map(|at| LinkChange::state(at.value)));
-    let keys = ["rate", "delay", "jitter", "loss", "queue", "state"];
+    let address = section.parsed(document, "address", parse_address);
+    let fate = section.parsed(document, "connections", |text| {
+        Fate::parse(text).map(Setting::Connections)
+    });
+    let whole = address.into_iter().chain(fate);
+    changes.extend(whole.map(|at| LinkChange {
+        direction: None,
+        setting: at.value,
+    }));
+    let keys = [
+        "rate",
+        "delay",
+        "jitter",
+        "loss",
+        "queue",
+        "state",
+        "address",
+        "connections",
+    ];
     if !keys.into_iter().any(|key| section.has(key)) {
         section.missing(
             document,
             "change",
-            "rate, delay, jitter, loss, queue or state",
+            "rate, delay, jitter, loss, queue, state, address or connections",
         );
     }
     let span = section.span();

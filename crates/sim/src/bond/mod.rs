@@ -101,16 +101,27 @@ impl Bond {
                 if net.has_carrier(link) {
                     self.manager.link_up(link, net, &mut self.pipes);
                 } else {
-                    let client = &mut self.daemons[Side::Client.index()];
-                    for path in self.manager.link_down(link, net) {
-                        client.remove(path, net);
-                    }
-                    self.due[Side::Client.index()] = true;
+                    self.leave(link, net);
+                }
+            }
+            News::NewAddress(link) => {
+                self.leave(link, net);
+                if net.has_carrier(link) {
+                    self.manager.link_up(link, net, &mut self.pipes);
                 }
             }
             News::Alarm(Alarm::Flow(_)) => return false,
         }
         true
+    }
+
+    /// The client leaves the paths of a link.
+    fn leave(&mut self, link: usize, net: &mut Net) {
+        let client = &mut self.daemons[Side::Client.index()];
+        for path in self.manager.link_down(link, net) {
+            client.remove(path, net);
+        }
+        self.due[Side::Client.index()] = true;
     }
 
     fn on_connection(&mut self, net: &mut Net, connection: Connection, side: Side) -> bool {

@@ -2,9 +2,11 @@
 
 use sumlink_scenario::config::Direction;
 
+use sumlink_scenario::config::Fate;
+
 use super::{Connection, End, Event, Net};
 use crate::clock::{Nanos, duration};
-use crate::tcp::{BuildError, Group, Side, Tcp, TcpConfig, TcpInfo};
+use crate::tcp::{BuildError, Group, Packet, Side, Tcp, TcpConfig, TcpInfo};
 
 impl Net {
     /// Opens a connection over a link.
@@ -24,8 +26,40 @@ impl Net {
             planned: Nanos::MAX,
         }));
         self.links.push(link);
+        self.lost.push(None);
         self.flush(number, Side::Client);
         Ok(number)
+    }
+
+    /// The middlebox of a link loses the connections that there are.
+    pub(super) fn lose(&mut self, link: usize, fate: Fate) {
+        for (lost, of) in self.lost.iter_mut().zip(&self.links) {
+            if *of == link {
+                *lost = Some(fate);
+            }
+        }
+    }
+
+    /// A packet of a connection that the middlebox has lost has come to it.
+    pub(super) fn refuse(&mut self, connection: Connection, packet: &Packet) {
+        if self.lost[connection] != Some(Fate::Reset) {
+            return;
+        }
+        let Some(reset) = packet.reset() else {
+            return;
+        };
+        match reset.to {
+            // It stands at the client's end.
+            Side::Client => {
+                let client = &mut self.connections[connection][Side::Client.index()];
+                client.tcp.receive(&reset, self.now);
+                self.tell(connection, Side::Client);
+            }
+            Side::Server => {
+                let up = self.ids[self.links[connection]][Direction::Up.index()];
+                self.network.enqueue(duration(self.now), up, reset);
+            }
+        }
     }
 
     /// What both ends of a connection send is of a bond: its groups by the sender's side.
@@ -105,9 +139,18 @@ impl Net {
         };
         let id = self.ids[self.links[connection]][direction.index()];
         let now = duration(self.now);
+        let is_lost = side == Side::Client && self.lost[connection].is_some();
+        let mut refused = None;
         while let Some(packet) = end.tcp.poll_transmit(self.now) {
-            self.network.enqueue(now, id, packet);
+            match is_lost {
+                true => refused = Some(packet),
+                false => self.network.enqueue(now, id, packet),
+            }
         }
+        if let Some(packet) = refused {
+            self.refuse(connection, &packet);
+        }
+        let end = &mut self.connections[connection][side.index()];
         if let Some(at) = end.tcp.deadline().map(|at| at.max(self.now))
             && at < end.planned
         {

@@ -5,7 +5,7 @@ mod connections;
 use std::time::Duration;
 
 use sumlink_link::{LinkId, Network};
-use sumlink_scenario::config::{Direction, InterfaceState, Setting};
+use sumlink_scenario::config::{Direction, Fate, InterfaceState, LinkChange, Setting};
 use sumlink_scenario::error::LinkError;
 use sumlink_scenario::model::Model;
 use sumlink_scenario::plan::LabConfig;
@@ -40,6 +40,8 @@ pub(crate) enum News {
     Alarm(Alarm),
     /// A link went up or down, and the client noticed.
     Link(usize, InterfaceState),
+    /// The client's address on a link is another one now.
+    NewAddress(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,10 @@ struct End {
     /// When it is looked at next, as far as that is planned.
     planned: Nanos,
 }
+
+/// What becomes of a connection's packets at the middlebox that stands at the client's end of each link; nothing, as long as
+/// it has not lost them.
+type Lost = Option<Fate>;
 
 /// What one direction of a link delivered.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +85,9 @@ pub(crate) struct Net {
     interval: Nanos,
     carried: Vec<Carried>,
     connections: Vec<[End; 2]>,
+    /// The link of each connection.
     links: Vec<usize>,
+    lost: Vec<Lost>,
     agenda: Agenda<Event>,
     news: Vec<News>,
     log: EventLog,
@@ -116,6 +124,7 @@ impl Net {
             interval: nanos(config.sample_interval),
             connections: Vec::new(),
             links: Vec::new(),
+            lost: Vec::new(),
             agenda: Agenda::new(),
             news: Vec::new(),
             log: EventLog::new(),
@@ -177,7 +186,9 @@ impl Net {
         for (link, direction, setting) in std::mem::take(&mut self.restarts) {
             let id = self.ids[link][direction.index()];
             let now = duration(self.now);
-            self.network.set(now, id, setting.to_change(now));
+            if let Some(change) = setting.to_change(now) {
+                self.network.set(now, id, change);
+            }
         }
     }
 
@@ -245,6 +256,9 @@ impl Net {
             who,
             packet.seq ^ packet.ack.rotate_left(32),
         );
+        if side == Side::Client && self.lost[connection].is_some() {
+            return self.refuse(connection, packet);
+        }
         let end = &mut self.connections[connection][side.index()];
         end.tcp.receive(packet, self.now);
         self.flush(connection, side);
@@ -276,22 +290,37 @@ impl Net {
     fn apply_planned(&mut self) {
         while let Some((at, action)) = self.timeline.pop(duration(self.now)) {
             match action {
-                Action::Link(link, change) => {
-                    self.log.note(self.now, Kind::Link, link as u64, 0);
-                    if let Setting::State(state) = change.setting {
-                        self.states[link] = state;
-                        self.news.push(News::Link(link, state));
-                    }
-                    let zero = self.zero.map_or(Duration::ZERO, duration);
-                    for direction in change.directions() {
-                        let id = self.ids[link][direction.index()];
-                        self.network.set(at, id, change.setting.to_change(zero));
-                    }
-                }
+                Action::Link(link, change) => self.apply_to_link(at, link, &change),
                 Action::Interferer(id, interferer) => {
                     // It was tried when the network was built.
                     let _ = self.network.set_interferer(at, id, interferer);
                 }
+            }
+        }
+    }
+}
+
+impl Net {
+    fn apply_to_link(&mut self, at: Duration, link: usize, change: &LinkChange) {
+        self.log.note(self.now, Kind::Link, link as u64, 0);
+        match change.setting {
+            Setting::State(state) => {
+                self.states[link] = state;
+                self.news.push(News::Link(link, state));
+            }
+            Setting::Connections(fate) => self.lose(link, fate),
+            Setting::NewAddress => {
+                // What goes to the old one finds nobody.
+                self.lose(link, Fate::Forgotten);
+                self.news.push(News::NewAddress(link));
+            }
+            _ => {}
+        }
+        let zero = self.zero.map_or(Duration::ZERO, duration);
+        for direction in change.directions() {
+            let id = self.ids[link][direction.index()];
+            if let Some(change) = change.setting.to_change(zero) {
+                self.network.set(at, id, change);
             }
         }
     }

@@ -86,6 +86,18 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// The reset that answers it, unless it is one (RFC 9293, section 3.10.7.1).
+    pub(crate) fn reset(&self) -> Option<Self> {
+        (self.kind != Kind::Reset).then_some(Self {
+            to: self.to.peer(),
+            kind: Kind::Reset,
+            len: 0,
+            seq: self.ack,
+            sack_count: 0,
+            ..*self
+        })
+    }
+
     /// Received ranges behind a gap.
     pub(crate) fn sacks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let absolute = |offset: u32| self.ack + u64::from(offset);

@@ -1,0 +1,227 @@
+//! The page of the figures: tables and pictures for people, JSON for programs.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::chart::{self, Row};
+use super::judge::{Line, Spread, verdicts};
+use super::kind::{Kind, LINKS};
+use super::records::{Chunk, Fault, lines as raw_lines};
+use crate::error::LabError;
+use crate::run::{write_json, write_text};
+
+/// A line with what it was made of.
+pub(super) struct Measured {
+    pub(super) line: Line,
+    pub(super) chunks: Vec<Chunk>,
+}
+
+/// Writes README.md, the pictures, results.json and faults.jsonl.
+pub(super) fn write(directory: &Path, all: &[Measured]) -> Result<(), LabError> {
+    write_text(&directory.join("README.md"), &text(all))?;
+    let gap = |fault: &Fault| Some(fault.gap_ms);
+    let back = |fault: &Fault| fault.back_ms;
+    let pictures: [(&str, &str, fn(&Fault) -> Option<f64>); 2] = [
+        ("gap.svg", "longest time without an arrival", gap),
+        (
+            "return.svg",
+            "time until the link carries its rate again",
+            back,
+        ),
+    ];
+    for (name, title, value) in pictures {
+        let rows: Vec<Row> = all
+            .iter()
+            .filter_map(|m| row(m, name == "gap.svg", value))
+            .collect();
+        write_text(&directory.join(name), &chart::draw(title, &rows))?;
+    }
+    write_json(&directory.join("results.json"), &json(all))?;
+    let raw: String = all.iter().map(|m| raw_lines(&m.chunks)).collect();
+    write_text(&directory.join("faults.jsonl"), &raw)
+}
+
+fn row(measured: &Measured, gap: bool, value: fn(&Fault) -> Option<f64>) -> Option<Row> {
+    let Line {
+        kind, direction, ..
+    } = measured.line;
+    let known = Kind::by_name(kind)?;
+    let bars = match gap {
+        true => measured.line.gap.as_ref().and_then(|gap| gap.bars),
+        // What is not judged by it is not loaded, or fails again before long.
+        false => Some(known.back?),
+    };
+    let faults = measured.chunks.iter().flat_map(|chunk| &chunk.faults);
+    Some(Row {
+        label: format!("{kind}, {direction}"),
+        values: faults.filter_map(value).collect(),
+        bars,
+    })
+}
+
+/// Everything in the tables.
+pub(super) fn json(all: &[Measured]) -> serde_json::Value {
+    let lines = all.iter().map(|measured| {
+        let mut line = json!(measured.line);
+        line["shortcomings"] = json!(measured.line.shortcomings());
+        line
+    });
+    json!({ "links": LINKS, "lines": lines.collect::<Vec<_>>() })
+}
+
+fn text(all: &[Measured]) -> String {
+    let lines: Vec<Line> = all.iter().map(|measured| measured.line.clone()).collect();
+    let counts = verdicts(&lines);
+    let passed = counts.get(&true).copied().unwrap_or(0);
+    let mut text = format!(
+        "# Failover and return\n\n{passed} of {} lines reach their bars.\n\n",
+        lines.len()
+    );
+    text.push_str(METHOD);
+    let _ = write!(
+        text,
+        "\nThe links: `{}` and `{}`. Every fault is a line of [faults.jsonl](faults.jsonl), the figures of the table are in \
+         [results.json](results.json).\n\n",
+        LINKS[0], LINKS[1]
+    );
+    text.push_str("![longest times without an arrival](gap.svg)\n\n");
+    text.push_str("![times until the link carries again](return.svg)\n\n");
+    text.push_str(&table(&lines));
+    text.push_str("\n## The faults\n\n");
+    let mut told: Vec<&str> = Vec::new();
+    for line in &lines {
+        if let Some(kind) = Kind::by_name(line.kind).filter(|kind| !told.contains(&kind.name)) {
+            told.push(kind.name);
+            let _ = writeln!(text, "- {}: {}", kind.name, kind.about);
+        }
+    }
+    text
+}
+
+/// How the figures came about.
+const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and queues of another 20 ms carry one flow at full \
+    rate; one of them fails at a moment that chance chooses, for 0.5 to 3.5 s where the fault lasts, and the next fault comes when \
+    the link carries again. *Gap*: the longest time, from the fault until the next one, in which the receiving program got nothing; \
+    *before*: the same in the 0.6 to 1.2 s before the fault. *Return*: from the end of the fault (of one that is a moment: from the \
+    fault) until the end of the first 100 ms in which the link carried 90 % of its rate, as its emulator counted. A link that flaps \
+    does so every 2 s, and is judged by the goodput over that of plain TCP over the other link alone. Every byte is compared with \
+    what must be there. *Twice*: bytes that both ends sent more than once, over those that arrived.\n";
+
+fn table(lines: &[Line]) -> String {
+    let mut text = "| fault | way | n | gap p50 / p99 / most, ms | bars | before, p50 / p99 | return p50 / p99 / most, ms | bars | not back | goodput | twice | |\n\
+                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n".to_owned();
+    let all = |spread: &Option<Spread>| {
+        spread.as_ref().map_or_else(String::new, |s| {
+            format!("{:.0} / {:.0} / {:.0}", s.p50, s.p99, s.most)
+        })
+    };
+    let bars = |spread: &Option<Spread>| {
+        let bars = spread.as_ref().and_then(|spread| spread.bars);
+        bars.map_or_else(String::new, |[half, most]| format!("{half:.0} / {most:.0}"))
+    };
+    for line in lines {
+        let short = line.shortcomings();
+        let verdict = match short.is_empty() {
+            true => "pass".to_owned(),
+            false => format!("**{}**", short.join("; ")),
+        };
+        let before = line.steady_gap.as_ref();
+        let before = before.map_or_else(String::new, |s| format!("{:.0} / {:.0}", s.p50, s.p99));
+        let is_judged = line.back.as_ref().is_some_and(|back| back.bars.is_some());
+        let (back, never) = match is_judged {
+            true => (all(&line.back), line.never_back.to_string()),
+            false => (String::new(), String::new()),
+        };
+        let goodput = line.goodput.map_or_else(String::new, |[share, bar]| {
+            format!("{share:.3} (bar {bar})")
+        });
+        let twice = line
+            .duplicates
+            .map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {before} | {back} | {} | {never} | {goodput} | {twice} | {verdict} |",
+            line.kind,
+            line.direction,
+            line.faults,
+            all(&line.gap),
+            bars(&line.gap),
+            bars(&line.back),
+        );
+    }
+    text
+}
+
+/// The lines for a terminal.
+pub(super) fn terminal(lines: &[Line]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let short = line.shortcomings();
+        let verdict = if short.is_empty() { "pass" } else { "short" };
+        let _ = write!(
+            text,
+            "{verdict:<6} {:<22} {:<5} n={:<4}",
+            line.kind, line.direction, line.faults
+        );
+        if let Some(gap) = &line.gap {
+            let _ = write!(text, " gap {:.0}/{:.0} ms", gap.p50, gap.p99);
+        }
+        if let Some(back) = line.back.as_ref().filter(|back| back.bars.is_some()) {
+            let _ = write!(text, ", back {:.0}/{:.0} ms", back.p50, back.p99);
+        }
+        if let Some([share, _]) = line.goodput {
+            let _ = write!(text, ", goodput {share:.3}");
+        }
+        if let Some(share) = line.duplicates {
+            let _ = write!(text, ", twice {:.2} %", share * 100.0);
+        }
+        if !short.is_empty() {
+            let _ = write!(text, " ({})", short.join("; "));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judge::tests::chunk;
+    use super::*;
+    use crate::config::Direction;
+
+    fn measured(name: &str, figures: &[(f64, Option<f64>)]) -> Measured {
+        let kind = Kind::by_name(name).unwrap();
+        let chunks = vec![chunk(kind, figures)];
+        Measured {
+            line: Line::new(kind, Direction::Down, &chunks),
+            chunks,
+        }
+    }
+
+    #[test]
+    fn the_page_says_what_falls_short() {
+        let all = [
+            measured("blackhole", &[(150.0, Some(400.0)), (120.0, Some(300.0))]),
+            measured("link-down", &[(80.0, Some(400.0))]),
+            measured("interactive-blackhole", &[(90.0, None)]),
+            measured("flapping-link-down", &[(90.0, None)]),
+        ];
+        let text = text(&all);
+        assert!(text.contains("3 of 4 lines reach their bars"), "{text}");
+        let row = "| blackhole | down | 2 | 120 / 150 / 150 | 200 / 500 | 20 / 20 | 300 / 400 / 400 | 1000 / 3000 | 0 |  | 0.50 % | pass |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("**gap p50 80 ms of 50**"), "{text}");
+        assert!(text.contains("0.990 (bar 0.95)"), "{text}");
+        let lines: Vec<Line> = all.iter().map(|measured| measured.line.clone()).collect();
+        insta::assert_snapshot!(terminal(&lines), @r"
+        ");
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), &all).unwrap();
+        let raw = std::fs::read_to_string(directory.path().join("faults.jsonl")).unwrap();
+        assert_eq!(raw.lines().count(), 5);
+        let back = std::fs::read_to_string(directory.path().join("return.svg")).unwrap();
+        assert!(!back.contains("interactive"), "it has no such figure");
+    }
+}
