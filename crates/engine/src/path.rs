@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::frame::PathWord;
 use crate::meter::Meter;
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::selector::Selection;
@@ -116,6 +117,12 @@ pub struct Path {
     pub(crate) last_progress: Instant,
     /// When the peer's TCP last got a segment more, as far as anybody knows.
     pub(crate) last_delivered: Option<Instant>,
+    /// Since when the peer says that what it sends on it is not confirmed.
+    pub(crate) doubted_since: Option<Instant>,
+    /// Of a stalled path: since when.
+    pub(crate) useless_from: Instant,
+    /// The peer has left it.
+    pub(crate) is_left: bool,
     /// When anything last arrived on it.
     pub(crate) last_received: Instant,
     /// When something that asks for a report last left on it.
@@ -205,10 +212,18 @@ pub(crate) enum Control {
     Ping {
         token: u64,
     },
+    /// What a path is to this side.
+    PathState {
+        path: PathId,
+        state: PathWord,
+    },
 }
 
 /// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
 pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
+
+/// A path that has been silent for this long is doubted: what is late on it is repeated elsewhere.
+pub(crate) const SILENT_SLACK: Duration = Duration::from_millis(15);
 
 /// How fast past stalls are forgiven.
 const STALL_HALF_LIFE: Duration = Duration::from_secs(20);
@@ -252,6 +267,9 @@ impl Path {
             last_report: now,
             last_progress: now,
             last_delivered: None,
+            doubted_since: None,
+            useless_from: now,
+            is_left: false,
             last_received: now,
             last_asked: None,
             pong_due: None,
@@ -410,6 +428,22 @@ impl Path {
     /// Whether anything on the path is late.
     pub fn is_late(&self, now: Instant) -> bool {
         self.late_from().is_some_and(|from| now >= from)
+    }
+
+    /// From when on nothing at all says any more that the path delivers: its oldest piece is late, and TCP, which hears of every
+    /// segment, has had nothing acknowledged for so long either. Nothing where TCP does not tell what it delivers.
+    ///
+    /// While TCP gets anything to the peer what is late may still be on its way; a path that is silent in both ways is
+    /// dead, or waits for a timeout.
+    pub(crate) fn silent_from(&self) -> Option<Instant> {
+        let heard = self.last_delivered?.max(self.last_progress);
+        Some(self.late_from()?.max(heard + self.patience()))
+    }
+
+    /// Whether that is so for longer than chance has it.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        self.silent_from()
+            .is_some_and(|from| now >= from + SILENT_SLACK)
     }
 
     /// From when on the oldest thing on the path is late, unless it is confirmed before.

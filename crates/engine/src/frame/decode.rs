@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    Ack, FIRST_OPTIONAL, Frame, Hello, MAX_ACK_RANGES, MAX_BODY, MAX_DATA, MAX_TEXT, kind,
+    Ack, FIRST_OPTIONAL, Frame, Hello, MAX_ACK_RANGES, MAX_BODY, MAX_DATA, MAX_TEXT, PathWord, kind,
 };
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::varint;
@@ -45,7 +45,7 @@ impl<'a> Frame<'a> {
         let Some(kind) = varint::read(&mut rest) else {
             return Ok(None);
         };
-        let known = (kind::HELLO..=kind::POLICY).contains(&kind);
+        let known = (kind::HELLO..=kind::POLICY).contains(&kind) || kind == kind::PATH_STATE;
         let optional = kind >= FIRST_OPTIONAL && kind & 1 == 1;
         if !known && !optional {
             return Err(FrameError::UnknownType(kind));
@@ -179,6 +179,15 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
                 },
             }
         }
+        kind::PATH_STATE => Frame::PathState {
+            path: int()?,
+            state: match int()? {
+                0 => PathWord::Delivers,
+                1 => PathWord::Stalled,
+                2 => PathWord::Left,
+                _ => return Err(malformed()),
+            },
+        },
         kind::CLOSE => Frame::Close {
             code: int()?,
             reason: text(&mut rest, name)?,
@@ -230,11 +239,13 @@ mod tests {
             if open_ended {
                 continue;
             }
+            // Behind the type, of which the first byte says how long it is.
+            let length = 1 << (out[0] >> 6);
             let mut short = out[..out.len() - 1].to_vec();
-            short[1] -= 1;
+            short[length] -= 1;
             let mut long = out;
             long.push(0x80);
-            long[1] += 1;
+            long[length] += 1;
             for wrong in [short, long] {
                 assert!(
                     matches!(Frame::decode(&wrong), Err(FrameError::Malformed(_))),

@@ -146,6 +146,10 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             ]);
             kind::POLICY
         }
+        Frame::PathState { path, state } => {
+            put(&[*path, *state as u64]);
+            kind::PATH_STATE
+        }
         Frame::Close { code, reason } => {
             put(&[*code]);
             out.extend_from_slice(reason);

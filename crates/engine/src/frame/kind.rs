@@ -18,6 +18,8 @@ pub(super) const PONG: u64 = 0x0f;
 pub(super) const PATH: u64 = 0x10;
 pub(super) const CLOSE: u64 = 0x11;
 pub(super) const POLICY: u64 = 0x12;
+/// Optional: who does not know it notices by itself, later.
+pub(super) const PATH_STATE: u64 = 0x43;
 
 /// What an error calls a frame of this type; all kinds of credit have one name.
 pub(super) fn name(kind: u64) -> &'static str {
@@ -37,6 +39,7 @@ pub(super) fn name(kind: u64) -> &'static str {
         PATH => "PATH",
         CLOSE => "CLOSE",
         POLICY => "POLICY",
+        PATH_STATE => "PATH_STATE",
         _ => "unknown",
     }
 }

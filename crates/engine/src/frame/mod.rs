@@ -144,6 +144,13 @@ pub enum Frame<'a> {
         /// What it may send.
         policy: PeerPolicy,
     },
+    /// What the sender of this frame makes of a path.
+    PathState {
+        /// The path.
+        path: u64,
+        /// What it is to the sender.
+        state: PathWord,
+    },
     /// Ends the session.
     Close {
         /// Why; application-defined, 0 is a normal end.
@@ -151,6 +158,17 @@ pub enum Frame<'a> {
         /// For people.
         reason: &'a [u8],
     },
+}
+
+/// What a path is to the sender of a PATH_STATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathWord {
+    /// It delivers again what the sender gives it.
+    Delivers,
+    /// Nothing that the sender gives it is confirmed.
+    Stalled,
+    /// The sender has left it: it neither sends nor receives on it any more.
+    Left,
 }
 
 /// Body of an ACK.
@@ -272,6 +290,14 @@ pub(crate) mod tests {
                     },
                     rate: Some(625_000),
                 },
+            },
+            Frame::PathState {
+                path: 1,
+                state: PathWord::Stalled,
+            },
+            Frame::PathState {
+                path: varint::MAX,
+                state: PathWord::Left,
             },
             Frame::Close {
                 code: 0,

@@ -73,6 +73,16 @@ pub enum Event {
         /// Why, in one sentence with figures.
         reason: String,
     },
+    /// The peer says that what it sends on a path is not confirmed; said again when the peer has said the opposite meanwhile.
+    PathDoubted {
+        /// The path.
+        path: PathId,
+    },
+    /// The peer has left a path: its carrier is to be ended.
+    PathLeft {
+        /// The path.
+        path: PathId,
+    },
     /// The session has ended; streams are gone.
     Closed {
         /// 0 is a normal end.

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Event, Session};
-use crate::path::{LossState, Path, PathState};
+use crate::frame::PathWord;
+use crate::path::{Control, LossState, Path, PathState};
 use crate::{Instant, PathId};
 
 /// A path on which nothing asks for a report gets a PING this often.
@@ -23,6 +24,13 @@ pub(super) const MAX_STALLED_PINGS: usize = 256;
 
 /// A path stalls when nothing is confirmed, or its oldest piece is overdue, for two round trips, four variations, and this.
 const STALL_SLACK: Duration = Duration::from_millis(150);
+
+/// A path that is silent stalls when TCP could have repaired a loss by its timeout: that waits for a round trip and four
+/// variations, or this, and the repair takes another round trip.
+const REPAIR_LEAST: Duration = Duration::from_millis(50);
+
+/// And as much more as TCP's timers are coarse.
+const REPAIR_SLACK: Duration = Duration::from_millis(10);
 
 /// No path is waited for longer than this.
 const STALL_MOST: Duration = Duration::from_secs(5);
@@ -176,6 +184,7 @@ impl Session {
             .oldest_unconfirmed()
             .map_or(Duration::ZERO, |sent| now.saturating_sub(sent));
         path.state = PathState::Stalled;
+        path.useless_from = now;
         path.note_stall(now);
         let ends = [
             path.flights.back().map(|flight| flight.path_end),
@@ -195,6 +204,39 @@ impl Session {
             silent_for,
         });
         self.schedulers.paths_changed();
+        self.say_path_state(id, PathWord::Stalled, now);
+    }
+
+    /// Tells the peer, over another path.
+    pub(super) fn say_path_state(&mut self, path: PathId, state: PathWord, now: Instant) {
+        if !self.closed {
+            self.queue(Control::PathState { path, state }, now);
+        }
+    }
+
+    /// What a path is to the peer.
+    pub(super) fn on_path_state(&mut self, id: PathId, state: PathWord, now: Instant) {
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
+        match state {
+            PathWord::Delivers => path.doubted_since = None,
+            PathWord::Stalled => {
+                // The other direction may be as dead: an answer will tell.
+                if path.oldest_unconfirmed().is_none() {
+                    path.last_asked = None;
+                }
+                if path.doubted_since.is_none() {
+                    path.doubted_since = Some(now);
+                    self.events.push_back(Event::PathDoubted { path: id });
+                }
+            }
+            PathWord::Left if !path.is_left => {
+                path.is_left = true;
+                self.events.push_back(Event::PathLeft { path: id });
+            }
+            PathWord::Left => {}
+        }
     }
 
     /// Only stalled paths are left: there is nothing better than to try all of them.
@@ -239,12 +281,29 @@ impl Path {
         }
     }
 
+    /// Since when it has been of no use.
+    pub(super) fn useless_since(&self) -> Option<Instant> {
+        let stalled = (self.state == PathState::Stalled).then_some(self.useless_from);
+        let since = [stalled, self.doubted_since];
+        since.into_iter().flatten().min()
+    }
+
     /// When the path counts as stalled: if nothing is confirmed before, or if its oldest piece is not.
     ///
     /// The second is for a path that delivers hardly any of what it takes: some progress, and none that helps. While TCP
     /// repairs losses and gets somewhere, what comes behind the hole is at the peer already: giving all of it to other
     /// paths would cost more than waiting as long again.
+    ///
+    /// Much sooner where TCP has had nothing acknowledged either: then nothing is being repaired, but for a loss that only
+    /// a timeout finds, and one of these is waited for.
     pub(super) fn stalls_at(&self) -> Option<Instant> {
+        let repair = self.srtt() + (4 * self.sample.rttvar).max(REPAIR_LEAST) + REPAIR_SLACK;
+        let silent = self.silent_from().map(|from| from + repair);
+        let late = self.late_stalls_at()?;
+        Some(silent.map_or(late, |silent| silent.min(late)))
+    }
+
+    fn late_stalls_at(&self) -> Option<Instant> {
         let oldest = self.oldest_unconfirmed()?;
         let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
         let patience = patience.min(STALL_MOST);

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::config::ConfigError;
+use crate::frame::PathWord;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathSample, PathState};
 use crate::policy::PeerPolicy;
@@ -242,8 +243,13 @@ impl Session {
         let Some(path) = self.paths.remove(&id) else {
             return;
         };
+        let is_left = path.is_left;
         self.take_back(path, now);
         self.note_policies();
+        // The peer's end of it may wait for its timeouts for long.
+        if !is_left && !self.paths.is_empty() {
+            self.say_path_state(id, PathWord::Left, now);
+        }
         if self.paths.is_empty() {
             self.pathless_since = Some(now);
         } else if self

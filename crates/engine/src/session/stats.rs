@@ -86,6 +86,8 @@ pub struct PathStats {
     pub silent_for: Duration,
     /// How long something on it has been waiting for a confirmation without any arriving.
     pub stuck_for: Option<Duration>,
+    /// How long it has been of no use: stalled, or so by the peer's word.
+    pub useless_for: Option<Duration>,
 }
 
 /// Counters of a stream.
@@ -163,6 +165,7 @@ impl Session {
             retransmitted: path.sample.retransmitted,
             age: now.saturating_sub(path.joined),
             silent_for: now.saturating_sub(path.last_received),
+            useless_for: path.useless_since().map(|since| now.saturating_sub(since)),
             stuck_for: path.stuck_since().map(|since| now.saturating_sub(since)),
         });
         stats.collect()

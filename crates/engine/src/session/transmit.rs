@@ -272,6 +272,11 @@ impl Session {
                 }
             }
             Control::Ping { token } => Frame::Ping { token: *token }.encode(out),
+            Control::PathState { path, state } => Frame::PathState {
+                path: u64::from(path.0),
+                state: *state,
+            }
+            .encode(out),
         }
     }
 

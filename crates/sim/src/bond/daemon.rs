@@ -22,6 +22,9 @@ const SEND_PIECES: usize = 4;
 const RECEIVE_QUOTA: usize = 512 * 1024;
 /// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
 pub(super) const SILENCE: Nanos = 3 * SECOND;
+/// So is one that has been stalled for this long, and these are looked at so often.
+const USELESS: Nanos = 200 * MILLISECOND;
+const USELESS_CHECK: Nanos = 100 * MILLISECOND;
 /// Memory that is kept for records.
 const SPARE: usize = 256;
 
@@ -32,6 +35,8 @@ pub(super) enum Tell {
     Ended(PathId),
     /// Nothing has been confirmed on it for too long.
     Silent(PathId),
+    /// It is of use again.
+    Recovered(PathId),
 }
 
 /// A session and its carriers.
@@ -249,6 +254,23 @@ impl Daemon {
                     _ => {}
                 }
             }
+            match event {
+                Event::PathStalled { .. } | Event::PathDoubted { .. } => {
+                    self.silence_check = self.silence_check.min(now + USELESS);
+                }
+                Event::PathRecovered { path } => {
+                    let stats = self.session.path_stats_all(duration(now));
+                    let mut of_path = stats.iter().filter(|stats| stats.id == path);
+                    if of_path.all(|stats| stats.useless_for.is_none()) {
+                        self.told.push(Tell::Recovered(path));
+                    }
+                }
+                Event::PathLeft { path } => {
+                    self.remove(path, net);
+                    self.told.push(Tell::Ended(path));
+                }
+                _ => {}
+            }
             streams.on_event(&event, self.side, &mut self.session, net);
         }
         moved
@@ -317,9 +339,13 @@ impl Daemon {
         }
         for path in self.session.path_stats_all(duration(now)) {
             if path.stuck_for.is_some() {
-                self.silence_check = now + SILENCE / 6;
+                self.silence_check = self.silence_check.min(now + SILENCE / 6);
             }
-            if path.stuck_for.is_some_and(|time| nanos(time) >= SILENCE) {
+            if path.useless_for.is_some() {
+                self.silence_check = self.silence_check.min(now + USELESS_CHECK);
+            }
+            let is_stuck = path.stuck_for.is_some_and(|time| nanos(time) >= SILENCE);
+            if is_stuck || path.useless_for.is_some_and(|time| nanos(time) >= USELESS) {
                 self.told.push(Tell::Silent(path.id));
             }
         }

@@ -33,6 +33,28 @@ struct Dial {
     replacing: Option<PathId>,
 }
 
+/// A link on which nothing gets through is dialed again and again until something does.
+#[derive(Debug)]
+struct Probe {
+    link: usize,
+    /// The path that is silent.
+    path: PathId,
+    begun: Nanos,
+    /// When it is dialed next.
+    next: Nanos,
+}
+
+impl Probe {
+    /// Time until the next dial of one that has been tried for so long.
+    fn pause(&self, now: Nanos) -> Nanos {
+        match (now - self.begun) / SECOND {
+            0..10 => 250 * MILLISECOND,
+            10..60 => SECOND,
+            _ => 5 * SECOND,
+        }
+    }
+}
+
 /// What is known of a link.
 #[derive(Clone, Debug, Default)]
 struct Link {
@@ -52,6 +74,7 @@ pub(super) struct Manager {
     carriers: usize,
     links: Vec<Link>,
     dials: Vec<Dial>,
+    probes: Vec<Probe>,
     next_path: u32,
     /// Paths that their replacement has arrived for.
     leaving: Vec<PathId>,
@@ -65,6 +88,7 @@ impl Manager {
             carriers,
             links: vec![Link::default(); links],
             dials: Vec::new(),
+            probes: Vec::new(),
             next_path: 0,
             leaving: Vec::new(),
         }
@@ -166,7 +190,12 @@ impl Manager {
             }
             (Side::Client, 1, _) if received >= FLIGHTS[1] => {
                 *client = 2;
+                let link = dial.link;
                 net.write(connection, side, FLIGHTS[2]);
+                // Only one of those that were begun for a silent link says HELLO.
+                self.give_up(net, |other| {
+                    other.link == link && other.connection != connection
+                });
             }
             (Side::Server, _, 1) if received >= FLIGHTS[0] + FLIGHTS[2] => {
                 *server = 2;
@@ -186,6 +215,7 @@ impl Manager {
 
     fn joined(&mut self, index: usize, net: &mut Net) {
         let dial = self.dials.remove(index);
+        self.probes.retain(|probe| probe.link != dial.link);
         let link = &mut self.links[dial.link];
         link.failures = 0;
         link.retry_at = 0;
@@ -197,8 +227,20 @@ impl Manager {
         net.wake(net.now(), Alarm::Manager);
     }
 
+    /// These dials are not wanted any more.
+    fn give_up(&mut self, net: &mut Net, which: impl Fn(&Dial) -> bool) {
+        while let Some(index) = self.dials.iter().position(&which) {
+            let dial = self.dials.remove(index);
+            net.abort(dial.connection, Side::Client);
+        }
+    }
+
     fn fail(&mut self, index: usize, net: &mut Net) {
         let dial = self.dials.remove(index);
+        if dial.replacing.is_some() {
+            // Others are begun as long as the link is silent.
+            return net.abort(dial.connection, Side::Client);
+        }
         let link = &mut self.links[dial.link];
         link.failures += 1;
         let pause = RETRY_PAUSE.0 << (link.failures.min(8) - 1);
@@ -229,10 +271,27 @@ impl Manager {
             net.wake(now + SECOND, Alarm::Manager);
         }
         self.dial_all(net, pipes);
+        self.dial_probes(net, pipes);
+    }
+
+    /// Begins another connection on each silent link whose turn it is.
+    fn dial_probes(&mut self, net: &mut Net, pipes: &mut Vec<[Pipe; 2]>) {
+        let now = net.now();
+        let mut due = Vec::new();
+        for probe in self.probes.iter_mut().filter(|probe| probe.next <= now) {
+            probe.next = now + probe.pause(now);
+            net.wake(probe.next, Alarm::Manager);
+            due.push((probe.link, probe.path));
+        }
+        for (link, path) in due {
+            self.dial(link, Some(path), net, pipes);
+        }
     }
 
     /// A path of the session has ended.
     pub(super) fn on_end(&mut self, path: PathId, net: &mut Net) {
+        self.probes.retain(|probe| probe.path != path);
+        self.give_up(net, |dial| dial.replacing == Some(path));
         for link in &mut self.links {
             if link.paths.contains(&path) {
                 link.paths.retain(|other| *other != path);
@@ -252,9 +311,24 @@ impl Manager {
             return;
         };
         let is_dialing = self.dials.iter().any(|dial| dial.link == link);
-        if !is_dialing && net.has_carrier(link) && self.links[link].retry_at <= net.now() {
-            self.dial(link, Some(path), net, pipes);
+        let is_probed = self.probes.iter().any(|probe| probe.link == link);
+        let may_dial = !is_dialing && self.links[link].retry_at <= net.now();
+        if may_dial && !is_probed && net.has_carrier(link) {
+            let now = net.now();
+            self.probes.push(Probe {
+                link,
+                path,
+                begun: now,
+                next: now,
+            });
+            self.dial_probes(net, pipes);
         }
+    }
+
+    /// A path is of use again: its link need not be dialed.
+    pub(super) fn on_recovery(&mut self, path: PathId, net: &mut Net) {
+        self.probes.retain(|probe| probe.path != path);
+        self.give_up(net, |dial| dial.replacing == Some(path));
     }
 
     /// A link has a carrier again: it is worth a dial at once.
@@ -266,10 +340,8 @@ impl Manager {
 
     /// A link has lost its carrier: its paths are left.
     pub(super) fn link_down(&mut self, link: usize, net: &mut Net) -> Vec<PathId> {
-        while let Some(index) = self.dials.iter().position(|dial| dial.link == link) {
-            let dial = self.dials.remove(index);
-            net.abort(dial.connection, Side::Client);
-        }
+        self.probes.retain(|probe| probe.link != link);
+        self.give_up(net, |dial| dial.link == link);
         self.links[link].failures = 0;
         self.links[link].retry_at = 0;
         std::mem::take(&mut self.links[link].paths)

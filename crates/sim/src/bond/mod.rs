@@ -157,6 +157,7 @@ impl Bond {
                     match tell {
                         Tell::Ended(path) => self.manager.on_end(path, net),
                         Tell::Silent(path) => self.manager.on_silence(path, net, &mut self.pipes),
+                        Tell::Recovered(path) => self.manager.on_recovery(path, net),
                     }
                 }
                 let leaving = self.manager.take_leaving();

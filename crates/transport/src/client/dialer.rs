@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustls::ClientConfig as TlsConfig;
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::ConnectError;
 use crate::carrier::Carrier;
 use crate::config::ClientConfig;
 use crate::congestion;
 use crate::handshake::{CarrierError, ClientCarrier};
-use crate::happy_eyeballs::Race;
+use crate::happy_eyeballs::{ATTEMPT_DELAY, Race};
 use crate::keys::PublicKey;
 use crate::socket::{self, Binding};
 use crate::tls;
@@ -34,6 +35,18 @@ pub(super) struct Dialer {
     /// Held by the carrier that tries to make it, so that the others join it a moment later.
     making: Mutex<()>,
 }
+
+/// Time until the next connection is begun on a link that has been tried for so long.
+fn attempt_pause(tried_for: Duration) -> Duration {
+    match tried_for.as_secs() {
+        0..10 => ATTEMPT_DELAY,
+        10..60 => Duration::from_secs(1),
+        _ => Duration::from_secs(5),
+    }
+}
+
+/// The [`rank`] of what another attempt does not mend.
+const DEFINITE: u8 = 3;
 
 /// How long a TCP connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,6 +101,48 @@ impl Dialer {
         Err(failure.unwrap_or_else(|| {
             ConnectError::NoLink(format!("{link} reaches no address of the server"))
         }))
+    }
+
+    /// Makes a carrier over `link`, on which nothing gets through at the moment: begins a connection every quarter of a second,
+    /// more seldom after a while, and takes the first that gets through. A single one would wait ever longer between its
+    /// packets, and go on waiting when the link is back.
+    ///
+    /// Ends without a carrier only when the server is another one or refuses.
+    pub(super) async fn dial_until_answered(
+        &self,
+        link: &str,
+        servers: &[SocketAddr],
+    ) -> Result<(Carrier, Binding), ConnectError> {
+        let begun = Instant::now();
+        let mut next = begun;
+        let mut opening = FuturesUnordered::new();
+        let mut turns = servers.iter().cycle();
+        loop {
+            tokio::select! {
+                // What has got through must win over a new attempt.
+                biased;
+                Some(opened) = opening.next() => {
+                    let joined = match opened {
+                        Ok(opened) => self.join(link, opened).await,
+                        Err(error) => Err(error),
+                    };
+                    match joined {
+                        Err(error) if rank(&error) < DEFINITE => {
+                            tracing::trace!(link, %error, "not yet");
+                        }
+                        result => return result,
+                    }
+                }
+                () = sleep_until(next) => {
+                    let Some(server) = turns.next() else {
+                        let reason = format!("{link} reaches no address of the server");
+                        return Err(ConnectError::NoLink(reason));
+                    };
+                    opening.push(self.open(link, *server));
+                    next = Instant::now() + attempt_pause(begun.elapsed());
+                }
+            }
+        }
     }
 
     /// TCP and TLS over `link` with one address of the server.

@@ -5,7 +5,7 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sumlink_engine::PathId;
+use sumlink_engine::{PathId, PathStats};
 
 use super::Driver;
 use crate::carrier::Carrier;
@@ -17,6 +17,8 @@ use crate::status::PathEvent;
 pub(crate) enum CarrierNews {
     /// Nothing has been confirmed on it for too long: try the link anew.
     Silent { id: PathId, link: String },
+    /// It is of use again.
+    Recovered { id: PathId, link: String },
     /// The session takes no more paths for now.
     Refused {
         id: PathId,
@@ -57,6 +59,12 @@ const SEND_PIECES: usize = 4;
 
 /// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
 pub(super) const SILENCE: Duration = Duration::from_secs(3);
+
+/// So is one that has been stalled for this long, here or by the peer's word: in less, TCP often gets through by itself.
+const USELESS: Duration = Duration::from_millis(200);
+
+/// Stalled carriers are looked at this often.
+const USELESS_CHECK: Duration = Duration::from_millis(100);
 
 impl Driver {
     pub(super) fn add(&mut self, mut carrier: Carrier) {
@@ -219,12 +227,33 @@ impl Driver {
         };
         for path in self.engine.path_stats_all(self.now()) {
             if path.stuck_for.is_some() {
-                self.silence_check = clock + SILENCE / 6;
+                self.silence_check = self.silence_check.min(clock + SILENCE / 6);
             }
-            if path.stuck_for.is_some_and(|time| time >= SILENCE) {
+            if path.useless_for.is_some() {
+                self.silence_check = self.silence_check.min(clock + USELESS_CHECK);
+            }
+            let is_stuck = path.stuck_for.is_some_and(|time| time >= SILENCE);
+            if is_stuck || path.useless_for.is_some_and(|time| time >= USELESS) {
                 let link = self.link_of(path.id);
                 let _ = listener.send(CarrierNews::Silent { id: path.id, link });
             }
+        }
+    }
+
+    /// A path is of no use: whether that lasts is looked at before long.
+    pub(super) fn look_for_silence_soon(&mut self) {
+        self.silence_check = self.silence_check.min(Instant::now() + USELESS);
+    }
+
+    /// Tells whoever makes carriers that a path is of use again, if it is to both sides.
+    pub(super) fn tell_recovered(&self, id: PathId) {
+        let stats = self.engine.path_stats_all(self.now());
+        let is_useless = |path: &PathStats| path.id == id && path.useless_for.is_some();
+        if let Some(listener) = self.listeners.carriers.as_ref()
+            && !stats.iter().any(is_useless)
+        {
+            let link = self.link_of(id);
+            let _ = listener.send(CarrierNews::Recovered { id, link });
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use sumlink_engine::{Event, PathId, Selection};
 
 use super::Driver;
+use crate::carrier::Carrier;
 use crate::status::PathEvent;
 use crate::target::OpenError;
 
@@ -35,9 +36,22 @@ impl Driver {
                         reason,
                     };
                     let _ = self.listeners.events.send(event);
+                    self.look_for_silence_soon();
+                }
+                Event::PathDoubted { path } => {
+                    let link = self.link_of(path);
+                    tracing::info!(path = path.0, %link, "the peer gets nothing through on this path");
+                    self.look_for_silence_soon();
+                }
+                Event::PathLeft { path } => {
+                    let of_path = |carrier: &Carrier| carrier.id == path;
+                    if let Some(index) = self.carriers.iter().position(of_path) {
+                        self.end_carrier(index, "the peer has left it");
+                    }
                 }
                 Event::PathRecovered { path } => {
                     let link = self.link_of(path);
+                    self.tell_recovered(path);
                     tracing::info!(path = path.0, %link, "path recovered");
                     let _ = self
                         .listeners

@@ -11,13 +11,16 @@ use tokio::time::{Instant, sleep_until};
 /// Tells that something about links, addresses or routes has changed; what it was, [`super::list`] says.
 ///
 /// Changes come in bursts (a link that goes down takes its addresses and routes along), so one call of
-/// [`Watch::changed`] reports all that happens within 50 milliseconds. A burst that overruns the
+/// [`Watch::changed`] reports all that happens within 3 milliseconds, and the next one returns 50 milliseconds later at the
+/// soonest: a link that has gone is known at once, and one that flaps keeps nobody busy. A burst that overruns the
 /// kernel's buffer counts as a change like any other: nothing is missed.
 pub struct Watch {
     /// The subscribed netlink socket; the kernel bounds what waits in it.
     socket: TokioSocket,
     /// When the burst that has begun is reported.
     due: Option<Instant>,
+    /// No report before.
+    not_before: Option<Instant>,
 }
 
 impl Watch {
@@ -27,7 +30,11 @@ impl Watch {
     pub fn new() -> io::Result<Self> {
         let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
         socket.socket_mut().bind(&SocketAddr::new(0, GROUPS))?;
-        Ok(Self { socket, due: None })
+        Ok(Self {
+            socket,
+            due: None,
+            not_before: None,
+        })
     }
 
     /// Waits until something has changed since the last call returned.
@@ -41,12 +48,15 @@ impl Watch {
                 let message = self.socket.recv(&mut &mut [0; 16][..]).await;
                 // No await between taking the message and remembering it: see "cancel safe".
                 is_message(message)?;
-                *self.due.insert(Instant::now() + DEBOUNCE)
+                let soon = Instant::now() + GATHER;
+                let due = self.not_before.map_or(soon, |at| at.max(soon));
+                *self.due.insert(due)
             }
         };
         sleep_until(due).await;
         self.drain()?;
         self.due = None;
+        self.not_before = Some(Instant::now() + PAUSE);
         Ok(())
     }
 
@@ -75,7 +85,10 @@ impl fmt::Debug for Watch {
 }
 
 /// How long a burst of changes is gathered.
-const DEBOUNCE: Duration = Duration::from_millis(50);
+const GATHER: Duration = Duration::from_millis(3);
+
+/// Time between two reports, at least.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Most messages that are taken in one go, so that an endless burst does not hold up the runtime.
 const DRAIN_LIMIT: usize = 4096;

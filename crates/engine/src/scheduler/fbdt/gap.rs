@@ -7,6 +7,7 @@
 use super::repeat::{SEGMENT, Searches, late_bytes, others};
 use crate::path::Path;
 use crate::scheduler::{Pick, View};
+use crate::stream::Stream;
 
 /// A receiver keeps so many times what all paths carry in the longest round trip before gaps are closed by repeating.
 ///
@@ -19,6 +20,8 @@ const KEPT_LEAST: f64 = 524_288.0;
 /// And only what TCP has not repaired by then, so many round trips after it was expected: a first repair of its own takes
 /// one, and arrives as soon as anything that is sent now.
 const REPAIR: f64 = 1.5;
+
+// A path that is silent is not waited for in either way: nobody knows of it whether anything still comes.
 
 /// The search for gaps.
 #[derive(Debug, Default)]
@@ -42,12 +45,18 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     let oldest = oldest.filter_map(|other| {
         let oldest = other.flights().next()?;
         let repaired_at = oldest.expected_at + other.srtt().mul_f64(REPAIR);
-        (view.now >= repaired_at).then(|| view.stream(oldest.stream))?
+        let is_silent = other.is_silent(view.now);
+        let stream = view.stream(oldest.stream)?;
+        (is_silent || view.now >= repaired_at).then_some((stream, is_silent))
     });
     let mut oldest = oldest.peekable();
     oldest.peek()?;
     let kept = (KEPT * view.bandwidth_delay()).max(KEPT_LEAST) as u64;
-    let held = oldest.find(|stream| stream.held_back() > kept)?;
+    // What a path owes that is silent will hardly come, however little waits for it.
+    let is_worth = |(stream, is_silent): &(&Stream, bool)| {
+        stream.held_back() > if *is_silent { 0 } else { kept }
+    };
+    let (held, _) = oldest.find(is_worth)?;
     let budget = view.gap_budget();
     if budget < SEGMENT {
         return None;

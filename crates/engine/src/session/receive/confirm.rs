@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::MAX_PIECES;
-use crate::frame::Ack;
+use crate::frame::{Ack, PathWord};
 use crate::path::{Control, PathState, Sent};
 use crate::session::{Event, ProtocolError, Session};
 use crate::{Instant, PathId, StreamId};
@@ -121,6 +121,7 @@ impl Session {
             path.state = PathState::Active;
             self.events.push_back(Event::PathRecovered { path: id });
             self.schedulers.paths_changed();
+            self.say_path_state(id, PathWord::Delivers, now);
         }
         while let Some(path) = self.paths.get_mut(&id)
             && path

@@ -170,6 +170,13 @@ impl Session {
                 }
                 Ok(())
             }
+            Frame::PathState { path, state } => {
+                // A number that no path can have is of none.
+                if let Ok(path) = u32::try_from(path) {
+                    self.on_path_state(PathId(path), state, now);
+                }
+                Ok(())
+            }
             Frame::Close { code, reason } => {
                 self.end(code, &String::from_utf8_lossy(reason));
                 Ok(())

@@ -1,6 +1,7 @@
 //! Two sessions against each other, in virtual time.
 
 mod corners;
+mod failover;
 mod half_dead;
 mod hostile;
 mod pair;

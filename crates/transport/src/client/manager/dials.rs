@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sumlink_engine::PathId;
+use tokio::task::AbortHandle;
 
 use super::Manager;
 use super::survey::Ways;
@@ -26,6 +27,9 @@ pub(super) struct LinkState {
     pub(super) dialing: bool,
     /// The path that the present dial is to replace.
     replacing: Option<PathId>,
+    /// The present dial's task, and its number: of one that was given up nothing is taken any more.
+    task: Option<AbortHandle>,
+    number: u64,
     /// Failed dials in a row.
     failures: u32,
     /// No dial before.
@@ -38,6 +42,7 @@ pub(super) struct LinkState {
 #[derive(Debug)]
 pub(super) struct Dialed {
     link: String,
+    number: u64,
     result: Result<(Carrier, Binding), ConnectError>,
 }
 
@@ -60,6 +65,7 @@ impl Manager {
             state.retry_at = None;
         }
         let commands = &self.commands;
+        let before = state.paths.len();
         state.paths.retain(|(id, local)| {
             let has_address = link.addresses.contains(&local.ip());
             if !has_address {
@@ -68,6 +74,10 @@ impl Manager {
             }
             has_address
         });
+        if state.paths.len() < before {
+            // It began at the address that is gone.
+            state.give_up();
+        }
         if self.is_due(&link.name) {
             self.dial(&link.name, servers, None);
         }
@@ -78,6 +88,9 @@ impl Manager {
         let Some(state) = self.links.get_mut(name) else {
             return;
         };
+        if !state.paths.is_empty() {
+            state.give_up();
+        }
         for (id, _) in state.paths.drain(..) {
             let _ = self.commands.send(Command::Remove(id, reason.to_owned()));
         }
@@ -96,6 +109,12 @@ impl Manager {
                     .is_some_and(|state| state.has(id) && state.may_dial());
                 if stuck {
                     self.dial(&link, self.servers.clone(), Some(id));
+                }
+            }
+            CarrierNews::Recovered { id, link } => {
+                let state = self.links.get_mut(&link);
+                if let Some(state) = state.filter(|state| state.replacing == Some(id)) {
+                    state.give_up();
                 }
             }
             CarrierNews::Refused { id, link, reason } => {
@@ -198,7 +217,12 @@ impl Manager {
         connected: bool,
     ) -> Result<bool, ConnectError> {
         let state = self.links.entry(dialed.link.clone()).or_default();
+        if state.number != dialed.number {
+            // Given up when it had just been made.
+            return Ok(false);
+        }
         state.dialing = false;
+        state.task = None;
         match dialed.result {
             Ok((carrier, binding)) => {
                 state.failures = 0;
@@ -260,6 +284,8 @@ impl Manager {
         }
         let measured = self.dialer.config.carriers_of(link) == Carriers::Auto;
         let state = self.links.entry(link.to_owned()).or_default();
+        state.number += 1;
+        let number = state.number;
         if measured {
             state.width.get_or_insert_with(Width::new);
         }
@@ -270,16 +296,35 @@ impl Manager {
                 .set(link, "connecting", "asking the server".to_owned());
         }
         let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
-        self.dials.spawn(async move {
-            let result = dialer.dial(&link, &servers).await;
-            Dialed { link, result }
+        let task = self.dials.spawn(async move {
+            let result = match replacing {
+                // The link is silent: nobody knows when it will not be any more.
+                Some(_) => dialer.dial_until_answered(&link, &servers).await,
+                None => dialer.dial(&link, &servers).await,
+            };
+            Dialed {
+                link,
+                number,
+                result,
+            }
         });
+        state.task = Some(task);
     }
 }
 
 impl LinkState {
     fn has(&self, path: PathId) -> bool {
         self.paths.iter().any(|(id, _)| *id == path)
+    }
+
+    /// The present dial is not wanted any more, if there is one.
+    fn give_up(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            self.number += 1;
+            self.dialing = false;
+            self.replacing = None;
+        }
     }
 
     fn may_dial(&self) -> bool {

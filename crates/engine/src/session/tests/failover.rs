@@ -1,0 +1,91 @@
+//! What one side knows of a path the other one is told.
+
+use std::time::Duration;
+
+use super::pair::{Pair, Side};
+use crate::path::{Path, PathState};
+use crate::{Event, LossState, PathId, PathSample};
+
+const SOON: Duration = Duration::from_millis(100);
+
+fn has_heard(pair: &Pair, side: Side, event: &Event) -> bool {
+    pair.events.contains(&(side, event.clone()))
+}
+
+#[test]
+fn a_path_that_one_side_has_left_is_left_by_the_other() {
+    let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
+    let id = pair.open();
+    pair.write(Side::Server, id, &vec![7; 5_000_000], true);
+    pair.run_for(Duration::from_millis(200));
+    let gone = PathId(1);
+    pair.client.path_down(gone, pair.now);
+    let left = Event::PathLeft { path: gone };
+    assert!(pair.run_until(|pair| has_heard(pair, Side::Server, &left), SOON));
+    // As who drives it does on that word.
+    pair.kill_path(gone);
+    pair.run_to_end(Duration::from_secs(5));
+    assert_eq!(pair.program(Side::Client, id).received.len(), 5_000_000);
+    let told = pair.events.iter().filter(|(_, event)| *event == left);
+    assert_eq!(told.count(), 1, "whoever was told does not tell it back");
+}
+
+#[test]
+fn who_hears_of_a_stalled_path_asks_on_it_and_is_told_when_it_is_over() {
+    let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
+    let id = pair.open();
+    pair.write(Side::Server, id, &vec![7; 20_000_000], true);
+    pair.run_for(Duration::from_millis(200));
+    let dead = PathId(1);
+    pair.carriers.get_mut(&dead).unwrap().blackhole = true;
+    let doubted = Event::PathDoubted { path: dead };
+    let hears = |pair: &Pair| has_heard(pair, Side::Client, &doubted);
+    assert!(pair.run_until(hears, Duration::from_secs(1)));
+    let useless = |pair: &Pair| {
+        let stats = pair.client.path_stats_all(pair.now);
+        stats.iter().any(|path| path.useless_for.is_some())
+    };
+    assert!(useless(&pair));
+    // The client has nothing to send but what asks, and finds its own direction as dead.
+    let stalls = |pair: &Pair| pair.client.paths[&dead].state() == PathState::Stalled;
+    assert!(pair.run_until(stalls, Duration::from_secs(1)));
+    pair.carriers.get_mut(&dead).unwrap().blackhole = false;
+    assert!(pair.run_until(|pair| !useless(pair), Duration::from_secs(1)));
+    pair.run_to_end(Duration::from_secs(10));
+    assert_eq!(pair.program(Side::Client, id).received.len(), 20_000_000);
+}
+
+#[test]
+fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
+    let ms = Duration::from_millis;
+    let mut path = Path::new(PathId(0), ms(0));
+    let sample = |delivered| PathSample {
+        srtt: ms(20),
+        rttvar: ms(2),
+        loss: LossState::Open,
+        delivered,
+        ..PathSample::default()
+    };
+    path.update(sample(0), ms(900));
+    path.flights.push_back(crate::path::Flight {
+        stream: 0,
+        range: 0..1000,
+        sent_at: ms(1000),
+        expected_at: ms(1010),
+        repeated: false,
+        path_end: 1000,
+    });
+    assert_eq!(path.silent_from(), None, "TCP does not say");
+    path.update(sample(1), ms(1000));
+    // Half a round trip, two variations and 15 ms after it was expected.
+    assert_eq!(path.silent_from(), Some(ms(1010 + 29)));
+    assert!(!path.is_silent(ms(1053)) && path.is_silent(ms(1054)));
+    // A round trip, 50 ms and 10 ms for a repair.
+    assert_eq!(path.stalls_at(), Some(ms(1039 + 80)));
+    path.update(sample(2), ms(1050));
+    assert_eq!(
+        path.silent_from(),
+        Some(ms(1050 + 29)),
+        "a segment got through"
+    );
+}
