@@ -6,6 +6,7 @@
 
 mod bench;
 mod bond;
+mod chaos;
 mod congestion;
 mod curl;
 mod daemon;

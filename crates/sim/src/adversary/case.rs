@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 use sumlink_engine::scheduler;
+use sumlink_link::Random;
+use sumlink_scenario::config::Fate;
 
 use crate::tcp::Side;
 
@@ -72,6 +74,18 @@ pub(super) enum Op {
     Down {
         link: usize,
     },
+    /// The client's end has no address any more, or gets another one.
+    Unaddress {
+        link: usize,
+    },
+    Readdress {
+        link: usize,
+    },
+    /// A middlebox loses the connections that there are.
+    Lose {
+        link: usize,
+        fate: Fate,
+    },
     /// It works again.
     Restore {
         link: usize,
@@ -110,14 +124,111 @@ impl Case {
         !self.ops.iter().any(|op| {
             matches!(
                 op,
-                Op::Silence { .. } | Op::Freeze { .. } | Op::Down { .. } | Op::Reshape { .. }
+                Op::Silence { .. }
+                    | Op::Freeze { .. }
+                    | Op::Down { .. }
+                    | Op::Reshape { .. }
+                    | Op::Unaddress { .. }
+                    | Op::Readdress { .. }
+                    | Op::Lose { .. }
             )
         })
     }
 }
 
+/// Faults of three links, of which chance chooses kind, place and time, while much is sent both ways and little as well.
+pub(super) fn chaos(seed: u64, lasts_ms: u64) -> Case {
+    let mut random = Random::new(seed);
+    let shape = |mbit, ms| Shape {
+        mbit,
+        ms,
+        queue: 50,
+        loss: 0.0,
+    };
+    let links = vec![shape(16.0, 5), shape(12.0, 15), shape(8.0, 30)];
+    let mut ops = vec![Op::Open; 3];
+    let mut broken = [false; 3];
+    let mut at = 0;
+    while at < lasts_ms {
+        for (stream, side, bytes) in [
+            (0, Side::Server, 600_000),
+            (1, Side::Client, 600_000),
+            (2, Side::Client, 100),
+            (2, Side::Server, 1_000),
+        ] {
+            ops.push(Op::Offer {
+                side,
+                stream,
+                bytes,
+            });
+        }
+        let ms = (1_500.0 * random.next_exponential()) as u64;
+        ops.push(Op::Wait { ms });
+        at += ms;
+        let link = (random.next_u64() % 3) as usize;
+        if broken[link] {
+            broken[link] = false;
+            ops.push(Op::Restore { link });
+            continue;
+        }
+        let fault = random.next_u64() % 10;
+        broken[link] = fault < 7;
+        let slow = shape(0.01 * links[link].mbit, links[link].ms);
+        ops.push(match fault {
+            0 => Op::Silence { link, to: None },
+            1 => Op::Silence {
+                link,
+                to: Some(Side::Client),
+            },
+            2 => Op::Silence {
+                link,
+                to: Some(Side::Server),
+            },
+            3 => Op::Freeze { link },
+            4 => Op::Down { link },
+            5 => Op::Unaddress { link },
+            6 => Op::Reshape { link, shape: slow },
+            7 => Op::Readdress { link },
+            8 => Op::Lose {
+                link,
+                fate: Fate::Forgotten,
+            },
+            _ => Op::Lose {
+                link,
+                fate: Fate::Reset,
+            },
+        });
+        if let Some(Op::Reshape { shape, .. }) = ops.last_mut() {
+            // What comes after it has the rate from before again.
+            let back = Op::Reshape {
+                link,
+                shape: Shape {
+                    mbit: 100.0 * shape.mbit,
+                    ..*shape
+                },
+            };
+            ops.extend([Op::Wait { ms: 2_000 }, back]);
+            at += 2_000;
+            broken[link] = false;
+        }
+    }
+    Case {
+        scheduler: "fbdt",
+        congestion: "cubic",
+        carriers: 1,
+        is_tight: false,
+        seed,
+        links,
+        ops,
+    }
+}
+
 fn side() -> impl Strategy<Value = Side> {
     prop_oneof![Just(Side::Client), Just(Side::Server)]
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![Just(Fate::Forgotten), Just(Fate::Reset)]
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
@@ -150,6 +261,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (link(), proptest::option::of(side())).prop_map(|(link, to)| Op::Silence { link, to }),
         1 => link().prop_map(|link| Op::Freeze { link }),
         2 => link().prop_map(|link| Op::Down { link }),
+        1 => link().prop_map(|link| Op::Unaddress { link }),
+        1 => link().prop_map(|link| Op::Readdress { link }),
+        1 => (link(), fate()).prop_map(|(link, fate)| Op::Lose { link, fate }),
         4 => link().prop_map(|link| Op::Restore { link }),
         2 => (link(), factor).prop_map(|(link, factor)| Op::Lie { link, factor }),
         14 => ms.prop_map(|ms| Op::Wait { ms }),

@@ -220,6 +220,11 @@ fn network(case: &Case) -> LabConfig {
             }
             Op::Freeze { link } => plan(at, link, None, Setting::Rate(0)),
             Op::Down { link } => plan(at, link, None, Setting::State(InterfaceState::Down)),
+            Op::Unaddress { link } => {
+                plan(at, link, None, Setting::State(InterfaceState::Unaddressed));
+            }
+            Op::Readdress { link } => plan(at, link, None, Setting::NewAddress),
+            Op::Lose { link, fate } => plan(at, link, None, Setting::Connections(fate)),
             Op::Restore { link } => {
                 plan(at, link, None, Setting::State(InterfaceState::Up));
                 for setting in settings(&shapes[link % case.links.len()]) {

@@ -23,6 +23,8 @@ use crate::workload::Bearer;
 
 /// Cases of an ordinary run of the tests.
 const CASES: u32 = 500;
+/// Seeds of chaos.
+const CHAOS: u64 = 4;
 
 /// In so much time of peace all must be over; TCP waits up to 30 s for an answer before a connection is given up.
 const OVER_IN: u64 = 120 * SECOND;
@@ -89,6 +91,9 @@ fn run(case: &Case) {
             | Op::Silence { .. }
             | Op::Freeze { .. }
             | Op::Down { .. }
+            | Op::Unaddress { .. }
+            | Op::Readdress { .. }
+            | Op::Lose { .. }
             | Op::Restore { .. } => {}
         }
     }
@@ -166,6 +171,16 @@ fn share_what_there_is(drill: &mut Drill) {
     for (link, (before, after)) in before.iter().zip(&after).enumerate() {
         let bytes = after - before;
         assert!(bytes > BULK / 10, "link {link} starves: {bytes} bytes");
+    }
+}
+
+/// Faults without a pause, of which many meet a link that has just come back: all bytes arrive, and in the end every link
+/// carries again.
+#[test]
+fn ten_minutes_of_chaos_lose_nothing() {
+    for seed in 1..=CHAOS {
+        println!("seed {seed}");
+        run(&case::chaos(seed, 10 * 60 * 1000));
     }
 }
 

@@ -1,0 +1,133 @@
+//! Two minutes of faults on three links, of which chance chooses kind, place and time, while curl downloads and another
+//! uploads: both copies are what was sent, every link carries again in the end, and nothing is left behind.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sumlink_lab::Side;
+
+use crate::bench::until;
+use crate::bond::{Bond, Plan, active};
+use crate::traffic::{Pattern, Transfer};
+
+const LINKS: [&str; 3] = [
+    "a:rate=16mbit,delay=5ms",
+    "b:rate=12mbit,delay=15ms",
+    "c:rate=8mbit,delay=30ms",
+];
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// What befalls a link, and what ends that; a moment has no end.
+const FAULTS: [(&str, Option<&str>); 10] = [
+    ("state=blackhole", Some("state=up")),
+    ("state=down", Some("state=up")),
+    ("state=unaddressed", Some("state=up")),
+    ("state=removed", Some("state=up")),
+    ("down.loss=100%", Some("down.loss=0%")),
+    ("up.loss=100%", Some("up.loss=0%")),
+    ("rate=80kbit", Some("rate=8mbit")),
+    ("connections=reset", None),
+    ("connections=forgotten", None),
+    ("address=new", None),
+];
+
+/// How long it goes on.
+const LASTS: Duration = Duration::from_secs(120);
+
+/// The mean time between two changes.
+const EVERY: f64 = 0.7;
+
+/// Numbers from a seed; `SEED` gives another one.
+struct Dice(Pattern);
+
+impl Dice {
+    fn new() -> Self {
+        let seed = std::env::var("SEED").ok();
+        let seed = seed.and_then(|text| text.parse().ok()).unwrap_or(1);
+        println!("SEED={seed}");
+        Self(Pattern::new(seed))
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        let mut bytes = [0; 8];
+        self.0.fill(&mut bytes);
+        // The high half: those of small seeds are small at first.
+        (u64::from_le_bytes(bytes) >> 32) as usize % end
+    }
+}
+
+#[test]
+fn two_minutes_of_chaos_lose_nothing_and_leave_nothing() {
+    let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
+        return;
+    };
+    bond.until_active(&NAMES);
+    let session = bond.status(Side::Client).session;
+    let down = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    let up = Transfer::upload(&bond.bench, "10.99.0.1:8081".parse().unwrap());
+    let mut dice = Dice::new();
+    let mut broken: [Option<&str>; 3] = [None; 3];
+    let begun = Instant::now();
+    while begun.elapsed() < LASTS {
+        // Time is what this test is about: nothing is waited for.
+        let pause = EVERY * (0.2 + 1.6 * dice.below(1000) as f64 / 1000.0);
+        thread::sleep(Duration::from_secs_f64(pause));
+        let link = dice.below(NAMES.len());
+        if let Some(end) = broken[link].take() {
+            bond.bench.set(NAMES[link], end);
+            continue;
+        }
+        let (fault, end) = FAULTS[dice.below(FAULTS.len())];
+        bond.bench.set(NAMES[link], fault);
+        broken[link] = end;
+    }
+    for (link, end) in NAMES.iter().zip(broken) {
+        if let Some(end) = end {
+            bond.bench.set(link, end);
+        }
+    }
+    bond.until_active(&NAMES);
+    down.goes_on(1_000_000);
+    up.goes_on(1_000_000);
+    for (link, path) in NAMES.iter().map(|link| (link, path_of(&bond, link))) {
+        bond.until(&format!("{link} carries again"), |session| {
+            active(session)
+                .find(|now| now.link == *link)
+                .filter(|now| now.id != path.0 || now.bytes_received > path.1 + 50_000)
+                .map(drop)
+        });
+    }
+    let after = bond.status(Side::Client).session;
+    assert_eq!(after, session, "a new session was made");
+    // They compare what came out with what went in, by SHA-256.
+    assert!(down.finish() > 10_000_000);
+    assert!(up.finish() > 10_000_000);
+    // No end of a path that was left, and no stream, is kept.
+    until("the server has one path for each link", || {
+        let sessions = bond.sessions(Side::Server);
+        (sessions.len() == 1 && sessions[0].paths.len() == NAMES.len()).then_some(())
+    });
+    until("no stream is open", || {
+        let sessions = [Side::Client, Side::Server].map(|side| bond.status(side));
+        sessions
+            .iter()
+            .all(|session| session.streams_open == 0)
+            .then_some(())
+    });
+    let namespaces =
+        [Side::Client, Side::Server].map(|side| bond.bench.lab.namespace(side).to_owned());
+    bond.stop();
+    for namespace in namespaces {
+        let file = Path::new("/run/netns").join(&namespace);
+        assert!(!file.exists(), "{} is left", file.display());
+    }
+}
+
+/// The number of a link's path that carries, and what has come over it.
+fn path_of(bond: &Bond, link: &str) -> (Option<u32>, u64) {
+    bond.until(&format!("{link} is active"), |session| {
+        let path = active(session).find(|path| path.link == link)?;
+        Some((path.id, path.bytes_received))
+    })
+}
