@@ -177,7 +177,12 @@ impl<'a> Run<'a> {
             }
         }
         let end = self.now();
-        let lost_to_machine = self.lab.health()?.objection();
+        let mut health = self.lab.health()?;
+        if self.task.kind.takes_the_carrier() {
+            // What an interface without a carrier is given it drops, and nobody was to read that.
+            health.overruns = 0;
+        }
+        let lost_to_machine = health.objection();
         let series = self.lab.series()?;
         let duplicates = duplicates(&mut self.running)?;
         let arrivals = self.flow.finish()?;

@@ -186,6 +186,11 @@ impl Kind {
         parse(self.end, link)
     }
 
+    /// Whether the interface drops what it is given meanwhile.
+    pub(super) fn takes_the_carrier(&self) -> bool {
+        self.begin.contains(&"state=down")
+    }
+
     /// Whether it lasts.
     pub(super) fn lasts(&self) -> bool {
         !self.end.is_empty()
