@@ -49,7 +49,7 @@ pub(super) fn carries_again(
         .enumerate()
         .find(|(_, window)| window.iter().sum::<u64>() as f64 >= enough)?;
     let end = (first + found.0 + width) as f64 * interval;
-    (end <= until).then(|| (end - since) * 1e3)
+    (end <= until).then_some((end - since) * 1e3)
 }
 
 /// The value below which that share of all lie (nearest rank); nothing of none.

@@ -21,23 +21,19 @@ pub(super) struct Measured {
 /// Writes README.md, the pictures, results.json and faults.jsonl.
 pub(super) fn write(directory: &Path, all: &[Measured]) -> Result<(), LabError> {
     write_text(&directory.join("README.md"), &text(all))?;
-    let gap = |fault: &Fault| Some(fault.gap_ms);
-    let back = |fault: &Fault| fault.back_ms;
-    let pictures: [(&str, &str, fn(&Fault) -> Option<f64>); 2] = [
-        ("gap.svg", "longest time without an arrival", gap),
-        (
-            "return.svg",
-            "time until the link carries its rate again",
-            back,
-        ),
-    ];
-    for (name, title, value) in pictures {
-        let rows: Vec<Row> = all
-            .iter()
-            .filter_map(|m| row(m, name == "gap.svg", value))
-            .collect();
-        write_text(&directory.join(name), &chart::draw(title, &rows))?;
-    }
+    let draw = |name: &str, title: &str, value: fn(&Fault) -> Option<f64>| {
+        let rows = all.iter().filter_map(|m| row(m, name == "gap.svg", value));
+        let rows: Vec<Row> = rows.collect();
+        write_text(&directory.join(name), &chart::draw(title, &rows))
+    };
+    draw("gap.svg", "longest time without an arrival", |fault| {
+        Some(fault.gap_ms)
+    })?;
+    draw(
+        "return.svg",
+        "time until the link carries its rate again",
+        |fault| fault.back_ms,
+    )?;
     write_json(&directory.join("results.json"), &json(all))?;
     let raw: String = all.iter().map(|m| raw_lines(&m.chunks)).collect();
     write_text(&directory.join("faults.jsonl"), &raw)

@@ -101,11 +101,11 @@ impl Bond {
                 if net.has_carrier(link) {
                     self.manager.link_up(link, net, &mut self.pipes);
                 } else {
-                    self.leave(link, net);
+                    self.leave_link(link, net);
                 }
             }
             News::NewAddress(link) => {
-                self.leave(link, net);
+                self.leave_link(link, net);
                 if net.has_carrier(link) {
                     self.manager.link_up(link, net, &mut self.pipes);
                 }
@@ -116,7 +116,7 @@ impl Bond {
     }
 
     /// The client leaves the paths of a link.
-    fn leave(&mut self, link: usize, net: &mut Net) {
+    fn leave_link(&mut self, link: usize, net: &mut Net) {
         let client = &mut self.daemons[Side::Client.index()];
         for path in self.manager.link_down(link, net) {
             client.remove(path, net);
