@@ -173,7 +173,11 @@ pub(super) mod tests {
         figures[2] = (150.0, None);
         assert_eq!(
             short(blackhole, &figures),
-            ["gap p99 600 ms of 500", "2 of 100 did not come back"]
+            [
+                "gap p99 600 ms of 500",
+                "return p99 3500 ms of 3000",
+                "2 of 100 did not come back"
+            ]
         );
         let slow = vec![(250.0, Some(1200.0)); 3];
         assert_eq!(

@@ -42,7 +42,8 @@ pub(super) fn carries_again(
     until: f64,
 ) -> Option<f64> {
     let width = (CARRIES_FOR / interval).round() as usize;
-    let enough = CARRIES * CARRIES_FOR * rate as f64 / 8.0;
+    // Less than half a byte is no shortfall.
+    let enough = CARRIES * CARRIES_FOR * rate as f64 / 8.0 - 0.5;
     let first = (since / interval).ceil() as usize;
     let windows = bytes.get(first..)?.windows(width.max(1));
     let found = windows

@@ -16,6 +16,7 @@ fn has_heard(pair: &Pair, side: Side, event: &Event) -> bool {
 fn a_path_that_one_side_has_left_is_left_by_the_other() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let id = pair.open();
+    pair.write(Side::Client, id, b"", true);
     pair.write(Side::Server, id, &vec![7; 5_000_000], true);
     pair.run_for(Duration::from_millis(200));
     let gone = PathId(1);
@@ -34,6 +35,7 @@ fn a_path_that_one_side_has_left_is_left_by_the_other() {
 fn who_hears_of_a_stalled_path_asks_on_it_and_is_told_when_it_is_over() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let id = pair.open();
+    pair.write(Side::Client, id, b"", true);
     pair.write(Side::Server, id, &vec![7; 20_000_000], true);
     pair.run_for(Duration::from_millis(200));
     let dead = PathId(1);
