@@ -211,8 +211,17 @@ mod tests {
         assert!(text.contains("**gap p50 80 ms of 50**"), "{text}");
         assert!(text.contains("0.990 (bar 0.95)"), "{text}");
         let lines: Vec<Line> = all.iter().map(|measured| measured.line.clone()).collect();
-        insta::assert_snapshot!(terminal(&lines), @r"
-        ");
+        let told = terminal(&lines);
+        let told: Vec<&str> = told.lines().collect();
+        assert_eq!(
+            told,
+            [
+                "pass   blackhole              down  n=2    gap 120/150 ms, back 300/400 ms, twice 0.50 %",
+                "short  link-down              down  n=1    gap 80/80 ms, back 400/400 ms, twice 0.50 % (gap p50 80 ms of 50)",
+                "pass   interactive-blackhole  down  n=1    gap 90/90 ms, twice 0.50 %",
+                "pass   flapping-link-down     down  n=1    gap 90/90 ms, goodput 0.990, twice 0.50 %",
+            ]
+        );
         let directory = tempfile::tempdir().unwrap();
         write(directory.path(), &all).unwrap();
         let raw = std::fs::read_to_string(directory.path().join("faults.jsonl")).unwrap();
