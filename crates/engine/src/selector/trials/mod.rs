@@ -13,7 +13,10 @@
 //!   harm for which it was parked.
 //! - **Back-off**: each trial that changes nothing doubles the time until the next one of its path, up to [`LONGEST`]. A path
 //!   whose round-trip time or rate has changed by half, and all of them when one joins, leaves, fails or recovers, are looked at anew.
-//! - A path that brings more than it costs is not parked: for delay only if goodput is no lower without it.
+//! - A path that brings more than it costs is not parked: for delay only if goodput is no lower without it. Where programs
+//!   keep up and the other paths could not carry [`SPARE`] times what is sent, it is not even left out, and a trial in which
+//!   bytes begin to wait is broken off after [`PATIENCE`] looks: they would be late. One that was parked for its delay comes back
+//!   when bytes wait for [`RECALL`] looks.
 
 mod measure;
 mod verdict;
@@ -52,6 +55,12 @@ const MOST_SAVED: f64 = 3.0;
 /// Paths that could carry so many times what is sent can spare one of them at no cost.
 const SPARE: f64 = 1.25;
 
+/// Looks in a row at which bytes waited, in a trial before which they did not.
+const PATIENCE: u32 = 4;
+
+/// The same without a trial, for paths that were parked when bytes did not.
+const RECALL: u32 = 10;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Trials {
@@ -67,6 +76,8 @@ pub struct Trials {
     /// The newest stretch with the present paths, and what the peer had counted on each at its beginning.
     before: Option<Sample>,
     trial: Option<Trial>,
+    /// Looks in a row at which bytes waited.
+    waited: u32,
     reviewed: Option<Instant>,
 }
 
@@ -80,6 +91,8 @@ struct Member {
     next_at: Instant,
     /// From one trial to the next.
     interval: Duration,
+    /// It was parked while programs kept up.
+    for_delay: bool,
     /// The part of the goodput that letting it in has cost the last time.
     cost: f64,
     /// Round-trip time in seconds and rate when it was last judged.
@@ -110,6 +123,7 @@ impl Trials {
             settled_at: Instant::ZERO,
             before: None,
             trial: None,
+            waited: 0,
             reviewed: None,
         }
     }
@@ -129,6 +143,7 @@ impl Trials {
                     votes: 0,
                     next_at: seen.now + FIRST,
                     interval: FIRST,
+                    for_delay: false,
                     cost: 0.0,
                     known: of(path),
                 }
@@ -160,6 +175,48 @@ impl Trials {
         };
         let reason = "the trial was broken off: the paths or the traffic changed".to_owned();
         self.decide(trial.path, to, reason).into_iter().collect()
+    }
+
+    /// Whether programs that kept up wait since a path was left out.
+    fn makes_wait(&self) -> bool {
+        let Some(trial) = &self.trial else {
+            return false;
+        };
+        let leaves_out = !trial.lets_in && trial.during.is_none();
+        leaves_out && !trial.before.greedy && self.waited >= PATIENCE
+    }
+
+    /// Paths that were parked for their delay come back when the others do not keep up any more.
+    fn recall(&mut self, seen: &Seen<'_>) -> Vec<Decision> {
+        if self.waited < RECALL || self.trial.is_some() {
+            return Vec::new();
+        }
+        let late = |member: &Member| member.selection == Selection::Parked && member.for_delay;
+        let members = self.members.iter().filter(|(_, member)| late(member));
+        let recalled: Vec<PathId> = members.map(|(id, _)| *id).collect();
+        if !recalled.is_empty() {
+            self.before = None;
+            self.settle(seen);
+        }
+        let reason = "it is needed: bytes wait without it";
+        let recalled = recalled.into_iter();
+        let active = recalled.filter_map(|id| {
+            self.members.get_mut(&id)?.wait(seen.now);
+            self.decide(id, Selection::Active, reason.to_owned())
+        });
+        active.collect()
+    }
+
+    /// Ends a trial because the path is needed.
+    fn give_up(&mut self, seen: &Seen<'_>) -> Option<Decision> {
+        let trial = self.trial.take()?;
+        self.before = None;
+        self.settle(seen);
+        let member = self.members.get_mut(&trial.path)?;
+        member.votes = 0;
+        member.wait(seen.now);
+        let reason = "it is needed: bytes began to wait without it".to_owned();
+        self.decide(trial.path, Selection::Active, reason)
     }
 
     /// What is under way is waited for before anything is measured.
@@ -239,6 +296,7 @@ impl Trials {
             return self.decide(trial.path, Selection::Active, reason);
         }
         member.votes = 0;
+        member.for_delay = !trial.before.greedy;
         member.wait(seen.now);
         self.before = None;
         self.settle(seen);
@@ -261,12 +319,13 @@ impl Trials {
                 continue;
             };
             let lets_in = member.selection.rests();
+            let is_spared = rates - path.rate >= SPARE * before.goodput;
             let cost = match lets_in {
                 true => member.cost,
-                false if !before.greedy && rates - path.rate >= SPARE * before.goodput => 0.0,
-                false => path.rate / rates.max(1.0),
+                false if before.greedy => path.rate / rates.max(1.0),
+                false => 0.0,
             };
-            let sensible = lets_in || is_suspicious(path, &active);
+            let sensible = lets_in || (before.greedy || is_spared) && is_suspicious(path, &active);
             let earlier = due.is_none_or(|(_, _, at)| member.next_at < at);
             if sensible && member.next_at <= seen.now && cost * takes <= self.account && earlier {
                 due = Some((path.id, lets_in, member.next_at));
@@ -340,6 +399,11 @@ impl Selector for Trials {
             if let Some(member) = self.members.get_mut(&path.id) {
                 member.follow(path, seen.now);
             }
+        }
+        self.waited = if seen.waiting { self.waited + 1 } else { 0 };
+        decisions.extend(self.recall(seen));
+        if self.makes_wait() {
+            decisions.extend(self.give_up(seen));
         }
         if seen.now < self.settled_at {
             return decisions;
@@ -463,6 +527,13 @@ mod tests {
         let parked = decisions.iter().find(|d| d.selection == Selection::Parked);
         let parked = parked.expect("it is parked");
         assert_eq!(parked.reason, "+140 ms delivery delay for +0.000 Mbit/s");
+        // When more is sent than the others carry it is back at once, whatever delay it brings.
+        fixture.world.offered = Some(24e6);
+        fixture.run(1.0);
+        assert_eq!(fixture.selection(1), Selection::Active);
+        fixture.world.offered = Some(4e6);
+        let decisions = fixture.run(60.0);
+        assert!(count(&decisions, Selection::Parked) >= 1, "{decisions:#?}");
         fixture.world.costs[1].1 = Duration::ZERO;
         fixture.links[1].1 = 20;
         fixture.run(30.0);
@@ -474,7 +545,32 @@ mod tests {
         let mut fixture = Fixture::new("trials", &[(3.0, 20), (8.0, 200)]);
         fixture.world.offered = Some(6e6);
         fixture.world.costs[1].1 = 140 * MS;
-        assert_eq!(count(&fixture.run(120.0), Selection::Parked), 0);
+        let decisions = fixture.run(120.0);
+        assert_eq!(count(&decisions, Selection::Parked), 0);
+        // The first link alone could not carry it: nobody has to try.
+        assert!(decisions.iter().all(|d| d.path.0 == 0), "{decisions:#?}");
+    }
+
+    #[test]
+    fn a_trial_that_makes_bytes_wait_is_broken_off_at_once() {
+        let mut fixture = Fixture::new("trials", &[(20.0, 20), (8.0, 200)]);
+        fixture.world.offered = Some(4e6);
+        fixture.run(4.0);
+        for _ in 0..1000 {
+            fixture.run(0.05);
+            if fixture.selection(1) == Selection::Trial {
+                break;
+            }
+        }
+        assert_eq!(fixture.selection(1), Selection::Trial);
+        fixture.links[0].0 = 3.0;
+        let decisions = fixture.run(0.4);
+        assert_eq!(decisions.len(), 1, "{decisions:#?}");
+        assert_eq!(fixture.selection(1), Selection::Active);
+        assert_eq!(
+            decisions[0].reason,
+            "it is needed: bytes began to wait without it"
+        );
     }
 
     #[test]
