@@ -29,21 +29,21 @@ impl Pages {
     pub(crate) fn write(&mut self, mut offset: u64, mut data: &[u8], spare: &mut Spare) {
         while !data.is_empty() {
             let (page, at) = self.slot(offset);
-            let part = data.len().min(PAGE - at);
-            if self.pages[page].is_none() {
-                self.pages[page] = Some(spare.take());
-                self.held += 1;
+            let (part, rest) = data.split_at(data.len().min(PAGE - at));
+            match &mut self.pages[page] {
+                Some(page) => page[at..at + part.len()].copy_from_slice(part),
+                none => {
+                    *none = Some(spare.take(at, part));
+                    self.held += 1;
+                }
             }
-            if let Some(page) = &mut self.pages[page] {
-                page[at..at + part].copy_from_slice(&data[..part]);
-            }
-            offset += part as u64;
-            data = &data[part..];
+            offset += part.len() as u64;
+            data = rest;
         }
     }
 
-    /// Appends the bytes of `range` to `out`; all of it must have been written.
-    pub(crate) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) {
+    /// Gives the bytes of `range` to `take`, page by page; all of it must have been written.
+    pub(crate) fn read(&self, range: Range<u64>, mut take: impl FnMut(&[u8])) {
         let mut offset = range.start;
         while offset < range.end {
             let index = offset / PAGE as u64 - self.first;
@@ -51,7 +51,7 @@ impl Pages {
             let part = (range.end - offset).min((PAGE - at) as u64) as usize;
             let page = self.pages.get(index as usize).and_then(Option::as_ref);
             let page = page.expect("only written ranges are read");
-            out.extend_from_slice(&page[at..at + part]);
+            take(&page[at..at + part]);
             offset += part as u64;
         }
     }
@@ -99,8 +99,18 @@ impl Spare {
     /// Pages kept at most: 1 MiB.
     const MOST: usize = (1 << 20) / PAGE;
 
-    fn take(&mut self) -> Page {
-        self.pages.pop().unwrap_or_else(|| Box::new([0; PAGE]))
+    /// A page that has `data` from `at` on.
+    fn take(&mut self, at: usize, data: &[u8]) -> Page {
+        let mut page = match self.pages.pop() {
+            Some(page) => page,
+            None => match <&[u8; PAGE]>::try_from(data) {
+                // No zeros are written that are overwritten at once.
+                Ok(whole) => return Box::new(*whole),
+                Err(_) => Box::new([0; PAGE]),
+            },
+        };
+        page[at..at + data.len()].copy_from_slice(data);
+        page
     }
 
     fn give(&mut self, page: Page) {
@@ -120,8 +130,10 @@ mod tests {
         pages.write(10 * PAGE as u64 - 1, b"ab", &mut spare);
         assert_eq!(pages.held_bytes(), 2 * PAGE);
         let mut out = Vec::new();
-        pages.read(10 * PAGE as u64 - 1..10 * PAGE as u64 + 1, &mut out);
-        assert_eq!(out, b"ab");
+        pages.read(10 * PAGE as u64 - 1..10 * PAGE as u64 + 1, |part| {
+            out.push(part.to_vec());
+        });
+        assert_eq!(out, [b"a", b"b"]);
         pages.free_below(10 * PAGE as u64, &mut spare);
         assert_eq!(pages.held_bytes(), PAGE);
         pages.free_below(1 << 40, &mut spare);

@@ -91,6 +91,8 @@ pub struct Path {
     /// The link that it goes over, where somebody said so: paths with the same number share one.
     pub(crate) link: Option<u64>,
     pub(crate) sample: PathSample,
+    /// What follows from it and is asked for often.
+    delay: Duration,
     /// What reports take on their way back, by the fastest path; nothing while nobody has said so.
     pub(crate) report_trip: Option<Duration>,
     /// Frame bytes handed to the carrier.
@@ -127,6 +129,8 @@ pub struct Path {
     pub(crate) last_received: Instant,
     /// When something that asks for a report last left on it.
     pub(crate) last_asked: Option<Instant>,
+    /// When it was asked last and had nothing to send, what it could have taken, and after how many changes of the session.
+    pub(crate) idle: Option<(Instant, usize, u64)>,
     /// Token of a PING to answer.
     pub(crate) pong_due: Option<u64>,
     /// The session's CLOSE has been handed to the carrier.
@@ -242,7 +246,7 @@ const MAX_FLIGHTS: usize = 4096;
 
 impl Path {
     pub(crate) fn new(id: PathId, now: Instant) -> Self {
-        Self {
+        let mut path = Self {
             id,
             state: PathState::Active,
             policy: PathPolicy::default(),
@@ -254,6 +258,7 @@ impl Path {
             selection_reason: String::new(),
             link: None,
             sample: PathSample::default(),
+            delay: Duration::ZERO,
             report_trip: None,
             sent: 0,
             confirmed: 0,
@@ -272,6 +277,7 @@ impl Path {
             is_left: false,
             last_received: now,
             last_asked: None,
+            idle: None,
             pong_due: None,
             farewell_said: false,
             stalls: 0.0,
@@ -283,7 +289,9 @@ impl Path {
             duplicates_sent: 0,
             send_meter: Meter::default(),
             receive_meter: Meter::default(),
-        }
+        };
+        path.delay = path.work_out_delay();
+        path
     }
 
     /// The path's number.
@@ -404,6 +412,10 @@ impl Path {
 
     /// Time until a byte handed over now is at the peer: half a round trip and what waits before it.
     pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    fn work_out_delay(&self) -> Duration {
         let waiting = (self.sample.unsent + self.sample.local_queue) as f64 / self.shown_rate();
         self.srtt() / 2 + Duration::from_secs_f64(waiting.min(60.0))
     }
@@ -530,6 +542,7 @@ impl Path {
             self.loss += weight * (share - self.loss);
         }
         self.sample = sample;
+        self.delay = self.work_out_delay();
     }
 
     pub(crate) fn note_stall(&mut self, now: Instant) {

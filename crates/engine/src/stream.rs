@@ -227,7 +227,7 @@ impl SendHalf {
     }
 
     pub(crate) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) {
-        self.pages.read(range, out);
+        self.pages.read(range, |part| out.extend_from_slice(part));
     }
 
     pub(crate) fn unacknowledged(&self, range: Range<u64>) -> Vec<Range<u64>> {
@@ -340,10 +340,15 @@ impl ReceiveHalf {
         new
     }
 
-    /// Hands at most `most` bytes to the reader.
-    pub(crate) fn take(&mut self, most: usize, out: &mut Vec<u8>, spare: &mut Spare) -> usize {
+    /// Hands at most `most` bytes to the reader, in pieces.
+    pub(crate) fn take(
+        &mut self,
+        most: usize,
+        give: impl FnMut(&[u8]),
+        spare: &mut Spare,
+    ) -> usize {
         let len = self.readable().min(most as u64);
-        self.pages.read(self.read..self.read + len, out);
+        self.pages.read(self.read..self.read + len, give);
         self.read += len;
         self.pages.free_below(self.read, spare);
         len as usize

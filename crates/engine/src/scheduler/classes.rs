@@ -16,6 +16,8 @@ use crate::{Class, Config, ConfigError, Instant, PathId, Redundancy, StreamId};
 #[derive(Debug)]
 pub(crate) struct Schedulers {
     lanes: Vec<Lane>,
+    /// Changes of the session so far that may bring another answer.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl Schedulers {
             };
             lanes[index].classes = lanes[index].classes.with(class);
         }
-        Ok(Self { lanes })
+        Ok(Self { lanes, changes: 0 })
     }
 
     /// What `path` sends next; see the module for whose turn it is.
@@ -84,7 +86,18 @@ impl Schedulers {
     }
 
     pub(crate) fn paths_changed(&mut self) {
+        self.note_change();
         self.each(|scheduler| scheduler.paths_changed());
+    }
+
+    /// Something has changed after which a path that was told to wait is asked again.
+    pub(crate) fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// How often something has.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub(crate) fn stream_gone(&mut self, stream: StreamId) {

@@ -169,7 +169,9 @@ impl Session {
                     .filter_map(|sent| sent.frame.take()),
             );
         }
-        self.requeue(VecDeque::new(), late.into_iter(), now);
+        if !late.is_empty() {
+            self.requeue(VecDeque::new(), late.into_iter(), now);
+        }
     }
 
     /// Gives what `id` holds to the others. The last path that delivers is kept: there is nobody to give it to.

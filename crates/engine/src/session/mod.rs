@@ -45,6 +45,8 @@ pub struct Session {
     ready: BTreeSet<StreamId>,
     /// Streams of which a write was cut short, and that are to be told when there is room.
     blocked: BTreeSet<StreamId>,
+    /// After how many changes it was last worked out what reports take on their way.
+    trips_known_at: Option<u64>,
     /// A path was told to wait although there is something to send: when that was.
     waits_since: Option<Instant>,
     /// Control frames that no path has taken yet, and since when they wait.
@@ -183,6 +185,7 @@ impl Session {
             streams: BTreeMap::new(),
             ready: BTreeSet::new(),
             blocked: BTreeSet::new(),
+            trips_known_at: None,
             waits_since: None,
             control: first.into_iter().map(|frame| (now, frame)).collect(),
             opened_on: None,
@@ -236,6 +239,7 @@ impl Session {
         if let Some(path) = self.paths.get_mut(&id) {
             path.link = Some(link);
         }
+        self.schedulers.note_change();
     }
 
     /// A carrier has ended: what was on it goes over the others.
@@ -264,9 +268,16 @@ impl Session {
 
     /// New measurements of a path's carrier.
     pub fn path_stats(&mut self, id: PathId, sample: PathSample) {
-        if let Some(path) = self.paths.get_mut(&id) {
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
+        if path.sample != sample {
             path.update(sample, self.latest);
+            self.schedulers.note_change();
+        } else if self.trips_known_at == Some(self.schedulers.changes()) {
+            return;
         }
+        self.trips_known_at = Some(self.schedulers.changes());
         let delivering = self.paths.values();
         let delivering = delivering.filter(|path| path.state == PathState::Active);
         let trip = delivering.map(|path| path.srtt() / 2).min();
@@ -320,6 +331,7 @@ impl Session {
 
     fn end(&mut self, code: u64, reason: &str) {
         self.closed = true;
+        self.schedulers.note_change();
         self.streams.clear();
         self.ready.clear();
         self.blocked.clear();

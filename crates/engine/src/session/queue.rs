@@ -25,6 +25,7 @@ impl Session {
         control: impl DoubleEndedIterator<Item = Control>,
         now: Instant,
     ) {
+        self.schedulers.note_change();
         for flight in flights {
             if let Some(stream) = self.streams.get_mut(&flight.stream)
                 && !stream.send.complete
@@ -45,6 +46,7 @@ impl Session {
 
     /// Has a control frame wait for a path.
     pub(super) fn queue(&mut self, frame: Control, now: Instant) {
+        self.schedulers.note_change();
         if self.is_to_be_queued(&frame) {
             self.control.push_back((now, frame));
         }

@@ -140,6 +140,12 @@ impl Session {
         }
     }
 
+    /// Bytes that the session holds now: [`Stats::send_buffered`] and [`Stats::receive_memory`] together.
+    pub fn held(&self) -> u64 {
+        let held = |stream: &Stream| stream.send.buffered() + stream.receive.held_bytes() as u64;
+        self.streams.values().map(held).sum()
+    }
+
     /// Every path's counters, in the order of their numbers.
     pub fn path_stats_all(&self, now: Instant) -> Vec<PathStats> {
         let stats = self.paths.values().map(|path| PathStats {

@@ -42,6 +42,7 @@ impl Session {
             return Err(StreamError::NoMoreStreams);
         }
         let id = self.next_stream * 2 + u64::from(self.config.role == Role::Server);
+        self.schedulers.note_change();
         self.next_stream += 1;
         self.own_streams += 1;
         self.counters.opened += 1;
@@ -100,6 +101,7 @@ impl Session {
         now: Instant,
     ) -> Result<usize, StreamError> {
         let room = self.room(stream)?;
+        self.schedulers.note_change();
         let len = data.len().min(room as usize);
         let spare = &mut self.spare;
         let Some(state) = self.streams.get_mut(&stream) else {
@@ -170,9 +172,22 @@ impl Session {
         out: &mut Vec<u8>,
         now: Instant,
     ) -> Result<ReadOutcome, StreamError> {
+        self.read_with(stream, most, |part| out.extend_from_slice(part), now)
+    }
+
+    /// As [`Session::read`], but the bytes are given to `take` where they are, in pieces of at most [`PAGE`](crate::PAGE)
+    /// bytes in their order: for a reader that has no use for a copy.
+    pub fn read_with(
+        &mut self,
+        stream: StreamId,
+        most: usize,
+        take: impl FnMut(&[u8]),
+        now: Instant,
+    ) -> Result<ReadOutcome, StreamError> {
+        self.schedulers.note_change();
         let spare = &mut self.spare;
         let state = self.streams.get_mut(&stream).ok_or(StreamError::Unknown)?;
-        let len = state.receive.take(most, out, spare);
+        let len = state.receive.take(most, take, spare);
         let finished = state.receive.size == Some(state.receive.read);
         state.receive.ended |= finished;
         if finished && let Some(code) = state.receive.late_reset.take() {
@@ -202,6 +217,7 @@ impl Session {
 
     /// Ends both directions at once; what has not arrived is lost.
     pub fn reset(&mut self, stream: StreamId, code: u64, now: Instant) {
+        self.schedulers.note_change();
         self.end_sending(stream, code, now);
         self.discard_received(stream, now);
         self.retire_if_over(stream, now);
@@ -210,6 +226,7 @@ impl Session {
     /// The program has gone away: what it wrote is still delivered, what arrives for it is dropped. Once all is
     /// delivered the stream is reset with code 0, so that a peer does not send for nobody.
     pub fn abandon(&mut self, stream: StreamId, now: Instant) {
+        self.schedulers.note_change();
         // A stream that is reset already, or over, has nothing to finish.
         let _ = self.finish(stream, now);
         let Some(state) = self.streams.get_mut(&stream) else {
@@ -344,6 +361,7 @@ impl Session {
         if self.closed {
             return Err(StreamError::Closed);
         }
+        self.schedulers.note_change();
         let state = self
             .streams
             .get_mut(&stream)

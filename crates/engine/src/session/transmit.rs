@@ -29,9 +29,27 @@ impl Session {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> usize {
-        let start = out.len();
         self.latest = self.latest.max(now);
         self.review_policies(now);
+        let Some(path) = self.paths.get(&id) else {
+            return 0;
+        };
+        // Who drives the session asks until nothing more comes, often where nothing has changed, not even the time.
+        let asked = (now, budget, self.schedulers.changes());
+        if path.idle == Some(asked) {
+            return 0;
+        }
+        let len = self.transmit(id, budget, now, out);
+        if len > 0 {
+            self.schedulers.note_change();
+        } else if let Some(path) = self.paths.get_mut(&id) {
+            path.idle = Some(asked);
+        }
+        len
+    }
+
+    fn transmit(&mut self, id: PathId, budget: usize, now: Instant, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
         let Some(path) = self.paths.get(&id) else {
             return 0;
         };

@@ -32,6 +32,7 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return Ok(());
         };
+        self.schedulers.note_change();
         path.last_received = now;
         path.receive_meter.add(bytes.len() as u64, now);
         let partial = std::mem::take(&mut path.partial);

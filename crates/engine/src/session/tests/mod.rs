@@ -1,5 +1,6 @@
 //! Two sessions against each other, in virtual time.
 
+mod asked;
 mod corners;
 mod failover;
 mod half_dead;
