@@ -76,6 +76,7 @@ impl Distribution {
     }
 
     /// `mean` with a variation.
+    #[inline]
     pub(crate) fn draw(self, mean: Duration, random: &mut Random) -> Duration {
         let (scale, unit) = match self {
             Self::Constant => return mean,

@@ -59,6 +59,7 @@ impl RateServer {
     }
 
     /// Whether a packet is in transmission.
+    #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.work.is_some()
     }
@@ -79,11 +80,13 @@ impl RateServer {
     }
 
     /// When the packet in transmission is sent; `None` while idle or while the rate is 0.
+    #[inline]
     pub(crate) fn end(&self) -> Option<Duration> {
         self.end
     }
 
     /// Ends the transmission if it is over by `now`, and says when that was.
+    #[inline]
     pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
         let end = self.end.filter(|end| *end <= now)?;
         let done = u128::from(self.rate) * (end - self.at).as_nanos();
@@ -105,10 +108,16 @@ impl RateServer {
         if self.rate == 0 {
             return None;
         }
-        let nanos = work.div_ceil(u128::from(self.rate));
-        let seconds = u64::try_from(nanos / NANOS).ok()?;
-        self.at
-            .checked_add(Duration::new(seconds, (nanos % NANOS) as u32))
+        // Most packets need no long division: more than 2 GB fit into 64 bits.
+        let time = match u64::try_from(work) {
+            Ok(work) => Duration::from_nanos(work.div_ceil(self.rate)),
+            Err(_) => {
+                let nanos = work.div_ceil(u128::from(self.rate));
+                let seconds = u64::try_from(nanos / NANOS).ok()?;
+                Duration::new(seconds, (nanos % NANOS) as u32)
+            }
+        };
+        self.at.checked_add(time)
     }
 }
 

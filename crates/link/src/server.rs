@@ -78,6 +78,7 @@ impl Server {
         }
     }
 
+    #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         match &self.kind {
             Kind::Rate(server) => server.is_busy(),
@@ -101,6 +102,7 @@ impl Server {
     }
 
     /// When the packet in transmission is sent; `None` while idle or while nothing can be sent.
+    #[inline]
     pub(crate) fn end(&self) -> Option<Duration> {
         match &self.kind {
             Kind::Rate(server) => server.end(),
@@ -109,6 +111,7 @@ impl Server {
     }
 
     /// Ends the transmission if it is over by `now`, and says when that was.
+    #[inline]
     pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
         match &mut self.kind {
             Kind::Rate(server) => server.finish(now),

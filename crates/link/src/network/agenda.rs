@@ -22,6 +22,7 @@ impl Agenda {
     }
 
     /// The earliest deadline and its number.
+    #[inline]
     pub(crate) fn first(&self) -> Option<(Duration, usize)> {
         Some(self.tree[1]).filter(|(at, _)| *at != NEVER)
     }

@@ -64,8 +64,17 @@ impl<P: Packet> Network<P> {
     }
 
     /// Lets everything happen that is due by `now`.
+    #[inline]
     pub(super) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
+        // Where no link acts on another one there are no events at all.
+        if self.events.first().is_some_and(|(at, _)| at <= self.now) {
+            self.let_happen();
+        }
+    }
+
+    #[inline(never)]
+    fn let_happen(&mut self) {
         while let Some((at, actor)) = self.events.first().filter(|(at, _)| *at <= self.now) {
             match self.actors[actor] {
                 Actor::Transmission(link) => {
