@@ -1,5 +1,5 @@
 //! How fast the simulator is, and whether its memory grows with time: one minute and ten minutes of sumlink over two links of
-//! 100 Mbit/s, on one thread: `cargo run --release -p sumlink-sim --example speed`
+//! 100 Mbit/s, on one thread: `cargo run --release -p sumlink-sim --example speed`, or other numbers of seconds behind `--`.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,16 @@ use sumlink_scenario::scenario::Scenario;
 use sumlink_sim::run_logged;
 
 fn main() -> Result<(), String> {
-    for seconds in [60, 600] {
+    let given = std::env::args().skip(1).map(|text| text.parse::<u32>());
+    let given: Vec<u32> = given
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("usage: speed [SECONDS...]: {error}"))?;
+    let all = if given.is_empty() {
+        vec![60, 600]
+    } else {
+        given
+    };
+    for seconds in all {
         let text = format!(
             "name = \"speed\"\nduration = \"{seconds}s\"\nwarmup = \"2s\"\n\
              [[link]]\nname = \"first\"\nrate = \"100mbit\"\ndelay = \"10ms\"\n\

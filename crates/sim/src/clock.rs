@@ -14,6 +14,14 @@ pub const MILLISECOND: Nanos = 1_000_000;
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
 
+/// `what` times `times`, divided by `by`, as if numbers had no end; by long division only where they are that large.
+pub(crate) fn scaled(what: u64, times: u64, by: u64) -> u64 {
+    match what.checked_mul(times) {
+        Some(product) => product / by,
+        None => (u128::from(what) * u128::from(times) / u128::from(by)) as u64,
+    }
+}
+
 /// What the engine and the links take for a time.
 pub fn duration(time: Nanos) -> Duration {
     Duration::from_nanos(time)
@@ -22,4 +30,16 @@ pub fn duration(time: Nanos) -> Duration {
 /// What they give for one; times beyond five centuries are cut.
 pub fn nanos(time: Duration) -> Nanos {
     u64::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_products_are_divided_as_small_ones() {
+        assert_eq!(scaled(10, SECOND, 3), 3_333_333_333);
+        assert_eq!(scaled(1 << 40, 1 << 40, 1 << 50), 1 << 30);
+        assert_eq!(scaled(u64::MAX, 7, 14), u64::MAX / 2);
+    }
 }

@@ -115,6 +115,7 @@ impl Stop {
     }
 
     /// Why, once somebody has said so.
+    #[inline]
     pub fn reason(&self) -> Option<String> {
         let is_set = self.is_set.load(Ordering::Acquire);
         is_set.then(|| {

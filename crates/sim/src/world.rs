@@ -229,10 +229,9 @@ impl World {
                     item => self.bearers.on_news(&mut self.net, *item),
                 }
             }
-            let is_quiet = news.is_empty();
             self.news = news;
             let progress = self.bearers.work(&mut self.net);
-            if is_quiet && progress.is_empty() {
+            if progress.is_empty() && !self.net.has_news() {
                 return Ok(());
             }
             for item in progress {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sumlink_engine::{LossState, PathId, PathSample};
 
+use super::wires::{Pipe, RECORD, RECORD_OVERHEAD};
 use crate::clock::{MILLISECOND, Nanos, SECOND, duration};
 use crate::net::{Connection, Net};
 use crate::tcp::{CaState, Side, TcpInfo};
@@ -27,21 +28,8 @@ const YOUNG_LOWAT: u64 = 2;
 /// Most bytes handed over at once.
 const MOST_AT_ONCE: u64 = 64 * 1024;
 
-/// The most data in a TLS record (RFC 8446, section 5.1), and what it is longer on the wire: header, type and tag.
-const RECORD: usize = 16 * 1024;
-const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
 /// A segment of the socket's queue, for which the low-water mark is looked at once (`tcp_sendmsg_locked`).
 const SOCKET_SEGMENT: u64 = 64 * 1024;
-
-/// A TLS record, and where it ends in the connection.
-#[derive(Debug)]
-pub(super) struct Record {
-    pub(super) end: u64,
-    pub(super) frames: Vec<u8>,
-}
-
-/// Records on their way in one direction of a connection.
-pub(super) type Pipe = VecDeque<Record>;
 
 /// One end of a connection past its handshake.
 #[derive(Debug)]
@@ -56,8 +44,8 @@ pub(super) struct Carrier {
     young_until: u64,
     /// Something was handed to the socket since TCP_INFO was taken.
     moved: bool,
-    /// Records that the socket has not taken.
-    waiting: VecDeque<Vec<u8>>,
+    /// Records that the socket has not taken: the data of each.
+    waiting: VecDeque<usize>,
     /// Frame bytes in them, as counted by the daemon.
     unwritten: u64,
     /// The socket was full and is to tell when it is not.
@@ -130,13 +118,10 @@ impl Carrier {
         let mut wire = 0;
         let start = net.tcp(self.connection, self.side).written();
         while wire < SOCKET_SEGMENT
-            && let Some(frames) = self.waiting.pop_front()
+            && let Some(len) = self.waiting.pop_front()
         {
-            wire += frames.len() as u64 + RECORD_OVERHEAD;
-            pipe.push_back(Record {
-                end: start + wire,
-                frames,
-            });
+            wire += len as u64 + RECORD_OVERHEAD;
+            pipe.seal(start + wire, len);
         }
         net.write(self.connection, self.side, wire);
         self.moved = true;
@@ -146,14 +131,12 @@ impl Carrier {
         true
     }
 
-    /// Encrypts frames; [`Carrier::poll_writable`] writes them. `spare` gives memory.
-    pub(super) fn send(&mut self, frames: &[u8], spare: &mut Vec<Vec<u8>>) {
+    /// Makes records of frames; [`Carrier::poll_writable`] writes them.
+    pub(super) fn send(&mut self, frames: Vec<u8>, pipe: &mut Pipe) {
         self.unwritten += frames.len() as u64;
-        for part in frames.chunks(RECORD) {
-            let mut record = spare.pop().unwrap_or_default();
-            record.extend_from_slice(part);
-            self.waiting.push_back(record);
-        }
+        let records = frames.chunks(RECORD).map(<[u8]>::len);
+        self.waiting.extend(records);
+        pipe.keep(frames);
     }
 
     /// Bytes to hand over at once.

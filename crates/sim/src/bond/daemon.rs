@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
 
-use super::carrier::{Carrier, Pipe};
+use super::carrier::Carrier;
 use super::rests::Rests;
 use super::streams::Streams;
+use super::wires::Wires;
 use crate::clock::{MILLISECOND, Nanos, SECOND, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::Side;
@@ -25,8 +26,6 @@ pub(super) const SILENCE: Nanos = 3 * SECOND;
 /// So is one that has been stalled for this long, and these are looked at so often.
 const USELESS: Nanos = 200 * MILLISECOND;
 const USELESS_CHECK: Nanos = 100 * MILLISECOND;
-/// Memory that is kept for records.
-const SPARE: usize = 256;
 
 /// What a daemon tells the manager of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +46,6 @@ pub(super) struct Daemon {
     pub(super) carriers: Vec<Carrier>,
     /// Which carrier is served first: the turn goes round.
     turn: usize,
-    frames: Vec<u8>,
-    spare: Vec<Vec<u8>>,
     silence_check: Nanos,
     /// For when it is to be woken, as far as that is planned.
     planned: Nanos,
@@ -65,8 +62,6 @@ impl Daemon {
             session: Session::new(config, Duration::ZERO)?,
             carriers: Vec::new(),
             turn: 0,
-            frames: Vec::with_capacity(128 * 1024),
-            spare: Vec::new(),
             silence_check: SILENCE,
             planned: Nanos::MAX,
             rests: Rests::default(),
@@ -106,18 +101,19 @@ impl Daemon {
     }
 
     /// The daemon leaves a carrier.
-    pub(super) fn remove(&mut self, id: PathId, net: &mut Net) {
+    pub(super) fn remove(&mut self, id: PathId, net: &mut Net, wires: &mut Wires) {
         if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
             let carrier = self.carriers.swap_remove(index);
             self.session.path_down(id, duration(net.now()));
             self.rests.end(id, net.now());
             self.tell(net, id, "down");
+            wires.clear(carrier.connection, self.side);
             net.abort(carrier.connection, self.side);
         }
     }
 
     /// Whether what has changed at a connection wakes the daemon.
-    pub(super) fn is_woken(&mut self, connection: Connection, net: &Net, arriving: &Pipe) -> bool {
+    pub(super) fn is_woken(&mut self, connection: Connection, net: &Net, wires: &Wires) -> bool {
         let Some(carrier) = self
             .carriers
             .iter_mut()
@@ -126,9 +122,7 @@ impl Daemon {
             return false;
         };
         let tcp = net.tcp(connection, self.side);
-        let has_record = arriving
-            .front()
-            .is_some_and(|record| record.end <= tcp.received());
+        let has_record = wires.has_record(connection, self.side, tcp.received());
         carrier.has_become_writable(net) || has_record || tcp.state().has_ended()
     }
 
@@ -143,27 +137,25 @@ impl Daemon {
 
     /// Bytes that the session holds: to be sent or sent and not acknowledged, and arrived and not read.
     pub(super) fn held(&self) -> u64 {
-        let stats = self.session.stats();
-        stats.send_buffered + stats.receive_memory
+        self.session.held()
     }
 
-    /// Does what there is to do, and says the most that the session held meanwhile. `pipes` has what travels over each
-    /// connection, to the client and to the server.
+    /// Does what there is to do, and says the most that the session held meanwhile.
     pub(super) fn take_turn(
         &mut self,
         net: &mut Net,
-        pipes: &mut [[Pipe; 2]],
+        wires: &mut Wires,
         streams: &mut Streams,
     ) -> u64 {
         let mut most = self.held();
         for _ in 0..ROUNDS {
-            let mut moved = self.receive(net, pipes);
+            let mut moved = self.receive(net, wires);
             // Before the programs read.
             most = most.max(self.held());
             self.session.handle_timeout(duration(net.now()));
-            moved |= self.events(net, streams);
-            moved |= self.transmit(net, pipes);
-            moved |= self.events(net, streams);
+            moved |= self.events(net, streams, wires);
+            moved |= self.transmit(net, wires);
+            moved |= self.events(net, streams, wires);
             self.look_for_silence(net);
             if !moved {
                 break;
@@ -187,7 +179,7 @@ impl Daemon {
         }
     }
 
-    fn receive(&mut self, net: &mut Net, pipes: &mut [[Pipe; 2]]) -> bool {
+    fn receive(&mut self, net: &mut Net, wires: &mut Wires) -> bool {
         let mut moved = false;
         let mut index = 0;
         while index < self.carriers.len() {
@@ -196,20 +188,15 @@ impl Daemon {
             let tcp = net.tcp(connection, self.side);
             let received = tcp.received();
             let has_ended = tcp.state().has_ended();
-            let pipe = &mut pipes[connection][self.side.index()];
             let now = duration(net.now());
             let mut taken = 0;
-            while taken < RECEIVE_QUOTA
-                && pipe.front().is_some_and(|record| record.end <= received)
-                && let Some(mut record) = pipe.pop_front()
-            {
-                taken += record.frames.len();
+            while taken < RECEIVE_QUOTA {
                 // A fault closes the session, which is told as an event.
-                let _ = self.session.handle_frames(id, &record.frames, now);
-                record.frames.clear();
-                if self.spare.len() < SPARE {
-                    self.spare.push(record.frames);
-                }
+                let record = wires.take(connection, self.side, received, |frames| {
+                    let _ = self.session.handle_frames(id, frames, now);
+                });
+                let Some(len) = record else { break };
+                taken += len;
             }
             if taken > 0 {
                 moved = true;
@@ -218,6 +205,7 @@ impl Daemon {
             if has_ended {
                 moved = true;
                 self.carriers.swap_remove(index);
+                wires.clear(connection, self.side);
                 self.session.path_down(id, now);
                 self.rests.end(id, net.now());
                 self.tell(net, id, "down");
@@ -229,7 +217,7 @@ impl Daemon {
         moved
     }
 
-    fn events(&mut self, net: &mut Net, streams: &mut Streams) -> bool {
+    fn events(&mut self, net: &mut Net, streams: &mut Streams, wires: &mut Wires) -> bool {
         let mut moved = false;
         let now = net.now();
         while let Some(event) = self.session.poll_event() {
@@ -266,7 +254,7 @@ impl Daemon {
                     }
                 }
                 Event::PathLeft { path } => {
-                    self.remove(path, net);
+                    self.remove(path, net, wires);
                     self.told.push(Tell::Ended(path));
                 }
                 _ => {}
@@ -276,11 +264,10 @@ impl Daemon {
         moved
     }
 
-    fn transmit(&mut self, net: &mut Net, pipes: &mut [[Pipe; 2]]) -> bool {
-        let to = self.side.peer().index();
+    fn transmit(&mut self, net: &mut Net, wires: &mut Wires) -> bool {
         for carrier in &mut self.carriers {
             // Whether it takes anything is a part of the sample.
-            carrier.poll_writable(net, &mut pipes[carrier.connection][to]);
+            carrier.poll_writable(net, wires.pipe(carrier.connection, self.side.peer()));
             let sample = carrier.sample(net);
             let (at, link) = (net.now(), net.link_of(carrier.connection));
             if let Some(trace) = net.trace() {
@@ -293,38 +280,35 @@ impl Daemon {
         let mut moved = false;
         for step in 0..count {
             let index = (self.turn + step) % count;
-            moved |= self.transmit_on(index, net, pipes);
+            moved |= self.transmit_on(index, net, wires);
         }
         moved
     }
 
-    fn transmit_on(&mut self, index: usize, net: &mut Net, pipes: &mut [[Pipe; 2]]) -> bool {
+    fn transmit_on(&mut self, index: usize, net: &mut Net, wires: &mut Wires) -> bool {
         let carrier = &mut self.carriers[index];
-        let pipe = &mut pipes[carrier.connection][self.side.peer().index()];
+        let (id, connection, to) = (carrier.id, carrier.connection, self.side.peer());
         let mut moved = false;
         for _ in 0..SEND_PIECES {
-            if !carrier.poll_writable(net, pipe) {
+            if !carrier.poll_writable(net, wires.pipe(connection, to)) {
                 return moved;
             }
-            self.frames.clear();
             let now = duration(net.now());
-            self.session.path_stats(carrier.id, carrier.sample(net));
+            self.session.path_stats(id, carrier.sample(net));
             let budget = carrier.budget();
-            if self
-                .session
-                .poll_transmit(carrier.id, budget, now, &mut self.frames)
-                == 0
-            {
+            let mut frames = wires.memory(budget);
+            if self.session.poll_transmit(id, budget, now, &mut frames) == 0 {
+                wires.put_back(frames);
                 return moved;
             }
             let at = net.now();
             if let Some(trace) = net.trace() {
-                trace.sent(at, self.side, carrier.id, &self.frames);
+                trace.sent(at, self.side, id, &frames);
             }
             moved = true;
-            carrier.send(&self.frames, &mut self.spare);
+            carrier.send(frames, wires.pipe(connection, to));
         }
-        carrier.poll_writable(net, pipe);
+        carrier.poll_writable(net, wires.pipe(connection, to));
         moved
     }
 

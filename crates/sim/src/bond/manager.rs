@@ -4,8 +4,8 @@
 use sumlink_engine::PathId;
 use sumlink_link::Random;
 
-use super::carrier::Pipe;
 use super::daemon::Daemon;
+use super::wires::Wires;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::{Group, Side, TcpConfig};
@@ -113,34 +113,28 @@ impl Manager {
     }
 
     /// Dials every link that lacks carriers and may be tried.
-    fn dial_all(&mut self, net: &mut Net, pipes: &mut Vec<[Pipe; 2]>) {
+    fn dial_all(&mut self, net: &mut Net, wires: &mut Wires) {
         for link in 0..self.links.len() {
-            self.dial_if_due(link, net, pipes);
+            self.dial_if_due(link, net, wires);
         }
     }
 
-    fn dial_if_due(&mut self, link: usize, net: &mut Net, pipes: &mut Vec<[Pipe; 2]>) {
+    fn dial_if_due(&mut self, link: usize, net: &mut Net, wires: &mut Wires) {
         let is_dialing = self.dials.iter().any(|dial| dial.link == link);
         let state = &self.links[link];
         let lacks = state.paths.len() < self.carriers;
         if lacks && !is_dialing && net.has_carrier(link) && state.retry_at <= net.now() {
-            self.dial(link, None, net, pipes);
+            self.dial(link, None, net, wires);
         }
     }
 
-    fn dial(
-        &mut self,
-        link: usize,
-        replacing: Option<PathId>,
-        net: &mut Net,
-        pipes: &mut Vec<[Pipe; 2]>,
-    ) {
+    fn dial(&mut self, link: usize, replacing: Option<PathId>, net: &mut Net, wires: &mut Wires) {
         // The congestion control was tried before the run.
         let Ok(connection) = net.connect(link, &self.tcp) else {
             return;
         };
         net.join(connection, &self.groups);
-        pipes.resize_with(connection + 1, Default::default);
+        wires.add(connection);
         let path = PathId(self.next_path);
         self.next_path += 1;
         self.dials.push(Dial {
@@ -250,7 +244,7 @@ impl Manager {
     }
 
     /// Dials that take too long fail, and links that lack carriers are tried.
-    pub(super) fn on_alarm(&mut self, net: &mut Net, pipes: &mut Vec<[Pipe; 2]>) {
+    pub(super) fn on_alarm(&mut self, net: &mut Net, wires: &mut Wires) {
         let now = net.now();
         let is_late = |dial: &Dial| {
             let connected = net.tcp(dial.connection, Side::Client).is_established();
@@ -270,12 +264,12 @@ impl Manager {
         if !self.dials.is_empty() {
             net.wake(now + SECOND, Alarm::Manager);
         }
-        self.dial_all(net, pipes);
-        self.dial_probes(net, pipes);
+        self.dial_all(net, wires);
+        self.dial_probes(net, wires);
     }
 
     /// Begins another connection on each silent link whose turn it is.
-    fn dial_probes(&mut self, net: &mut Net, pipes: &mut Vec<[Pipe; 2]>) {
+    fn dial_probes(&mut self, net: &mut Net, wires: &mut Wires) {
         let now = net.now();
         let mut due = Vec::new();
         for probe in self.probes.iter_mut().filter(|probe| probe.next <= now) {
@@ -284,7 +278,7 @@ impl Manager {
             due.push((probe.link, probe.path));
         }
         for (link, path) in due {
-            self.dial(link, Some(path), net, pipes);
+            self.dial(link, Some(path), net, wires);
         }
     }
 
@@ -302,7 +296,7 @@ impl Manager {
     }
 
     /// Nothing is confirmed on a path: a new connection may get through where the old one waits for ever longer timeouts.
-    pub(super) fn on_silence(&mut self, path: PathId, net: &mut Net, pipes: &mut Vec<[Pipe; 2]>) {
+    pub(super) fn on_silence(&mut self, path: PathId, net: &mut Net, wires: &mut Wires) {
         let Some(link) = self
             .links
             .iter()
@@ -321,7 +315,7 @@ impl Manager {
                 begun: now,
                 next: now,
             });
-            self.dial_probes(net, pipes);
+            self.dial_probes(net, wires);
         }
     }
 
@@ -332,10 +326,10 @@ impl Manager {
     }
 
     /// A link has a carrier again: it is worth a dial at once.
-    pub(super) fn link_up(&mut self, link: usize, net: &mut Net, pipes: &mut Vec<[Pipe; 2]>) {
+    pub(super) fn link_up(&mut self, link: usize, net: &mut Net, wires: &mut Wires) {
         self.links[link].retry_at = 0;
         self.links[link].failures = 0;
-        self.dial_if_due(link, net, pipes);
+        self.dial_if_due(link, net, wires);
     }
 
     /// A link has lost its carrier: its paths are left.

@@ -8,14 +8,15 @@ mod manager;
 mod pattern;
 mod rests;
 mod streams;
+mod wires;
 
 use sumlink_engine::{Config, ConfigError};
 use sumlink_link::Random;
 
-use carrier::Pipe;
 use daemon::{Daemon, Tell};
 use manager::Manager;
 use streams::Streams;
+use wires::Wires;
 
 use crate::clock::{Nanos, duration};
 use crate::net::{Alarm, Connection, Net, News};
@@ -26,8 +27,7 @@ use crate::workload::{Bearer, Channel, Progress};
 #[derive(Debug)]
 pub(crate) struct Bond {
     daemons: [Daemon; 2],
-    /// What travels over each connection, by whom it goes to.
-    pipes: Vec<[Pipe; 2]>,
+    wires: Wires,
     manager: Manager,
     streams: Streams,
     /// Daemons that have something to do.
@@ -68,7 +68,7 @@ impl Bond {
         };
         Ok(Self {
             daemons: [daemon(Side::Client)?, daemon(Side::Server)?],
-            pipes: Vec::new(),
+            wires: Wires::default(),
             manager: Manager::new(tcp, links, carriers),
             streams: Streams::new(),
             due: [false; 2],
@@ -96,10 +96,10 @@ impl Bond {
             News::Alarm(Alarm::Session(side)) => {
                 self.due[side.index()] |= self.daemons[side.index()].on_alarm(net);
             }
-            News::Alarm(Alarm::Manager) => self.manager.on_alarm(net, &mut self.pipes),
+            News::Alarm(Alarm::Manager) => self.manager.on_alarm(net, &mut self.wires),
             News::Link(link, _) => {
                 if net.has_carrier(link) {
-                    self.manager.link_up(link, net, &mut self.pipes);
+                    self.manager.link_up(link, net, &mut self.wires);
                 } else {
                     self.leave_link(link, net);
                 }
@@ -107,7 +107,7 @@ impl Bond {
             News::NewAddress(link) => {
                 self.leave_link(link, net);
                 if net.has_carrier(link) {
-                    self.manager.link_up(link, net, &mut self.pipes);
+                    self.manager.link_up(link, net, &mut self.wires);
                 }
             }
             News::Alarm(Alarm::Flow(_)) => return false,
@@ -119,13 +119,13 @@ impl Bond {
     fn leave_link(&mut self, link: usize, net: &mut Net) {
         let client = &mut self.daemons[Side::Client.index()];
         for path in self.manager.link_down(link, net) {
-            client.remove(path, net);
+            client.remove(path, net, &mut self.wires);
         }
         self.due[Side::Client.index()] = true;
     }
 
     fn on_connection(&mut self, net: &mut Net, connection: Connection, side: Side) -> bool {
-        if connection >= self.pipes.len() {
+        if !self.wires.has(connection) {
             return false;
         }
         if self
@@ -134,8 +134,8 @@ impl Bond {
         {
             self.due[side.index()] = true;
         }
-        let arriving = &self.pipes[connection][side.index()];
-        self.due[side.index()] |= self.daemons[side.index()].is_woken(connection, net, arriving);
+        let daemon = &mut self.daemons[side.index()];
+        self.due[side.index()] |= daemon.is_woken(connection, net, &self.wires);
         true
     }
 
@@ -148,7 +148,7 @@ impl Bond {
                 }
                 let others = self.daemons[side.peer().index()].held();
                 let daemon = &mut self.daemons[side.index()];
-                let most = daemon.take_turn(net, &mut self.pipes, &mut self.streams);
+                let most = daemon.take_turn(net, &mut self.wires, &mut self.streams);
                 self.memory_peak = self.memory_peak.max(others + most);
                 for tell in std::mem::take(&mut daemon.told) {
                     if side == Side::Server {
@@ -156,14 +156,15 @@ impl Bond {
                     }
                     match tell {
                         Tell::Ended(path) => self.manager.on_end(path, net),
-                        Tell::Silent(path) => self.manager.on_silence(path, net, &mut self.pipes),
+                        Tell::Silent(path) => self.manager.on_silence(path, net, &mut self.wires),
                         Tell::Recovered(path) => self.manager.on_recovery(path, net),
                     }
                 }
                 let leaving = self.manager.take_leaving();
                 if !leaving.is_empty() {
                     for path in leaving {
-                        self.daemons[Side::Client.index()].remove(path, net);
+                        let client = &mut self.daemons[Side::Client.index()];
+                        client.remove(path, net, &mut self.wires);
                     }
                     self.due[Side::Client.index()] = true;
                 }

@@ -48,7 +48,6 @@ pub(super) struct Streams {
     opened: Vec<Channel>,
     progress: Vec<Progress>,
     pattern: Pattern,
-    buffer: Vec<u8>,
     /// Where bytes were other than those sent: a fault of the engine's.
     pub(super) fault: Option<String>,
 }
@@ -63,7 +62,6 @@ impl Streams {
             opened: Vec::new(),
             progress: Vec::new(),
             pattern: Pattern::new(),
-            buffer: Vec::new(),
             fault: None,
         }
     }
@@ -224,18 +222,22 @@ impl Streams {
         if self.channels[channel].is_stalled[side.index()] {
             return;
         }
-        self.buffer.clear();
-        let Ok(outcome) = session.read(id, usize::MAX, &mut self.buffer, duration(now)) else {
+        let stream = &mut self.channels[channel];
+        let offset = stream.received[side.index()];
+        let sender = id * 2 + side.peer().index() as u64;
+        let (mut at, mut are_right) = (offset, true);
+        let check = |bytes: &[u8]| {
+            are_right = are_right && self.pattern.is(sender, at, bytes);
+            at += bytes.len() as u64;
+        };
+        let Ok(outcome) = session.read_with(id, usize::MAX, check, duration(now)) else {
             return;
         };
-        let stream = &mut self.channels[channel];
         stream.is_finished[side.index()] |= outcome.finished;
         if outcome.len == 0 {
             return;
         }
-        let offset = stream.received[side.index()];
-        let sender = id * 2 + side.peer().index() as u64;
-        if self.fault.is_none() && !self.pattern.is(sender, offset, &self.buffer) {
+        if self.fault.is_none() && !are_right {
             self.fault = Some(format!(
                 "stream {id}: bytes from {offset} on are not what was sent"
             ));

@@ -233,6 +233,11 @@ impl Net {
         true
     }
 
+    /// Whether anything has happened since it was last asked.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     /// What has happened since it was last asked.
     pub(crate) fn take_news(&mut self, into: &mut Vec<News>) {
         into.clear();

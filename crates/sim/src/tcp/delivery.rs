@@ -1,7 +1,7 @@
 //! The rate of delivery, as Linux measures it for TCP_INFO (`net/ipv4/tcp_rate.c`; draft-cheng-iccrg-delivery-rate-estimation).
 
 use super::scoreboard::Segment;
-use crate::clock::{Nanos, SECOND};
+use crate::clock::{Nanos, SECOND, scaled};
 
 /// Counts what arrives and in what time.
 #[derive(Clone, Debug, Default)]
@@ -96,10 +96,7 @@ impl Delivery {
         let (delivered, interval) = self.kept;
         match interval {
             0 => 0,
-            _ => {
-                let bytes = u128::from(delivered) * u128::from(mss);
-                (bytes * u128::from(SECOND) / u128::from(interval)) as u64
-            }
+            _ => scaled(delivered * u64::from(mss), SECOND, interval),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a program can ask of its connection: the fields of TCP_INFO that sumlink reads.
 
 use super::Tcp;
-use crate::clock::{MICROSECOND, MILLISECOND, Nanos, SECOND};
+use crate::clock::{MICROSECOND, MILLISECOND, Nanos, SECOND, scaled};
 
 /// How far losses are repaired (`enum tcp_ca_state` of Linux).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,7 +102,6 @@ impl Tcp {
         let is_early = self.control.ssthresh().is_none_or(|half| cwnd < half / 2);
         let percent = if is_early { 200 } else { 120 };
         let window = u64::from(cwnd.max(self.board.len())) * mss;
-        let per_second = u128::from(window) * u128::from(SECOND) / u128::from(srtt);
-        (per_second * percent / 100) as u64
+        scaled(scaled(window, SECOND, srtt), percent, 100)
     }
 }

@@ -1,0 +1,165 @@
+//! What travels over the connections: frames in TLS records, whose bytes stay where the session wrote them.
+//!
+//! TCP moves numbers of bytes here and no content. A piece that a session gives out is kept with its connection; it counts
+//! there as the records that TLS would make of it, each is there when TCP has delivered its last byte, and the receiver
+//! reads it in the piece. What has been read is memory for the next piece.
+
+use std::collections::VecDeque;
+
+use crate::net::Connection;
+use crate::tcp::Side;
+
+/// The most data in a TLS record (RFC 8446, section 5.1), and what it is longer on the wire: header, type and tag.
+pub(super) const RECORD: usize = 16 * 1024;
+pub(super) const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
+/// Pieces whose memory is kept.
+const SPARE: usize = 256;
+
+/// All connections of a bond, by whom it goes to.
+#[derive(Debug, Default)]
+pub(super) struct Wires {
+    pipes: Vec<[Pipe; 2]>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Pipe {
+    /// In the order in which they were written, and how much of the first one has been read.
+    pieces: VecDeque<Vec<u8>>,
+    read: usize,
+    /// Records that the socket has taken: where each ends in the connection, and its data.
+    records: VecDeque<(u64, usize)>,
+}
+
+impl Wires {
+    /// Whether a connection is one of these.
+    pub(super) fn has(&self, connection: Connection) -> bool {
+        connection < self.pipes.len()
+    }
+
+    /// A connection was made.
+    pub(super) fn add(&mut self, connection: Connection) {
+        self.pipes.resize_with(connection + 1, Default::default);
+    }
+
+    /// What goes to a side of a connection.
+    pub(super) fn pipe(&mut self, connection: Connection, to: Side) -> &mut Pipe {
+        &mut self.pipes[connection][to.index()]
+    }
+
+    /// Whether a whole record has arrived, when TCP has delivered so many bytes.
+    pub(super) fn has_record(&self, connection: Connection, to: Side, delivered: u64) -> bool {
+        let first = self.pipes[connection][to.index()].records.front();
+        first.is_some_and(|(end, _)| *end <= delivered)
+    }
+
+    /// Gives the data of the first record to `read`, if it has arrived as a whole; says how many bytes it has.
+    pub(super) fn take(
+        &mut self,
+        connection: Connection,
+        to: Side,
+        delivered: u64,
+        read: impl FnOnce(&[u8]),
+    ) -> Option<usize> {
+        let pipe = &mut self.pipes[connection][to.index()];
+        let (_, len) = *pipe.records.front().filter(|(end, _)| *end <= delivered)?;
+        pipe.records.pop_front();
+        let piece = pipe.pieces.front()?;
+        let end = pipe.read + len;
+        read(&piece[pipe.read..end]);
+        pipe.read = end;
+        if end == piece.len() {
+            pipe.read = 0;
+            let piece = pipe.pieces.pop_front();
+            piece.into_iter().for_each(|piece| self.put_back(piece));
+        }
+        Some(len)
+    }
+
+    /// Nobody reads what goes to this side any more.
+    pub(super) fn clear(&mut self, connection: Connection, to: Side) {
+        let pipe = std::mem::take(self.pipe(connection, to));
+        pipe.pieces
+            .into_iter()
+            .for_each(|piece| self.put_back(piece));
+    }
+
+    /// Memory for a piece of about so many bytes.
+    pub(super) fn memory(&mut self, bytes: usize) -> Vec<u8> {
+        let mut piece = self.spare.pop().unwrap_or_default();
+        piece.reserve(bytes);
+        piece
+    }
+
+    /// A piece is not needed any more.
+    pub(super) fn put_back(&mut self, mut piece: Vec<u8>) {
+        if self.spare.len() < SPARE {
+            piece.clear();
+            self.spare.push(piece);
+        }
+    }
+}
+
+impl Pipe {
+    /// Keeps a piece, of which records will be made.
+    pub(super) fn keep(&mut self, piece: Vec<u8>) {
+        self.pieces.push_back(piece);
+    }
+
+    /// The socket has taken the record of the next so many bytes, which ends there in the connection.
+    pub(super) fn seal(&mut self, end: u64, len: usize) {
+        self.records.push_back((end, len));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What has arrived for the server, record by record.
+    fn arrived(wires: &mut Wires, delivered: u64) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| {
+            let mut record = None;
+            wires.take(0, Side::Server, delivered, |data| {
+                record = Some(data.to_vec());
+            })?;
+            record
+        })
+        .collect()
+    }
+
+    #[test]
+    fn records_come_in_order_when_their_last_byte_is_there() {
+        let mut wires = Wires::default();
+        wires.add(0);
+        assert!(wires.has(0) && !wires.has(1));
+        let pipe = wires.pipe(0, Side::Server);
+        pipe.keep(b"abcde".to_vec());
+        pipe.keep(b"fg".to_vec());
+        [(10, 3), (20, 2), (30, 2)]
+            .into_iter()
+            .for_each(|(end, len)| pipe.seal(end, len));
+        assert!(!wires.has_record(0, Side::Server, 9));
+        assert_eq!(arrived(&mut wires, 9), [b""; 0]);
+        assert_eq!(arrived(&mut wires, 29), [&b"abc"[..], b"de"]);
+        assert!(wires.has_record(0, Side::Server, 30));
+        assert_eq!(arrived(&mut wires, 30), [b"fg"]);
+        assert_eq!(wires.spare.len(), 2);
+        assert!(wires.memory(100).capacity() >= 100);
+    }
+
+    #[test]
+    fn what_nobody_reads_is_memory_again() {
+        let mut wires = Wires::default();
+        wires.add(0);
+        let pipe = wires.pipe(0, Side::Client);
+        pipe.keep(vec![7; 100]);
+        pipe.seal(50, 40);
+        wires.take(0, Side::Client, 50, |data| assert_eq!(data.len(), 40));
+        wires.clear(0, Side::Client);
+        assert_eq!(wires.spare.len(), 1);
+        assert!(wires.memory(10).is_empty());
+        assert!(!wires.has_record(0, Side::Client, u64::MAX));
+    }
+}
