@@ -2,21 +2,21 @@
 //!
 //! Beyond the paper: its algorithms judge a path by itself, by what it is worth against the others. That costs the slow
 //! path's share also where it does no harm, and with FBDT it rarely does any. Here the path is left out for a moment, and what
-//! reaches the peer in order is compared with the stretches of time before and after ([`verdict`]).
+//! reaches the peer in order is compared with the stretches of time before and after (`verdict`).
 //!
 //! - **Who is tried**: a path of which harm could be expected, much slower or further away than the best one. Comparable
 //!   paths are never left out.
 //! - **What it may cost**: the account grows by [`SelectorConfig::budget`] of the time in which there is something to send.
 //!   A trial begins only when the account covers what it is expected to cost, its path's share of the goodput for as long as it
 //!   takes, and is charged what it has cost.
-//! - **Hysteresis**: [`VOTES`] trials in a row have to say that the path hurts; one that is let in again has to come well below the
+//! - **Hysteresis**: `VOTES` trials in a row have to say that the path hurts; one that is let in again has to come well below the
 //!   harm for which it was parked.
 //! - **Back-off**: each trial that changes nothing doubles the time until the next one of its path, up to [`LONGEST`]. A path
 //!   whose round-trip time or rate has changed by half, and all of them when one joins, leaves, fails or recovers, are looked at anew.
 //! - A path that brings more than it costs is not parked: for delay only if goodput is no lower without it. Where programs
-//!   keep up and the other paths could not carry [`SPARE`] times what is sent, it is not even left out, and a trial in which
-//!   bytes begin to wait is broken off after [`PATIENCE`] looks: they would be late. One that was parked for its delay comes back
-//!   when bytes wait for [`RECALL`] looks.
+//!   keep up and the other paths could not carry `SPARE` times what is sent, it is not even left out, and a trial in which
+//!   bytes begin to wait is broken off after `PATIENCE` looks: they would be late. One that was parked for its delay comes back
+//!   when bytes wait for `RECALL` looks.
 
 mod measure;
 mod verdict;
@@ -44,9 +44,10 @@ const WINDOW: (u32, Duration, Duration) = (10, Duration::from_secs(1), Duration:
 /// Trials in a row that have to say that a path hurts.
 const VOTES: u32 = 2;
 
-/// Time from one trial of a path to the next: at first, and at most.
+/// Time from one trial of a path to the next at first.
 const FIRST: Duration = Duration::from_secs(5);
-/// See [`FIRST`].
+
+/// The same at most.
 pub const LONGEST: Duration = Duration::from_secs(300);
 
 /// The account holds no more than this, in seconds of goodput.
