@@ -181,6 +181,14 @@ impl Player {
         self.ack(flow, packets);
     }
 
+    /// As [`Player::repair`], but the acknowledgement tells that the loss was none.
+    pub fn undo(&mut self, flow: usize) {
+        let packets = std::mem::take(&mut self.paths[flow].unrepaired);
+        let now = self.now;
+        self.tell(flow, |control, _| control.on_spurious_loss(now));
+        self.ack(flow, packets);
+    }
+
     /// The retransmission timer fires. The loss is repaired when all is acknowledged that was in flight, or by
     /// [`Player::recover`].
     pub fn time_out(&mut self, flow: usize, repeated: bool) {

@@ -20,6 +20,8 @@
 //!                                 3 or more that is a loss, and recovery begins
 //! timeout [of FLOW]               the retransmission timer fires, and all that was in flight is lost
 //! recover [of FLOW]               one acknowledgement of all that was in flight when the loss was seen or the timer fired
+//! undo [of FLOW]                  after sack, in place of recover: the same acknowledgement also tells that the first packet has
+//!                                 arrived twice, so that nothing was lost
 //! loss [of FLOW]                  a loss that is repaired: all the window but its first packet is acknowledged selectively,
 //!                                 and that a round trip later; there is nothing else to send
 //! idle TIME                       nothing is sent for so long by any flow
@@ -91,6 +93,8 @@ pub enum Step {
     Timeout,
     /// All is acknowledged that was in flight when the loss was seen or the timer fired.
     Recover,
+    /// As the last one, with the news that the first packet has arrived twice: the loss was none.
+    Undo,
     /// The first packet of a window is lost and repaired a round trip later, with nothing else to send.
     Loss,
     /// Nothing is sent for so long, by any flow.
@@ -183,6 +187,7 @@ impl Script {
                 Step::Sack(packets) => player.lose_behind(flow, packets),
                 Step::Timeout => player.time_out(flow, false),
                 Step::Recover => player.repair(flow),
+                Step::Undo => player.undo(flow),
                 Step::Loss => player.lose_first(flow),
                 Step::Idle(lasted) => player.idle(lasted),
                 Step::Expect { cwnd, ssthresh, .. } => outcomes.push(Outcome {

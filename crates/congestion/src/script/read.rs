@@ -77,6 +77,7 @@ impl Script {
             },
             ["timeout"] => Step::Timeout,
             ["recover"] => Step::Recover,
+            ["undo"] => Step::Undo,
             ["loss"] => Step::Loss,
             ["idle", lasted] => Step::Idle(time(lasted)?),
             ["expect", cwnd] => Step::Expect {

@@ -132,13 +132,22 @@ impl<'b> Kernel<'b> {
 
     /// Acknowledges packets once the round-trip time has passed; returns what the congestion control was told.
     pub(crate) fn acknowledge(&mut self, flow: usize, packets: u32) -> Told {
+        self.acknowledge_by(flow, packets, |peer| peer.acknowledge(packets))
+    }
+
+    fn acknowledge_by(
+        &mut self,
+        flow: usize,
+        packets: u32,
+        acknowledge: impl FnOnce(&mut Peer) -> Vec<u8>,
+    ) -> Told {
         let connection = &mut self.connections[flow];
         assert!(
             packets <= connection.peer.in_flight(),
             "so many are not in flight"
         );
         connection.pass();
-        let acknowledgement = connection.peer.acknowledge(packets);
+        let acknowledgement = acknowledge(&mut connection.peer);
         let told = self.tell(flow, &acknowledgement, |connection, info| {
             info.bytes_acked - connection.established == connection.peer.bytes()
         });
@@ -165,6 +174,14 @@ impl<'b> Kernel<'b> {
     /// Acknowledges all that was sent before the last loss.
     pub(crate) fn recover(&mut self, flow: usize) -> Told {
         let told = self.acknowledge(flow, self.connections[flow].lost);
+        assert!(told.is_open, "flow {flow} has not recovered");
+        told
+    }
+
+    /// As [`Kernel::recover`], and tells that the packet which was taken for lost has arrived twice.
+    pub(crate) fn undo(&mut self, flow: usize) -> Told {
+        let all = self.connections[flow].lost;
+        let told = self.acknowledge_by(flow, all, |peer| peer.acknowledge_with_a_duplicate(all));
         assert!(told.is_open, "flow {flow} has not recovered");
         told
     }

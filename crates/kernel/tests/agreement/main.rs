@@ -147,6 +147,11 @@ impl Play<'_> {
                 self.compare(at, flow, Some(f64::from(self.kernel.info(flow).cwnd)));
             }
             Step::Recover => self.recover(at, flow),
+            Step::Undo => {
+                let told = self.kernel.undo(flow);
+                self.reference.undo(flow, &told);
+                self.compare(at, flow, Some(told.member.cwnd));
+            }
             Step::Loss => {
                 self.lose(at, flow, self.kernel.in_flight(flow) - 1);
                 self.recover(at, flow);

@@ -91,6 +91,16 @@ impl Peer {
         self.segment(INITIAL_SEQUENCE + 1, ACK, self.position(0), &[])
     }
 
+    /// Acknowledges the next packets, and tells that the first of them has arrived twice (RFC 2883).
+    pub(crate) fn acknowledge_with_a_duplicate(&mut self, packets: u32) -> Vec<u8> {
+        let mut options = vec![1, 1, 5, 10];
+        options.extend(self.position(0).to_be_bytes());
+        options.extend(self.position(1).to_be_bytes());
+        self.arrivals.drain(..packets as usize);
+        self.acknowledged += packets;
+        self.segment(INITIAL_SEQUENCE + 1, ACK, self.position(0), &options)
+    }
+
     /// Acknowledges so many behind the next packet, as if that were lost.
     pub(crate) fn acknowledge_selectively(&mut self, packets: u32) -> Vec<u8> {
         let mut options = vec![1, 1, 5, 10];

@@ -30,15 +30,7 @@ impl Reference {
     /// An acknowledgement. It may end a recovery; and one that shows a loss does not make the window grow.
     pub(crate) fn acknowledge(&mut self, flow: usize, told: &Told, shows_a_loss: bool) {
         let now = told.member.seen;
-        let ack = Ack {
-            now,
-            acked: told.acked,
-            rtt: told.member.rtt,
-            srtt: told.member.srtt,
-            acknowledged: told.acknowledged,
-            sent: told.sent,
-            cwnd_limited: !shows_a_loss,
-        };
+        let ack = ack(told, !shows_a_loss);
         self.now = now;
         self.tell(flow, |control, siblings| {
             if told.is_open && control.window().phase() != Phase::Open {
@@ -48,6 +40,16 @@ impl Reference {
             if shows_a_loss {
                 control.on_loss(&Loss { now }, siblings);
             }
+        });
+    }
+
+    /// An acknowledgement by which the last loss was none.
+    pub(crate) fn undo(&mut self, flow: usize, told: &Told) {
+        self.now = told.member.seen;
+        let (now, ack) = (self.now, ack(told, true));
+        self.tell(flow, |control, siblings| {
+            control.on_spurious_loss(now);
+            control.on_ack(&ack, siblings);
         });
     }
 
@@ -71,5 +73,17 @@ impl Reference {
         let siblings = Siblings::of(&self.flows, flow);
         event(self.controls[flow].as_mut(), &siblings);
         self.flows[flow] = self.controls[flow].flow();
+    }
+}
+
+fn ack(told: &Told, cwnd_limited: bool) -> Ack {
+    Ack {
+        now: told.member.seen,
+        acked: told.acked,
+        rtt: told.member.rtt,
+        srtt: told.member.srtt,
+        acknowledged: told.acknowledged,
+        sent: told.sent,
+        cwnd_limited,
     }
 }
