@@ -66,6 +66,7 @@ if [ "$purpose" != lint ]; then
     need mptcpize "runs curl and nginx over kernel MPTCP, for comparison" have_mptcpize
 fi
 if [ "$purpose" = test ]; then
+    need ffmpeg "is the camera and the encoder of live video" have ffmpeg
     need iperf3 "measures the emulated links" have iperf3
     need iputils-ping "measures the delay of the emulated links" have ping
     need git "clones through the proxy in the end-to-end tests" have git

@@ -17,6 +17,7 @@ use crate::scenario::Scenario;
 use crate::self_test::{self, SelfTestOptions};
 use crate::topology::Side;
 use crate::traffic::TrafficCommand;
+use crate::video::{self, VideoOptions};
 use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic};
 
 /// What `sumlink lab` can do.
@@ -135,6 +136,8 @@ pub enum LabCommand {
     Bench(BenchOptions),
     /// Measure what faults of links do to the delivery: how long it stops, and when a link that is back carries again
     Faults(FaultsOptions),
+    /// Measure live video upstream: ffmpeg pushes a test video over emulated hotspots, each alone and together
+    Video(VideoOptions),
     /// Measure the emulator against what is asked of it, and against the kernel's shaper
     SelfTest(SelfTestOptions),
     /// Fetch a file over two emulated links: each alone, kernel MPTCP, sumlink
@@ -149,6 +152,7 @@ impl LabCommand {
             Self::Run(options) => options.json,
             Self::Bench(options) => options.json,
             Self::Faults(options) => options.json,
+            Self::Video(options) => options.json,
             _ => false,
         }
     }
@@ -201,6 +205,13 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
                 prepare()?;
             }
             faults::run(&options, &lines)
+        }
+        LabCommand::Video(options) => {
+            let scenarios = video::check(&options)?;
+            if !options.judge_only {
+                prepare()?;
+            }
+            video::run(&options, &scenarios)
         }
         LabCommand::List { directory, json } => list::list(&directory, json),
         LabCommand::Check { files, json } => list::check(&files, json),

@@ -53,6 +53,7 @@ mod timeline;
 mod topology;
 mod traffic;
 mod tun;
+mod video;
 mod windows;
 
 pub use bench::BenchOptions;
@@ -78,6 +79,7 @@ pub(crate) use sumlink_scenario::{config, health};
 pub use timeline::timeline;
 pub use topology::{SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};
 pub use traffic::TrafficCommand;
+pub use video::VideoOptions;
 pub use windows::{MOST_FLOWS, WindowFlow, WindowPoint, draw_windows};
 
 /// Environment variable of programs in a laboratory: its id.

@@ -14,6 +14,7 @@ mod join;
 mod record;
 mod series;
 mod summary;
+mod video;
 
 pub use assemble::{assemble, push_note};
 pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader, figures, link_goodput};
@@ -23,6 +24,7 @@ pub use series::{direction_name, rate, series, set_shares, sum_series};
 pub use summary::{
     Bounds, LinkPart, Missing, Quantiles, Spread, Summary, SystemSummary, quantile, sorted,
 };
+pub use video::{Frame, Video, watch};
 
 /// The version of these structures; a file with another one is not read.
 pub const SCHEMA: u32 = 1;
@@ -133,6 +135,9 @@ pub struct Measurement {
     /// link's name; those that never did are not there. Only the simulator can tell.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rested: BTreeMap<String, f64>,
+    /// What arrived of live video; one for each link of `alone`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub videos: Vec<Video>,
     /// Digest of everything that happened in a simulation; reality has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_log: Option<EventDigest>,

@@ -40,7 +40,10 @@ pub(super) fn single_links(
     file: &Path,
     scenario: &Scenario,
 ) -> Result<Vec<SingleLink>, Vec<Problem>> {
-    let is_command = matches!(scenario.workload, Workload::Command { .. });
+    let is_command = matches!(
+        scenario.workload,
+        Workload::Command { .. } | Workload::Video(_)
+    );
     if is_command || scenario.has_coupled_links() {
         return Ok(Vec::new());
     }

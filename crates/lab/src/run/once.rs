@@ -205,6 +205,7 @@ fn measure_phase(
         system,
         server,
         running,
+        epoch_ns: 0,
     };
     phase.measure(tick)
 }

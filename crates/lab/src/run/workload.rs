@@ -11,6 +11,7 @@ use crate::scenario::{Scenario, Workload};
 use crate::systems::{Running, Stage, System};
 use crate::topology::{SERVER_V4, Side};
 use crate::traffic::{Channel, Load, Route, Spec};
+use crate::video::{receive, send};
 
 use super::once::start;
 
@@ -34,6 +35,7 @@ pub(super) fn start_server(
             let line = fill_in(server, &SERVER_V4.to_string(), stage.port, None);
             user_command(&line, mptcp)?
         }
+        Workload::Video(video) => receive::command(stage, video, mptcp),
         _ => {
             let mut command = Command::new(stage.program);
             command.args(["lab", "traffic", "serve", "--listen"]);
@@ -65,6 +67,12 @@ pub(super) fn start_clients(
     epoch_ns: u64,
     interval: Duration,
 ) -> Result<Vec<Process>, LabError> {
+    if let Workload::Video(video) = &scenario.workload {
+        let all = running.routes.iter();
+        let started =
+            all.map(|route| send::start(stage, video, running.entry, route, mptcp, epoch_ns));
+        return started.collect();
+    }
     let Workload::Command { client, .. } = &scenario.workload else {
         let spec = spec(scenario, stage, running, epoch_ns, interval);
         let text = serde_json::to_string(&spec)
@@ -139,7 +147,7 @@ fn spec(
                 gap_ms: millis(*gap),
                 bulk: *load,
             },
-            Workload::Bulk | Workload::Command { .. } => Load::Bulk,
+            Workload::Bulk | Workload::Video(_) | Workload::Command { .. } => Load::Bulk,
         },
         rival: rival(scenario, stage),
     }

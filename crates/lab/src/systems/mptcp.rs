@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::error::LabError;
 use crate::programs;
-use crate::scenario::{Scenario, Workload};
+use crate::scenario::{Scenario, VideoProtocol, Workload};
 use crate::topology::Side;
 use crate::traffic::{Channel, Route};
 
@@ -31,9 +31,18 @@ impl System for Mptcp {
         if !Path::new("/proc/sys/net/mptcp/enabled").exists() {
             return Some("this kernel has no MPTCP".to_owned());
         }
-        let is_command = matches!(scenario.workload, Workload::Command { .. });
+        let is_command = matches!(
+            scenario.workload,
+            Workload::Command { .. } | Workload::Video(_)
+        );
         if is_command && self.tls {
-            return Some("programs of the user's have no TLS of ours".to_owned());
+            return Some("programs that are not ours have no TLS of ours".to_owned());
+        }
+        if let Workload::Video(video) = &scenario.workload
+            && video.protocol == VideoProtocol::Rtmp
+        {
+            let reason = "the ffmpeg that takes RTMP closes its listening socket, and the kernel then takes no further subflow";
+            return Some(reason.to_owned());
         }
         // Programs that know nothing of MPTCP get its sockets from there.
         is_command

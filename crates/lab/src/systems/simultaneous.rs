@@ -11,6 +11,9 @@ pub(super) struct Simultaneous;
 
 impl System for Simultaneous {
     fn missing(&self, scenario: &Scenario) -> Option<String> {
+        if let Workload::Video(_) = &scenario.workload {
+            return Some("a video goes over one connection".to_owned());
+        }
         let Workload::Command { client, .. } = &scenario.workload else {
             return None;
         };

@@ -9,7 +9,7 @@
 //! sockets ([`tls`]), or with sumlink's library in place of sockets ([`library`]).
 
 mod client;
-mod connection;
+pub(crate) mod connection;
 mod library;
 mod live;
 mod pattern;
@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use sumlink_transport::{PublicKey, SecretKey};
 
 use crate::error::LabError;
+use crate::video::receive;
 
 pub(crate) use live::{Arrival, Live, Pace};
 
@@ -44,6 +45,18 @@ pub enum TrafficCommand {
         /// What carries the bytes, as a JSON object; the socket itself without it
         #[arg(long)]
         channel: Option<String>,
+    },
+    /// Receive one pushed video until killed; prints a line for each picture
+    Watch {
+        /// Where to listen
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Listen for MPTCP
+        #[arg(long)]
+        mptcp: bool,
+        /// Expect RTMP, which ffmpeg takes
+        #[arg(long)]
+        rtmp: bool,
     },
     /// Carry out a workload and print what arrived
     Run {
@@ -234,6 +247,11 @@ pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
                 channel => server::serve(listen, mptcp, &channel),
             }
         }
+        TrafficCommand::Watch {
+            listen,
+            mptcp,
+            rtmp,
+        } => receive::watch(listen, mptcp, rtmp),
         TrafficCommand::Run { spec } => {
             let spec: Spec = serde_json::from_str(&spec)
                 .map_err(|error| LabError::Usage(format!("--spec: {error}")))?;

@@ -41,7 +41,7 @@ use link::Link;
 use shared::{Group, SharedRadio, Stranger};
 
 pub use document::{Document, Problem};
-pub use workload::Workload;
+pub use workload::{Video, VideoProtocol, Workload};
 
 pub use read::{parse_congestion, parse_name};
 pub use section::{At, Section, text_of};
@@ -184,6 +184,17 @@ impl Scenario {
         };
         let rounds = (0..*count).flat_map(|_| sizes);
         Some(rounds.map(single).collect())
+    }
+
+    /// The same links under as many bytes as there is room for; the name tells it from the original, the text is the
+    /// same.
+    #[must_use]
+    pub fn under_bulk(&self) -> Self {
+        Self {
+            name: format!("{}-bulk", self.name),
+            workload: Workload::Bulk,
+            ..self.clone()
+        }
     }
 
     /// How long a run takes at the most, or about as long as the objects need over that link by itself.

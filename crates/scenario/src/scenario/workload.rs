@@ -43,6 +43,8 @@ pub enum Workload {
         /// Bytes of each message.
         message: u64,
     },
+    /// Live video that ffmpeg makes, encodes and pushes from the client to the server.
+    Video(Video),
     /// Two programs of the user's choice.
     Command {
         /// The server's command line; it must listen on the port.
@@ -62,8 +64,52 @@ impl Workload {
             Self::Files { .. } => "files",
             Self::Requests { .. } => "requests",
             Self::Cbr { .. } => "cbr",
+            Self::Video(_) => "video",
             Self::Command { .. } => "command",
         }
+    }
+}
+
+/// Live video: what is encoded, how it is pushed, and how it is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Video {
+    /// How it is pushed.
+    pub protocol: VideoProtocol,
+    /// Bits per second that the encoder makes, the same at all times.
+    pub rate: u64,
+    /// Pixels of a picture: width and height.
+    pub size: (u32, u32),
+    /// Pictures per second.
+    pub frames: u32,
+    /// How long after its capture a picture is shown.
+    pub buffer: Duration,
+}
+
+/// A protocol in which video is pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VideoProtocol {
+    /// An MPEG transport stream on a TCP connection.
+    MpegTs,
+    /// RTMP, which is FLV on a TCP connection after a handshake.
+    Rtmp,
+}
+
+impl VideoProtocol {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MpegTs => "mpegts",
+            Self::Rtmp => "rtmp",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        [Self::MpegTs, Self::Rtmp]
+            .into_iter()
+            .find(|protocol| protocol.name() == text)
+            .ok_or_else(|| {
+                format!("'{text}' is none of mpegts, rtmp (srt needs datagrams, which sumlink does not carry)")
+            })
     }
 }
 
@@ -77,7 +123,7 @@ pub(crate) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) ->
         section.missing(
             document,
             "kind",
-            "kind = \"bulk\" (or files, requests, cbr, command)",
+            "kind = \"bulk\" (or files, requests, cbr, video, command)",
         );
     }
     let kind = kind?;
@@ -86,9 +132,11 @@ pub(crate) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) ->
         "files" => read_files(document, &mut section),
         "requests" => read_requests(document, &mut section),
         "cbr" => read_cbr(document, &mut section),
+        "video" => read_video(document, &mut section),
         "command" => read_command(document, &mut section),
         other => {
-            let reason = format!("kind: '{other}' is none of bulk, files, requests, cbr, command");
+            let reason =
+                format!("kind: '{other}' is none of bulk, files, requests, cbr, video, command");
             document.problem(&kind.span, reason);
             return None;
         }
@@ -173,6 +221,45 @@ fn read_cbr(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Optio
     })
 }
 
+/// What x264 takes in 4:2:0: an even number of pixels each way.
+const PIXELS: std::ops::RangeInclusive<u32> = 64..=3840;
+
+fn read_video(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<Workload> {
+    let rate = section.parsed(document, "rate", parse_rate);
+    if !section.has("rate") {
+        section.missing(document, "rate", "rate = \"5mbit\"");
+    }
+    let protocol = section.parsed(document, "protocol", VideoProtocol::parse);
+    let size = section.parsed(document, "size", parse_pixels);
+    let frames = section.integer(document, "frames", 1..121);
+    let buffer = section.parsed(document, "buffer", parse_duration);
+    let rate = rate?;
+    if !(100_000..=200_000_000).contains(&rate.value) {
+        document.problem(&rate.span, "rate: from 100kbit to 200mbit");
+    }
+    Some(Workload::Video(Video {
+        protocol: protocol.map_or(VideoProtocol::MpegTs, |at| at.value),
+        rate: rate.value,
+        size: size.map_or((1280, 720), |at| at.value),
+        frames: frames.map_or(30, |at| at.value as u32),
+        buffer: buffer.map_or(Duration::from_secs(1), |at| at.value),
+    }))
+}
+
+fn parse_pixels(text: &str) -> Result<(u32, u32), String> {
+    let sides = text.split_once('x');
+    sides
+        .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)))
+        .filter(|(width, height)| {
+            [width, height]
+                .iter()
+                .all(|side| PIXELS.contains(side) && **side % 2 == 0)
+        })
+        .ok_or_else(|| {
+            format!("'{text}' is no size such as 1280x720, each side even, from 64 to 3840")
+        })
+}
+
 fn read_command(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<Workload> {
     let server = section.text(document, "server");
     let client = section.text(document, "client");
@@ -199,4 +286,27 @@ fn read_command(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> O
         client: client?.value,
         port: u16::try_from(port?.value).ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_pictures_are_even() {
+        assert_eq!(parse_pixels("1280x720"), Ok((1280, 720)));
+        for wrong in ["1281x720", "1280", "x", "0x0", "99999x2"] {
+            assert!(parse_pixels(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn srt_is_said_to_be_missing() {
+        assert_eq!(VideoProtocol::parse("rtmp"), Ok(VideoProtocol::Rtmp));
+        assert!(
+            VideoProtocol::parse("srt")
+                .unwrap_err()
+                .contains("datagrams")
+        );
+    }
 }

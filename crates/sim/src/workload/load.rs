@@ -65,6 +65,7 @@ impl Load {
                 sent: 0,
                 first: 0,
             },
+            Workload::Video(_) => return Err("the simulator runs no video encoder".to_owned()),
             Workload::Command { .. } => {
                 return Err("the simulator runs no programs of the user's".to_owned());
             }

@@ -18,7 +18,10 @@ const TAIL: Duration = Duration::from_secs(5);
 impl Phase<'_> {
     /// What the flows' receivers recorded.
     pub(super) fn collect(&mut self, clients: &mut [Process]) -> Result<Vec<FlowRecord>, LabError> {
-        if matches!(self.scenario.workload, Workload::Command { .. }) {
+        if matches!(
+            self.scenario.workload,
+            Workload::Command { .. } | Workload::Video(_)
+        ) {
             return Ok(Vec::new());
         }
         let mut records: Vec<FlowRecord> = Vec::new();

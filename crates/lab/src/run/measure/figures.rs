@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use crate::config::Direction;
 use crate::error::LabError;
 use crate::results::{
-    self, Completion, FlowRecord, LinkSeries, Measurement, Process as ProcessResult,
-    direction_name, push_note, rate, sum_series,
+    self, Completion, Flow, FlowRecord, LinkSeries, Measurement, Process as ProcessResult,
+    direction_name, push_note, rate, series, sum_series,
 };
-use crate::scenario::Workload;
+use crate::scenario::{self, Workload};
+use crate::video::receive;
 
 use super::series::link_series;
 use super::{Phase, Watched};
@@ -35,6 +37,9 @@ impl Phase<'_> {
         if let Workload::Command { .. } = scenario.workload {
             self.command_figures(&mut measurement, watched);
         }
+        if let Workload::Video(video) = &scenario.workload {
+            self.video_figures(&mut measurement, video, watched.end_s, interval)?;
+        }
         measurement.machine = Some(watched.machine);
         if watched.machine.others_share > OTHERS_LIMIT {
             let share = watched.machine.others_share * 100.0;
@@ -59,6 +64,47 @@ impl Phase<'_> {
         let [before, after] = watched.traffic_cpu_s;
         measurement.traffic_cpu_s = Some((after - before).max(0.0));
         Ok(measurement)
+    }
+
+    /// What the receiver saw of the pictures; goodput is that of the video.
+    fn video_figures(
+        &self,
+        measurement: &mut Measurement,
+        video: &scenario::Video,
+        end_s: f64,
+        interval: Duration,
+    ) -> Result<(), LabError> {
+        let seen = receive::parse(&self.server.output()?);
+        if seen.gaps > 0 {
+            return Err(self.server.failed(format!(
+                "missed packets of the transport stream {} times",
+                seen.gaps
+            )));
+        }
+        let frames = seen.frames(self.epoch_ns);
+        let mut buckets = vec![0; (end_s / interval.as_secs_f64()).ceil() as usize];
+        for frame in &frames {
+            if let Some(bytes) =
+                buckets.get_mut((frame.arrived_s / interval.as_secs_f64()) as usize)
+            {
+                *bytes += frame.bytes;
+            }
+        }
+        let warmup = self.scenario.warmup;
+        let mut watched = results::watch(frames, video, warmup, end_s);
+        watched.link = self.stage.link.map(str::to_owned);
+        measurement.duration_s = (end_s - warmup.as_secs_f64()).max(0.0);
+        measurement.goodput_bps = watched.bitrate_bps;
+        measurement.bytes = (watched.bitrate_bps * measurement.duration_s / 8.0) as u64;
+        measurement.goodput = series(&buckets, interval);
+        measurement.flows = vec![Flow {
+            link: watched.link.clone(),
+            direction: direction_name(Direction::Up).to_owned(),
+            goodput_bps: watched.bitrate_bps,
+            goodput: measurement.goodput.clone(),
+        }];
+        measurement.videos = vec![watched];
+        Ok(())
     }
 
     /// For programs of the user's the emulator's account must do.

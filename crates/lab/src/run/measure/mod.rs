@@ -40,6 +40,8 @@ pub(super) struct Phase<'a> {
     pub(super) system: &'a dyn System,
     pub(super) server: Process,
     pub(super) running: Running,
+    /// When the run begins, on the monotonic clock; 0 before it is known.
+    pub(super) epoch_ns: u64,
 }
 
 /// Everything that was seen while the traffic ran.
@@ -68,6 +70,7 @@ impl Phase<'_> {
             epoch_ns,
             duration_ms: u64::try_from(scenario.duration.as_millis()).unwrap_or(u64::MAX),
         };
+        self.epoch_ns = epoch_ns;
         let mptcp = self.system.is_mptcp();
         let mut clients = workload::start_clients(
             scenario,
@@ -167,6 +170,12 @@ impl Phase<'_> {
     fn check_alive(&mut self, clients: &mut [Process], is_command: bool) -> Result<(), LabError> {
         for process in &mut self.running.processes {
             process.check_alive()?;
+        }
+        if matches!(self.scenario.workload, Workload::Video(_)) {
+            // The camera goes on until it is taken away.
+            for client in &mut *clients {
+                client.check_alive()?;
+            }
         }
         if !is_command {
             self.server.check_alive()?;

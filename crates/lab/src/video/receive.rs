@@ -1,0 +1,171 @@
+//! The receiver of a video: says of every picture when its last byte was there.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
+
+use crate::error::LabError;
+use crate::programs;
+use crate::results::Frame;
+use crate::scenario::{Video, VideoProtocol};
+use crate::systems::Stage;
+use crate::traffic::{connection, now_ns};
+
+use super::mpegts::{Parser, Picture};
+use super::send::{LEAD_S, TICKS};
+
+/// The command that receives it on the server's side.
+pub(crate) fn command(stage: &Stage<'_>, video: &Video, mptcp: bool) -> Command {
+    let mut command = Command::new(stage.program);
+    // On every address: tunnels come from the server's own loopback.
+    let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, stage.port));
+    command.args(["lab", "traffic", "watch", "--listen", &address.to_string()]);
+    if video.protocol == VideoProtocol::Rtmp {
+        command.arg("--rtmp");
+    }
+    if mptcp {
+        command.arg("--mptcp");
+    }
+    command
+}
+
+/// Receives one stream, and prints a line for each picture, until it ends or the process is ended.
+pub(crate) fn watch(address: SocketAddr, mptcp: bool, rtmp: bool) -> Result<(), LabError> {
+    let failed = |error: io::Error| LabError::system(format!("receiving on {address}"), error);
+    if rtmp {
+        // ffmpeg takes the connection and unwraps the pictures; the same parser sees them.
+        let mut ffmpeg = Command::new(programs::find("ffmpeg")?);
+        ffmpeg.args(["-hide_banner", "-nostdin", "-loglevel", "error", "-copyts"]);
+        ffmpeg.args([
+            "-fflags",
+            "nobuffer",
+            "-probesize",
+            "32",
+            "-analyzeduration",
+            "0",
+        ]);
+        ffmpeg.args([
+            "-listen",
+            "1",
+            "-i",
+            &format!("rtmp://{address}/live/video"),
+        ]);
+        ffmpeg.args([
+            "-c",
+            "copy",
+            "-mpegts_copyts",
+            "1",
+            "-muxdelay",
+            "0",
+            "-muxpreload",
+            "0",
+        ]);
+        ffmpeg.args(["-flush_packets", "1", "-f", "mpegts", "pipe:1"]);
+        let mut child = ffmpeg.stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let seen = child.stdout.take().map_or(Ok(()), |mut out| tell(&mut out));
+        let status = child.wait().map_err(failed)?;
+        seen.map_err(failed)?;
+        return match status.success() {
+            true => Ok(()),
+            false => Err(failed(io::Error::other(format!(
+                "ffmpeg ended with {status}"
+            )))),
+        };
+    }
+    let socket = connection::socket(address, mptcp).map_err(failed)?;
+    socket.set_reuse_address(true).map_err(failed)?;
+    socket.bind(&address.into()).map_err(failed)?;
+    socket.listen(1).map_err(failed)?;
+    // Open until the end: without a listener the kernel's MPTCP takes no further subflow.
+    let listener = TcpListener::from(socket);
+    let (mut stream, _) = listener.accept().map_err(failed)?;
+    tell(&mut stream).map_err(failed)
+}
+
+/// Prints the pictures of a transport stream.
+fn tell(stream: &mut dyn Read) -> io::Result<()> {
+    let mut parser = Parser::default();
+    let mut buffer = vec![0; 64 << 10];
+    let mut out = io::stdout().lock();
+    let mut gaps = 0;
+    loop {
+        let length = stream.read(&mut buffer)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let pictures = parser
+            .take(&buffer[..length], now_ns())
+            .map_err(io::Error::other)?;
+        for Picture {
+            pts,
+            arrived_ns,
+            bytes,
+        } in &pictures
+        {
+            writeln!(out, "picture {pts} {arrived_ns} {bytes}")?;
+        }
+        if parser.gaps > gaps {
+            gaps = parser.gaps;
+            writeln!(out, "gaps {gaps}")?;
+        }
+        out.flush()?;
+    }
+}
+
+/// What the receiver has printed.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Seen {
+    pictures: Vec<Picture>,
+    /// How often packets were missing, which over TCP they never are.
+    pub(crate) gaps: u64,
+}
+
+/// Reads its lines; others are complaints, and the last one may be half.
+pub(crate) fn parse(text: &str) -> Seen {
+    let mut seen = Seen::default();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    for line in whole.lines() {
+        let mut words = line.split(' ');
+        let word = words.next();
+        let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        match (word, &numbers[..]) {
+            (Some("picture"), [pts, arrived_ns, bytes]) => seen.pictures.push(Picture {
+                pts: *pts,
+                arrived_ns: *arrived_ns,
+                bytes: *bytes,
+            }),
+            (Some("gaps"), [gaps]) => seen.gaps = *gaps,
+            _ => {}
+        }
+    }
+    seen
+}
+
+impl Seen {
+    /// The pictures by the clock of a run that began at that time.
+    pub(crate) fn frames(&self, epoch_ns: u64) -> Vec<Frame> {
+        let frame = |picture: &Picture| Frame {
+            captured_s: picture.pts as f64 / TICKS - LEAD_S,
+            arrived_s: (picture.arrived_ns as f64 - epoch_ns as f64) / 1e9,
+            bytes: picture.bytes,
+        };
+        self.pictures.iter().map(frame).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_frames() {
+        let seen = parse("a warning\npicture 900000 2500000000 700\ngaps 2\npicture 903000 26");
+        assert_eq!((seen.pictures.len(), seen.gaps), (1, 2));
+        let frames = seen.frames(2_000_000_000);
+        assert_eq!(
+            (frames[0].captured_s, frames[0].arrived_s, frames[0].bytes),
+            (0.0, 0.5, 700)
+        );
+        assert_eq!(parse(""), Seen::default());
+    }
+}
