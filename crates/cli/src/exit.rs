@@ -138,6 +138,9 @@ pub(crate) enum CliError {
     /// The system's: interfaces could not be listed.
     #[error(transparent)]
     Links(#[from] LinkError),
+    /// The system's or the user's: an interface that cannot be split.
+    #[error("{0}")]
+    Split(String),
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -190,7 +193,7 @@ impl CliError {
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
-            Self::Listen(_) | Self::Links(_) => Exit::Network,
+            Self::Listen(_) | Self::Links(_) | Self::Split(_) => Exit::Network,
             Self::Control(ControlError::Refused(refusal)) => match refusal.kind {
                 RefusalKind::NoSuchLink => Exit::Network,
                 RefusalKind::Usage => Exit::Usage,

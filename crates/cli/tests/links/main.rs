@@ -19,4 +19,5 @@ mod policies;
 mod programs;
 mod schedulers;
 mod socks;
+mod split;
 mod traffic;

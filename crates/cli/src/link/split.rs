@@ -1,0 +1,298 @@
+//! `sumlink link split` and `sumlink link join`: several interfaces of one card, each of which can be a link.
+//!
+//! A Wi-Fi card whose driver can be a station several times keeps an association with a hotspot for each of them and
+//! shares its air time among them. Ethernet has macvlan: one interface for each address behind a switch. What is made
+//! carries an alias by which it is found again, also after a restart of this program.
+
+mod macs;
+mod phy;
+mod system;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::exit::CliError;
+use crate::output::{print, print_json};
+use macs::{Mac, derived};
+use phy::Combinations;
+use system::{Interface, interfaces, ip, iw};
+
+/// The longest name of an interface (IFNAMSIZ without its end).
+const NAME_MAX: usize = 15;
+/// The most interfaces that a card is split into; also what the addresses have room for.
+const MOST: u8 = 16;
+
+/// `sumlink link split`
+#[derive(Debug, Args)]
+pub(crate) struct SplitArgs {
+    /// The interface; it stays, and is the first of them
+    #[arg(value_name = "INTERFACE")]
+    interface: String,
+    /// How many interfaces there are then, this one included
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]
+    into: u8,
+    /// What is made: further stations of a Wi-Fi card, or macvlan interfaces of an Ethernet one
+    #[arg(long, value_enum, default_value = "station")]
+    kind: Kind,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// `sumlink link join`
+#[derive(Debug, Args)]
+pub(crate) struct JoinArgs {
+    /// The interface that was split
+    #[arg(value_name = "INTERFACE")]
+    interface: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What is made of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Further stations of a Wi-Fi card.
+    Station,
+    /// Interfaces with an address of their own on the same Ethernet.
+    Macvlan,
+}
+
+/// An interface that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct New {
+    name: String,
+    mac: Mac,
+}
+
+/// Makes the interfaces; all of them, or none.
+pub(super) fn split(args: &SplitArgs) -> Result<(), CliError> {
+    let parent = &args.interface;
+    let all = interfaces()?;
+    let found = find(&all, parent)?;
+    if let Some(part) = parts(&all, parent).next() {
+        return Err(refused(format!(
+            "{parent} is split already ({}): sumlink link join {parent} first",
+            part.name
+        )));
+    }
+    let new = planned(found, args.into, &all)?;
+    let note = match args.kind {
+        Kind::Station => may_split(parent, args.into)?,
+        Kind::Macvlan => may_carry_macvlan(found)?,
+    };
+    let mut made: Vec<&str> = Vec::new();
+    for one in &new {
+        if let Err(error) = make(parent, one, args.kind, &mut made) {
+            for name in made.iter().rev() {
+                let _ = remove(name, args.kind == Kind::Station);
+            }
+            return Err(error);
+        }
+    }
+    let names: Vec<&str> = new.iter().map(|one| one.name.as_str()).collect();
+    if args.json {
+        let made = new
+            .iter()
+            .map(|one| json!({"name": one.name, "mac": one.mac.to_string()}));
+        return print_json(&json!({
+            "interface": parent, "made": made.collect::<Vec<_>>(), "note": note,
+        }));
+    }
+    let note = note.map_or_else(String::new, |note| format!("; {note}"));
+    print(&format!(
+        "{parent} is {} links now: {parent}, {}{note}\n",
+        args.into,
+        names.join(", ")
+    ))
+}
+
+/// Removes what was made of an interface; also when there is nothing left, which is said.
+pub(super) fn join(args: &JoinArgs) -> Result<(), CliError> {
+    let parent = &args.interface;
+    let all = interfaces()?;
+    let gone: Vec<&Interface> = parts(&all, parent).collect();
+    if gone.is_empty() {
+        find(&all, parent)?;
+    }
+    for part in &gone {
+        remove(&part.name, part.kind != "macvlan")?;
+    }
+    let names: Vec<&str> = gone.iter().map(|part| part.name.as_str()).collect();
+    match (args.json, names.is_empty()) {
+        (true, _) => print_json(&json!({"interface": parent, "removed": names})),
+        (false, true) => print(&format!("{parent} was not split\n")),
+        (false, false) => print(&format!("removed {}\n", names.join(", "))),
+    }
+}
+
+/// By what an interface is known to be made of another one.
+fn alias_of(parent: &str) -> String {
+    format!("sumlink split of {parent}")
+}
+
+/// What was made of an interface.
+fn parts<'a>(all: &'a [Interface], parent: &str) -> impl Iterator<Item = &'a Interface> {
+    let alias = alias_of(parent);
+    all.iter().filter(move |interface| interface.alias == alias)
+}
+
+fn find<'a>(all: &'a [Interface], name: &str) -> Result<&'a Interface, CliError> {
+    let found = all.iter().find(|interface| interface.name == name);
+    found.ok_or_else(|| {
+        refused(format!(
+            "there is no interface {name}: sumlink links lists them"
+        ))
+    })
+}
+
+/// Names and addresses, or why there are none.
+fn planned(parent: &Interface, into: u8, all: &[Interface]) -> Result<Vec<New>, CliError> {
+    let mac: Mac = parent.mac.parse().map_err(|()| {
+        refused(format!(
+            "{} has no address of six bytes, so that none can be derived from it",
+            parent.name
+        ))
+    })?;
+    (2..=into)
+        .map(|number| {
+            let name = format!("{}v{number}", parent.name);
+            if name.len() > NAME_MAX {
+                let longest = NAME_MAX - 3;
+                return Err(refused(format!(
+                    "{name} is too long for an interface; rename {} to at most {longest} characters", parent.name
+                )));
+            }
+            if all.iter().any(|interface| interface.name == name) {
+                return Err(refused(format!("there is an interface {name} already, which is not ours")));
+            }
+            Ok(New { name, mac: derived(mac, number - 1) })
+        })
+        .collect()
+}
+
+/// Whether the card can be so many stations; something to know, if so.
+fn may_split(parent: &str, into: u8) -> Result<Option<String>, CliError> {
+    let info = iw(&["dev", parent, "info"]).map_err(|error| match error {
+        CliError::Split(reason) if reason.contains("iw is not installed") => {
+            CliError::Split(reason)
+        }
+        _ => refused(format!(
+            "{parent} is no Wi-Fi interface; --kind macvlan splits an Ethernet one"
+        )),
+    })?;
+    let Some(number) = phy::number(&info) else {
+        return Err(refused(format!(
+            "{parent}: iw does not say which card it belongs to"
+        )));
+    };
+    let combinations = Combinations::parse(&iw(&["phy", &format!("phy{number}"), "info"])?);
+    let most = combinations.stations();
+    if u32::from(into) > most {
+        return Err(refused(format!(
+            "the driver of {parent} allows {most} station interface{} at once, not {into}",
+            if most == 1 { "" } else { "s" }
+        )));
+    }
+    Ok((combinations.channels() == 1).then(|| {
+        "the card is on one channel at a time: the hotspots must share a channel".to_owned()
+    }))
+}
+
+/// macvlan needs Ethernet below it.
+fn may_carry_macvlan(parent: &Interface) -> Result<Option<String>, CliError> {
+    if parent.link_type != "ether" {
+        return Err(refused(format!(
+            "{} is no Ethernet ({}): macvlan needs one",
+            parent.name, parent.link_type
+        )));
+    }
+    Ok(None)
+}
+
+/// Makes one; from when it is there, it is among those that were made.
+fn make<'a>(
+    parent: &str,
+    new: &'a New,
+    kind: Kind,
+    made: &mut Vec<&'a str>,
+) -> Result<(), CliError> {
+    let (name, mac) = (new.name.as_str(), new.mac.to_string());
+    match kind {
+        Kind::Station => {
+            iw(&[
+                "dev",
+                parent,
+                "interface",
+                "add",
+                name,
+                "type",
+                "managed",
+                "addr",
+                &mac,
+            ])?;
+        }
+        Kind::Macvlan => {
+            ip(&[
+                "link", "add", "link", parent, "name", name, "address", &mac, "type", "macvlan",
+                "mode", "bridge",
+            ])?;
+        }
+    }
+    made.push(name);
+    ip(&["link", "set", "dev", name, "alias", &alias_of(parent)])?;
+    ip(&["link", "set", "dev", name, "up"]).map(drop)
+}
+
+fn remove(name: &str, station: bool) -> Result<(), CliError> {
+    match station {
+        true => iw(&["dev", name, "del"]),
+        false => ip(&["link", "del", "dev", name]),
+    }
+    .map(drop)
+}
+
+fn refused(reason: String) -> CliError {
+    CliError::Split(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, alias: &str) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            mac: "00:11:22:33:44:55".to_owned(),
+            alias: alias.to_owned(),
+            kind: String::new(),
+            link_type: "ether".to_owned(),
+        }
+    }
+
+    #[test]
+    fn names_are_the_interfaces_own_with_a_number() {
+        let wlan0 = interface("wlan0", "");
+        let new = planned(&wlan0, 3, std::slice::from_ref(&wlan0)).unwrap();
+        let names: Vec<_> = new.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["wlan0v2", "wlan0v3"]);
+        let taken = [wlan0.clone(), interface("wlan0v3", "")];
+        let error = planned(&wlan0, 3, &taken).unwrap_err().to_string();
+        assert!(error.contains("wlan0v3 already"), "{error}");
+        let long = interface("wlx001122334455", "");
+        let error = planned(&long, 2, &[]).unwrap_err().to_string();
+        assert!(error.contains("at most 12 characters"), "{error}");
+    }
+
+    #[test]
+    fn only_what_carries_the_alias_is_a_part() {
+        let all = [
+            interface("a", ""),
+            interface("av2", &alias_of("a")),
+            interface("bv2", &alias_of("b")),
+        ];
+        let names: Vec<_> = parts(&all, "a").map(|part| part.name.as_str()).collect();
+        assert_eq!(names, ["av2"]);
+    }
+}

@@ -1,0 +1,124 @@
+//! What `iw` says of a card: how many stations it can be at once, on how many channels.
+
+/// A limit on interfaces that may exist at once (NL80211_ATTR_INTERFACE_COMBINATIONS).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Combination {
+    /// Stations among them.
+    stations: u32,
+    /// All together.
+    total: u32,
+    /// Channels at once.
+    channels: u32,
+}
+
+/// All limits of a card; one of them must be kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Combinations(Vec<Combination>);
+
+/// The number of the card in what `iw dev NAME info` prints.
+pub(super) fn number(info: &str) -> Option<u32> {
+    let mut words = info.split_whitespace();
+    words.find(|word| *word == "wiphy")?;
+    words.next()?.parse().ok()
+}
+
+impl Combinations {
+    /// From what `iw phy NAME info` prints.
+    pub(super) fn parse(info: &str) -> Self {
+        let mut lines = info.lines().map(str::trim);
+        if !lines.any(|line| line.starts_with("valid interface combinations")) {
+            return Self::default();
+        }
+        // Each begins with a star and may go on in the next line; the block ends with the next heading.
+        let mut texts: Vec<String> = Vec::new();
+        for line in lines {
+            if let Some(begin) = line.strip_prefix("* ") {
+                texts.push(begin.to_owned());
+            } else if let (true, Some(text)) = (line.contains("<="), texts.last_mut()) {
+                text.push(' ');
+                text.push_str(line);
+            } else {
+                break;
+            }
+        }
+        Self(texts.iter().map(|text| combination(text)).collect())
+    }
+
+    /// The most stations at once; a driver that says nothing allows one interface.
+    pub(super) fn stations(&self) -> u32 {
+        let most = self.0.iter().map(|one| one.stations.min(one.total)).max();
+        most.unwrap_or(1).max(1)
+    }
+
+    /// Channels at once, in the combination with the most stations.
+    pub(super) fn channels(&self) -> u32 {
+        let best = self
+            .0
+            .iter()
+            .max_by_key(|one| (one.stations.min(one.total), one.channels));
+        best.map_or(1, |one| one.channels.max(1))
+    }
+}
+
+/// `#{ managed } <= 2, #{ AP, mesh point } <= 1, total <= 3, #channels <= 2`
+fn combination(text: &str) -> Combination {
+    let mut found = Combination::default();
+    for part in text.split("<=").zip(text.split("<=").skip(1)) {
+        let (before, after) = part;
+        let digits: String = after
+            .trim_start()
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
+        let limit = digits.parse().unwrap_or(0);
+        let name = before.trim_end();
+        if name.ends_with("total") {
+            found.total = limit;
+        } else if name.ends_with("#channels") {
+            found.channels = limit;
+        } else if let Some((_, set)) = name.rsplit_once("#{")
+            && set
+                .trim_end_matches('}')
+                .split(',')
+                .any(|kind| kind.trim() == "managed")
+        {
+            found.stations = found.stations.max(limit);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_card_of_an_interface_has_a_number() {
+        let info = "Interface wlan0\n\tifindex 3\n\twdev 0x1\n\taddr 00:11:22:33:44:55\n\ttype managed\n\twiphy 2\n";
+        assert_eq!(number(info), Some(2));
+        assert_eq!(number("Interface wlan0\n"), None);
+    }
+
+    #[test]
+    fn the_combination_with_the_most_stations_counts() {
+        let info = "\tvalid interface combinations:\n\
+                    \t\t * #{ managed } <= 1, #{ AP, P2P-client, P2P-GO } <= 1, #{ P2P-device } <= 1,\n\
+                    \t\t   total <= 3, #channels <= 1\n\
+                    \t\t * #{ managed, P2P-client } <= 4, #{ AP } <= 1,\n\
+                    \t\t   total <= 3, #channels <= 2, STA/AP BI must match\n\
+                    \tHT Capability overrides:\n\t\t * MCS: ff <= 9\n";
+        let combinations = Combinations::parse(info);
+        assert_eq!((combinations.stations(), combinations.channels()), (3, 2));
+    }
+
+    #[test]
+    fn a_driver_that_allows_nothing_allows_one() {
+        for info in [
+            "",
+            "\tinterface combinations are not supported\n\tHT Capability\n",
+        ] {
+            let combinations = Combinations::parse(info);
+            assert_eq!((combinations.stations(), combinations.channels()), (1, 1));
+        }
+    }
+}

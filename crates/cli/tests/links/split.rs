@@ -1,0 +1,135 @@
+//! `sumlink link split` and `join`, on a veth pair in a namespace.
+
+use serde_json::Value;
+use sumlink_lab::Side;
+
+use crate::bench::Bench;
+
+fn bench() -> Option<Bench> {
+    let bench = Bench::new(&["a:rate=20mbit".to_owned()])?;
+    let veth = "link add name card address 00:11:22:33:44:55 type veth peer name far\nlink set card up\nlink set far up\n";
+    let file = bench.write("ip-batch", veth);
+    bench.run(Side::Client, &["ip", "-batch", file.to_str().unwrap()]);
+    Some(bench)
+}
+
+/// Exit code, standard output and standard error.
+fn link(bench: &Bench, args: &[&str]) -> (i32, String, String) {
+    let args = [&["link"], args].concat();
+    let output = bench.run_sumlink(Side::Client, &args);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code().unwrap(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// Names of the client's interfaces that begin like that, and their addresses.
+fn interfaces(bench: &Bench, start: &str) -> Vec<(String, String)> {
+    let output = bench.lab.run(Side::Client, || {
+        std::process::Command::new("ip")
+            .args(["-json", "link", "show"])
+            .output()
+    });
+    let list: Value = serde_json::from_slice(&output.unwrap().unwrap().stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (text(&one["ifname"]), text(&one["address"])));
+    let mut all: Vec<_> = all.filter(|(name, _)| name.starts_with(start)).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn an_ethernet_interface_is_split_and_joined_again() {
+    let Some(bench) = bench() else { return };
+    let (code, out, err) = link(
+        &bench,
+        &["split", "card", "--kind", "macvlan", "--into", "3"],
+    );
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(out, "card is 3 links now: card, cardv2, cardv3\n");
+    let expected = [
+        ("card", "00:11:22:33:44:55"),
+        ("cardv2", "06:11:22:33:44:55"),
+        ("cardv3", "0a:11:22:33:44:55"),
+    ];
+    let expected = expected.map(|(name, mac)| (name.to_owned(), mac.to_owned()));
+    assert_eq!(interfaces(&bench, "card"), expected);
+
+    // Twice is a mistake, and changes nothing.
+    let (code, out, err) = link(&bench, &["split", "card", "--kind", "macvlan"]);
+    assert_eq!((code, out.as_str(), err.lines().count()), (5, "", 1));
+    assert!(err.contains("split already (cardv2)"), "{err}");
+    assert_eq!(interfaces(&bench, "card").len(), 3);
+
+    let (code, out, _) = link(&bench, &["join", "card", "--json"]);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &answer["removed"]),
+        (0, &serde_json::json!(["cardv2", "cardv3"]))
+    );
+    assert_eq!(interfaces(&bench, "card"), expected[..1]);
+    assert_eq!(
+        link(&bench, &["join", "card"]),
+        (0, "card was not split\n".to_owned(), String::new())
+    );
+}
+
+#[test]
+fn what_cannot_be_split_is_refused_with_the_reason_and_left_as_it_was() {
+    let Some(bench) = bench() else { return };
+    // One that is in the way: what was made before it is removed again.
+    let file = bench.write("ip-batch", "link add name cardv3 type dummy\n");
+    bench.run(Side::Client, &["ip", "-batch", file.to_str().unwrap()]);
+    let before = interfaces(&bench, "");
+    for (args, code, reason) in [
+        (
+            &["split", "card", "--kind", "macvlan", "--into", "3"][..],
+            5,
+            "an interface cardv3 already",
+        ),
+        (&["split", "card"], 5, ""),
+        (&["split", "a", "--kind", "macvlan"], 5, "a is no Ethernet"),
+        (&["split", "nothing"], 5, "there is no interface nothing"),
+        (&["join", "nothing"], 5, "there is no interface nothing"),
+        (&["split", "card", "--into", "1"], 2, "1"),
+    ] {
+        let (got, out, err) = link(&bench, args);
+        assert_eq!((got, out.as_str()), (code, ""), "{args:?}: {err}");
+        assert!(err.contains(reason), "{args:?}: {err}");
+    }
+    // Without iw it says how to get it; with it that the interface is no Wi-Fi.
+    let (_, _, err) = link(&bench, &["split", "card"]);
+    assert!(
+        err.contains("card is no Wi-Fi interface") || err.contains("apt-get install iw"),
+        "{err}"
+    );
+    assert_eq!(interfaces(&bench, ""), before);
+}
+
+#[test]
+fn what_fails_half_way_is_undone() {
+    let Some(bench) = bench() else { return };
+    // The address of the third is taken on the card, which the kernel finds out only when it makes it.
+    let file = bench.write(
+        "ip-batch",
+        "link add link card name other address 0a:11:22:33:44:55 type macvlan mode bridge\nlink set other up\n",
+    );
+    bench.run(Side::Client, &["ip", "-batch", file.to_str().unwrap()]);
+    let before = interfaces(&bench, "");
+    let (code, out, err) = link(
+        &bench,
+        &["split", "card", "--kind", "macvlan", "--into", "3"],
+    );
+    assert_eq!(
+        (code, out.as_str(), err.lines().count()),
+        (5, "", 1),
+        "{err}"
+    );
+    assert_eq!(interfaces(&bench, ""), before);
+}
