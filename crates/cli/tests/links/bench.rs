@@ -14,6 +14,9 @@ use crate::daemon::Daemon;
 /// How long a test waits for anything before it gives up; far more than it takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How long a program may run at the most: the longest test takes two minutes and waits.
+const LIFETIME: Duration = Duration::from_secs(300);
+
 /// How often a condition is looked at.
 const TICK: Duration = Duration::from_millis(30);
 
@@ -133,7 +136,7 @@ impl Bench {
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command
-            .args(["--kill-after=5", &PATIENCE.as_secs().to_string()])
+            .args(["--kill-after=5", &LIFETIME.as_secs().to_string()])
             .args(words)
             .current_dir(self.dir.path())
             .env("HOME", self.dir.path())

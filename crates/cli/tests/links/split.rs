@@ -84,7 +84,7 @@ fn an_ethernet_interface_is_split_and_joined_again() {
 fn what_cannot_be_split_is_refused_with_the_reason_and_left_as_it_was() {
     let Some(bench) = bench() else { return };
     // One that is in the way: what was made before it is removed again.
-    let file = bench.write("ip-batch", "link add name cardv3 type dummy\n");
+    let file = bench.write("ip-batch", "link add cardv3 type veth peer name other\n");
     bench.run(Side::Client, &["ip", "-batch", file.to_str().unwrap()]);
     let before = interfaces(&bench, "");
     for (args, code, reason) in [
@@ -94,7 +94,11 @@ fn what_cannot_be_split_is_refused_with_the_reason_and_left_as_it_was() {
             "an interface cardv3 already",
         ),
         (&["split", "card"], 5, ""),
-        (&["split", "a", "--kind", "macvlan"], 5, "a is no Ethernet"),
+        (
+            &["split", "a", "--kind", "macvlan"],
+            5,
+            "a has no address of six bytes",
+        ),
         (&["split", "nothing"], 5, "there is no interface nothing"),
         (&["join", "nothing"], 5, "there is no interface nothing"),
         (&["split", "card", "--into", "1"], 2, "1"),
