@@ -1,5 +1,7 @@
 //! What the random tests have found, each as small as it could be made.
 
+use sumlink_scenario::config::Fate;
+
 use super::case::{Case, Op, Shape};
 use super::run;
 use crate::tcp::Side;
@@ -101,5 +103,68 @@ fn a_path_that_was_refused_is_tried_again() {
         seed: 0,
         links: vec![clean(0.1, 0), clean(0.1, 0)],
         ops: vec![Op::Down { link: 0 }, Op::Wait { ms: 75 }],
+    });
+}
+
+/// A link that was slow and stood still leaves TCP with a small window, and a scheduler that waits with a bad memory: it
+/// need not carry much at once, but nobody else may starve for it.
+#[test]
+fn a_link_that_was_slow_and_stood_still_starves_no_stream() {
+    run(&Case {
+        scheduler: "blest",
+        congestion: "cubic",
+        carriers: 1,
+        is_tight: true,
+        seed: 2005250413726480673,
+        links: vec![
+            Shape {
+                mbit: 2.562893728258495,
+                ms: 6,
+                queue: 63,
+                loss: 0.0,
+            },
+            Shape {
+                mbit: 0.1,
+                ms: 0,
+                queue: 494,
+                loss: 0.012273966249106856,
+            },
+        ],
+        ops: vec![
+            Op::Wait { ms: 11 },
+            Op::Freeze { link: 1 },
+            Op::Open,
+            Op::Wait { ms: 0 },
+            Op::Offer {
+                side: Side::Client,
+                stream: 0,
+                bytes: 37615,
+            },
+            Op::Wait { ms: 5323 },
+        ],
+    });
+}
+
+/// A connection that an address translator forgot while nobody used it.
+#[test]
+fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
+    let link = |mbit, ms, loss| Shape {
+        mbit,
+        ms,
+        queue: 1,
+        loss,
+    };
+    let forget = |link| Op::Lose {
+        link,
+        fate: Fate::Forgotten,
+    };
+    run(&Case {
+        scheduler: "fbdt",
+        congestion: "cubic",
+        carriers: 1,
+        is_tight: false,
+        seed: 10097664111587673559,
+        links: vec![link(0.87, 252, 0.282), link(0.1, 0, 0.0), link(0.1, 0, 0.0)],
+        ops: vec![forget(3), forget(0), forget(0)],
     });
 }

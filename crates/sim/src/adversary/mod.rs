@@ -31,8 +31,9 @@ const OVER_IN: u64 = 120 * SECOND;
 /// In so much time each link must have its paths again: a peer that is not there any more is noticed after 30 s, and a
 /// scheduler that takes no more than two paths refuses others until then.
 const BACK_IN: u64 = 45 * SECOND;
-/// Before the bulk, TCP gets so much time to find out that its links work again.
-const REST: u64 = 35 * SECOND;
+/// Before the bulk, TCP gets so much time to find out that its links work again, or that a connection was forgotten: its
+/// timer may be at 24 s when the 30 s of its patience are over.
+const REST: u64 = 60 * SECOND;
 /// In so much time a peer must hear of the end of a session.
 const TOLD_IN: u64 = 15 * SECOND;
 
@@ -98,7 +99,7 @@ fn run(case: &Case) {
         }
     }
     come_to_an_end(&mut drill, &left);
-    share_what_there_is(&mut drill);
+    share_what_there_is(&mut drill, case.scheduler);
 }
 
 /// A side ends the session in the middle of whatever there is. Only who can be reached is told: the other one waits for
@@ -137,8 +138,8 @@ fn come_to_an_end(drill: &mut Drill, left: &[[Option<bool>; 2]]) {
     );
 }
 
-/// Streams of bulk over links that are all alike, and a small stream later.
-fn share_what_there_is(drill: &mut Drill) {
+/// Streams of bulk over links that are all alike, and a small stream later: no stream starves, and no link.
+fn share_what_there_is(drill: &mut Drill, scheduler: &str) {
     let links = drill.net.link_count() as u64;
     let before = drill.carried(Side::Client);
     let of_each = BULK * links / STREAMS;
@@ -167,6 +168,11 @@ fn share_what_there_is(drill: &mut Drill) {
     }
     let all = |drill: &Drill| bulk.iter().all(|channel| is_done(drill, *channel));
     assert!(drill.until(20 * SECOND, all), "the bulk takes too long");
+    // These two leave a path alone whose round trip they remember as long, and only its pings tell otherwise: that is what
+    // their papers want, and takes longer than the bulk here.
+    if ["blest", "ecf"].contains(&scheduler) {
+        return;
+    }
     let after = drill.carried(Side::Client);
     for (link, (before, after)) in before.iter().zip(&after).enumerate() {
         let bytes = after - before;
