@@ -82,7 +82,7 @@ pub(super) struct Link {
     pub(super) max_added_latency: Field<String>,
     pub(super) cap_day: Field<String>,
     pub(super) cap_month: Field<String>,
-    pub(super) reset_day: Field<u8>,
+    pub(super) reset_day: Field<i64>,
     pub(super) beyond: Field<String>,
 }
 

@@ -1,5 +1,7 @@
 //! From a file's text to settings, or to everything that is wrong with it.
 
+mod links;
+
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -10,12 +12,9 @@ use std::time::Duration;
 use sumlink_lab::units;
 use sumlink_proxy::ClassRule;
 use sumlink_proxy::class::parse_class;
-use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientLimits, LinkConfig, SessionConfig,
-};
-use sumlink_transport::policy::{parse_direction, parse_priority};
+use sumlink_transport::config::{AuthorizedClient, ClientLimits, SessionConfig};
 use sumlink_transport::{
-    Coupling, FbdtConfig, LinkPolicy, PublicKey, Redundancy, SecretKey, Target, WindowRule,
+    Coupling, FbdtConfig, PublicKey, Redundancy, SecretKey, Target, WindowRule,
 };
 use toml::Spanned;
 
@@ -23,11 +22,9 @@ use super::document::{Document, Mistake};
 use super::raw::{self, Field};
 use super::settings::{ClientSettings, ServerSettings, SessionSettings};
 use super::{
-    ConfigError, File, Problem, memory, parse_carriers, parse_congestion, parse_link,
-    parse_scheduler, parse_selector,
+    ConfigError, File, Problem, memory, parse_congestion, parse_scheduler, parse_selector,
 };
 use crate::congestion::parse_coupled;
-use crate::link::read_beyond;
 
 /// Whether key files that are named in a file are opened too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,90 +145,6 @@ impl Reader<'_> {
         })
     }
 
-    fn links(&mut self, links: Field<String>, blocks: Vec<raw::Link>) -> Option<Vec<LinkConfig>> {
-        let automatic = links.is_some();
-        if let Some(links) = links {
-            if links.get_ref() != "auto" {
-                self.problem(
-                    links.span(),
-                    "the only word here is \"auto\": name each link in its own [[link]] block",
-                );
-            } else if !blocks.is_empty() {
-                self.problem(
-                    links.span(),
-                    "`links = \"auto\"` and [[link]] blocks contradict each other: remove one",
-                );
-            }
-        }
-        if automatic || blocks.is_empty() {
-            return automatic.then(Vec::new);
-        }
-        let mut configs: Vec<LinkConfig> = Vec::new();
-        for block in blocks {
-            let span = block.name.span();
-            let policy = self.policy(&block);
-            let congestion = self.parse(block.congestion, |s| parse_congestion(s));
-            let carriers = self.carriers(block.carriers);
-            let Some(name) = self.parse(Some(block.name), |s| parse_link(s)) else {
-                continue;
-            };
-            if configs.iter().any(|config| config.name == name) {
-                self.problem(span, format!("link `{name}` is there twice: remove one"));
-                continue;
-            }
-            configs.push(LinkConfig {
-                name,
-                congestion,
-                carriers,
-                policy,
-            });
-        }
-        Some(configs)
-    }
-
-    /// What a `[[link]]` block says the link may be used for.
-    fn policy(&mut self, block: &raw::Link) -> LinkPolicy {
-        let told = self.problems.len();
-        let rate = |s: &String| units::parse_rate(s);
-        let size = |s: &String| units::parse_size(s);
-        let default = LinkPolicy::default();
-        let policy = LinkPolicy {
-            label: block
-                .label
-                .as_ref()
-                .map(|label| label.get_ref().clone())
-                .unwrap_or_default(),
-            priority: self.parse(block.priority.clone(), |s| parse_priority(s)),
-            metered: block
-                .metered
-                .as_ref()
-                .is_some_and(|metered| *metered.get_ref()),
-            direction: self
-                .parse(block.direction.clone(), |s| parse_direction(s))
-                .unwrap_or_default(),
-            send_limit: self.parse(block.send_limit.clone(), rate),
-            receive_limit: self.parse(block.receive_limit.clone(), rate),
-            max_added_latency: self.parse(block.max_added_latency.clone(), |s| {
-                units::parse_duration(s)
-            }),
-            cap_day: self.parse(block.cap_day.clone(), size),
-            cap_month: self.parse(block.cap_month.clone(), size),
-            reset_day: block
-                .reset_day
-                .as_ref()
-                .map_or(default.reset_day, |day| *day.get_ref()),
-            beyond: self
-                .parse(block.beyond.clone(), |s| read_beyond(s))
-                .unwrap_or_default(),
-        };
-        if self.problems.len() == told
-            && let Err(error) = policy.check()
-        {
-            self.problem(block.name.span(), error);
-        }
-        policy
-    }
-
     /// All paths get it, so that no other congestion control can be said at `other`.
     fn coupled(&mut self, field: Field<String>, other: Option<Range<usize>>) -> Option<String> {
         if let (Some(_), Some(other)) = (&field, other) {
@@ -239,14 +152,6 @@ impl Reader<'_> {
             self.problem(other, reason);
         }
         self.parse(field, |s| parse_coupled(s))
-    }
-
-    /// A number, or the word for a measured one.
-    fn carriers(&mut self, field: Field<toml::Value>) -> Option<Carriers> {
-        self.parse(field, |value| match value {
-            toml::Value::String(text) => parse_carriers(text),
-            other => parse_carriers(&other.to_string()),
-        })
     }
 
     fn classes(&mut self, blocks: Vec<raw::ClassRule>) -> Vec<ClassRule> {

@@ -446,6 +446,67 @@ speed = 1
 }
 
 #[test]
+fn what_a_link_cannot_be_used_for_is_told() {
+    assert_complaints(
+        r#"
+[[link]]
+name = "a"
+priority = "first"
+metered = "yes"
+direction = "sideways"
+send_limit = "5"
+max_added_latency = "fast"
+cap_day = "2 lorries"
+reset_day = 300
+beyond = "slow"
+[[link]]
+name = "b"
+reset_day = 32
+[[link]]
+name = "c"
+receive_limit = "1kbit"
+[[link]]
+name = "d"
+label = "bell \u0007"
+"#,
+        &[
+            "1: no server:",
+            "1: no server key:",
+            "1: no key:",
+            "4: `first` is no priority: write one of primary,",
+            "5: invalid type: string \"yes\"",
+            "6: `sideways` is no direction",
+            "7: '5' has no unit",
+            "8: 'fast' is not a duration",
+            "9: 'lorries' in '2 lorries' is not a unit",
+            "10: write a day of the month, 1 to 31",
+            "11: `slow` is nothing that a link can be beyond its cap",
+            "14: write a day of the month, 1 to 31",
+            "16: a limit must be at least 8000 bit/s, not 1000",
+            "19: a label has at most 64 characters",
+        ],
+    );
+}
+
+/// What it moves would be forgotten at every start.
+#[test]
+fn a_cap_needs_a_file_in_which_it_is_remembered() {
+    let capped = CLIENT.replace(
+        "links = \"auto\"",
+        "[[link]]\nname = \"lo\"\ncap_day = \"1GB\"\n",
+    );
+    let (bench, _) = bench(&capped, "client.toml");
+    let ran = bench.run(&["client", "--config", "client.toml"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(
+        ran.err.contains("link lo has a cap and there is no file"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+}
+
+#[test]
 fn a_servers_mistakes_are_all_told() {
     assert_complaints(
         r#"
