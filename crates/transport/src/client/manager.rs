@@ -144,10 +144,7 @@ impl Manager {
                     self.on_resolved(resolved);
                     self.look_again().await;
                 }
-                Ok(()) = policies.changed() => {
-                    self.apply_all_terms();
-                    self.look_again().await;
-                }
+                Ok(()) = policies.changed() => self.look_again().await,
                 Some(news) = self.news.recv() => self.on_news(news),
                 Some(Ok(dialed)) = self.dials.join_next() => {
                     match self.on_dialed(dialed, connected.is_none()) {
@@ -179,6 +176,8 @@ impl Manager {
         if let Err(error) = self.refresh(false).await {
             tracing::debug!(%error, "cannot look at the links");
         }
+        // A new day or month gives links back what they had used up, and nobody else says so.
+        self.apply_all_terms();
         if self.kept.elapsed() >= KEEP_EVERY {
             self.kept = Instant::now();
             let policies = self.policies.clone();
@@ -204,10 +203,10 @@ pub(super) async fn until_true(flag: &mut watch::Receiver<bool>) {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use futures_util::FutureExt;
-    use sumlink_engine::Role;
+    use sumlink_engine::{PathId, Priority, Role};
     use tokio::net::TcpListener;
     use tokio::sync::mpsc::unbounded_channel;
     use tokio::sync::{broadcast, oneshot};
@@ -364,6 +363,44 @@ mod tests {
         // While the first link's dial still goes on.
         assert!(states.contains(&("live", "active")), "{states:?}");
         assert!(states.contains(&("dead", "connecting")), "{states:?}");
+    }
+
+    /// What a link has used up it may use again on the next day, and its paths that live are told so without any news.
+    #[tokio::test]
+    async fn a_new_day_gives_a_link_back_what_it_had_used_up() {
+        static NEXT_DAY: AtomicBool = AtomicBool::new(false);
+        let today = || {
+            let day = 22 + u32::from(NEXT_DAY.load(Ordering::Relaxed));
+            chrono::NaiveDate::from_ymd_opt(2026, 11, day).unwrap()
+        };
+        let key = SecretKey::generate().unwrap();
+        let mut config = client_config(&key, &key, "127.0.0.1:1");
+        config.links[0].policy.cap_day = Some(1000);
+        let policies = Policies::with(&config.links, None, today).unwrap();
+        let (commands, mut told) = unbounded_channel();
+        let (_news, news) = unbounded_channel();
+        let states = LinkStates::default();
+        let mut manager = Manager::new(
+            Arc::new(config),
+            [7; 16],
+            commands,
+            news,
+            states,
+            policies.clone(),
+        );
+        manager.servers = vec!["127.0.0.1:1".parse().unwrap()];
+        let path = (PathId(0), "127.0.0.1:2".parse().unwrap());
+        let link = manager.links.entry("lo".to_owned()).or_default();
+        link.paths.push(path);
+        policies.count("lo", 1000);
+        for (next_day, priority) in [(false, Priority::Backup), (true, Priority::Primary)] {
+            NEXT_DAY.store(next_day, Ordering::Relaxed);
+            manager.look_again().await;
+            match told.try_recv().ok() {
+                Some(Command::Terms(PathId(0), terms)) => assert_eq!(terms.own.priority, priority),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     /// A session and what keeps links in it.

@@ -74,7 +74,7 @@ impl Policies {
         Self::with(links, file, || chrono::Local::now().date_naive())
     }
 
-    fn with(
+    pub(crate) fn with(
         links: &[LinkConfig],
         file: Option<PathBuf>,
         today: fn() -> NaiveDate,
