@@ -292,6 +292,7 @@ impl Carrier {
             segments: u64::from(info.segs_out),
             retransmitted: u64::from(info.total_retrans),
             delivered: u64::from(info.delivered),
+            received: info.bytes_received,
         }
     }
 

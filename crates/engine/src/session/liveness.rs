@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Event, Session};
 use crate::frame::PathWord;
-use crate::path::{Control, LossState, Path, PathState};
+use crate::path::{Control, Path, PathState};
 use crate::{Instant, PathId};
 
 /// A path on which nothing asks for a report gets a PING this often.
@@ -21,19 +21,6 @@ const STALLED_PING_INTERVAL: Duration = Duration::from_millis(25);
 
 /// As many of them may be on their way.
 pub(super) const MAX_STALLED_PINGS: usize = 256;
-
-/// A path stalls when nothing is confirmed, or its oldest piece is overdue, for two round trips, four variations, and this.
-const STALL_SLACK: Duration = Duration::from_millis(150);
-
-/// A path that is silent stalls when TCP could have repaired a loss by its timeout: that waits for a round trip and four
-/// variations, or this, and the repair takes another round trip.
-const REPAIR_LEAST: Duration = Duration::from_millis(50);
-
-/// And as much more as TCP's timers are coarse.
-const REPAIR_SLACK: Duration = Duration::from_millis(10);
-
-/// No path is waited for longer than this.
-const STALL_MOST: Duration = Duration::from_secs(5);
 
 /// While bytes are under way on several paths, late ones are looked for this often.
 const REPEAT_CHECK: Duration = Duration::from_millis(20);
@@ -84,7 +71,11 @@ impl Session {
             match path.oldest_unconfirmed() {
                 Some(_) if several => consider(path.stalls_at()),
                 Some(_) => {}
-                None => consider(Some(sendable(path.next_ping(self.streams.is_empty())))),
+                None => {
+                    let idle = self.streams.is_empty();
+                    consider(Some(sendable(path.next_ping(idle))));
+                    consider(path.mute_stalls_at(idle).filter(|_| several));
+                }
             }
             if several {
                 consider(path.control_late_at());
@@ -139,7 +130,11 @@ impl Session {
             .paths
             .values()
             .filter(|path| path.state == PathState::Active)
-            .filter(|path| path.stalls_at().is_some_and(|at| at <= now))
+            .filter(|path| {
+                let mute = || path.mute_stalls_at(self.streams.is_empty());
+                let stalls_at = path.stalls_at().or_else(mute);
+                stalls_at.is_some_and(|at| at <= now)
+            })
             .map(|path| path.id)
             .collect();
         for id in silent {
@@ -192,7 +187,8 @@ impl Session {
             path.flights.back().map(|flight| flight.path_end),
             path.control.back().map(|sent| sent.path_end),
         ];
-        path.recovers_at = ends.into_iter().flatten().max().unwrap_or_default();
+        // One that took nothing recovers by the next that it takes.
+        path.recovers_at = ends.into_iter().flatten().max().unwrap_or(path.sent + 1);
         let flights = std::mem::take(&mut path.flights);
         let control: Vec<_> = path
             .control
@@ -245,7 +241,7 @@ impl Session {
     pub(super) fn reactivate_all(&mut self, now: Instant) {
         for path in self.paths.values_mut() {
             path.state = PathState::Active;
-            path.last_progress = now;
+            path.begin_again(now);
             self.events
                 .push_back(Event::PathRecovered { path: path.id });
         }
@@ -273,6 +269,15 @@ impl Path {
             .map_or(self.joined, |asked| asked + interval)
     }
 
+    /// When it stalls because its carrier does not even take the PING that is due, so that nothing could be confirmed.
+    ///
+    /// What is left in the socket, reports for instance, has nobody waiting for it, and may have been lost together with the
+    /// connection: a NAT that forgot it says nothing, and TCP needs up to a minute to give up.
+    fn mute_stalls_at(&self, idle: bool) -> Option<Instant> {
+        let is_mute = self.oldest_unconfirmed().is_none() && self.sample.full;
+        is_mute.then(|| self.next_ping(idle) + self.stall_patience())
+    }
+
     /// Since when something waits for a confirmation and none has come.
     pub(super) fn stuck_since(&self) -> Option<Instant> {
         match self.state {
@@ -288,38 +293,5 @@ impl Path {
         let stalled = (self.state == PathState::Stalled).then_some(self.useless_from);
         let since = [stalled, self.doubted_since];
         since.into_iter().flatten().min()
-    }
-
-    /// When the path counts as stalled: if nothing is confirmed before, or if its oldest piece is not.
-    ///
-    /// The second is for a path that delivers hardly any of what it takes: some progress, and none that helps. While TCP
-    /// repairs losses and gets somewhere, what comes behind the hole is at the peer already: giving all of it to other
-    /// paths would cost more than waiting as long again.
-    ///
-    /// Much sooner where TCP has had nothing acknowledged either: then nothing is being repaired, but for a loss that only
-    /// a timeout finds, and one of these is waited for.
-    pub(super) fn stalls_at(&self) -> Option<Instant> {
-        let repair = self.srtt() + (4 * self.sample.rttvar).max(REPAIR_LEAST) + REPAIR_SLACK;
-        let silent = self.silent_from().map(|from| from + repair);
-        let late = self.late_stalls_at()?;
-        Some(silent.map_or(late, |silent| silent.min(late)))
-    }
-
-    fn late_stalls_at(&self) -> Option<Instant> {
-        let oldest = self.oldest_unconfirmed()?;
-        let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
-        let patience = patience.min(STALL_MOST);
-        let repairing = self.sample.loss != LossState::Open;
-        let delivered = self.last_delivered.filter(|_| repairing);
-        let heard = self.last_progress.max(delivered.unwrap_or_default());
-        let silent = oldest.max(heard) + patience;
-        // Also when a part of the hole has just been closed: then the next piece is as late as the one before.
-        let more = match delivered {
-            Some(_) => patience,
-            None => Duration::ZERO,
-        };
-        let late = self.flights.front();
-        let late = late.map(|flight| flight.expected_at + patience + more);
-        Some(late.map_or(silent, |late| silent.min(late)))
     }
 }

@@ -88,6 +88,9 @@ pub struct PathStats {
     pub stuck_for: Option<Duration>,
     /// How long it has been of no use: stalled, or so by the peer's word.
     pub useless_for: Option<Duration>,
+    /// Time since TCP last got a segment through, either way; nothing where nobody knows. A path that is of no use although
+    /// this is short is on a link that works, badly: a new connection would get no more, and be slow to grow afterwards.
+    pub still_for: Option<Duration>,
 }
 
 /// Counters of a stream.
@@ -172,6 +175,7 @@ impl Session {
             age: now.saturating_sub(path.joined),
             silent_for: now.saturating_sub(path.last_received),
             useless_for: path.useless_since().map(|since| now.saturating_sub(since)),
+            still_for: path.last_moved.map(|at| now.saturating_sub(at)),
             stuck_for: path.stuck_since().map(|since| now.saturating_sub(since)),
         });
         stats.collect()

@@ -31,9 +31,9 @@ const OVER_IN: u64 = 120 * SECOND;
 /// In so much time each link must have its paths again: a peer that is not there any more is noticed after 30 s, and a
 /// scheduler that takes no more than two paths refuses others until then.
 const BACK_IN: u64 = 45 * SECOND;
-/// Before the bulk, TCP gets so much time to find out that its links work again, or that a connection was forgotten: its
-/// timer may be at 24 s when the 30 s of its patience are over.
-const REST: u64 = 60 * SECOND;
+/// Before the bulk, so much time passes in which what works again is found out, and what was forgotten: a PING is due every
+/// 10 s, and a link that is silent is dialed every 5 s at least.
+const REST: u64 = 20 * SECOND;
 /// In so much time a peer must hear of the end of a session.
 const TOLD_IN: u64 = 15 * SECOND;
 

@@ -183,6 +183,7 @@ impl Carrier {
             segments: info.segments,
             retransmitted: info.retransmitted,
             delivered: info.delivered,
+            received: info.received,
         }
     }
 

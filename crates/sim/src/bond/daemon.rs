@@ -329,7 +329,9 @@ impl Daemon {
                 self.silence_check = self.silence_check.min(now + USELESS_CHECK);
             }
             let is_stuck = path.stuck_for.is_some_and(|time| nanos(time) >= SILENCE);
-            if is_stuck || path.useless_for.is_some_and(|time| nanos(time) >= USELESS) {
+            let is_long = |time| nanos(time) >= USELESS;
+            let is_still = path.still_for.is_none_or(is_long);
+            if is_stuck || is_still && path.useless_for.is_some_and(is_long) {
                 self.told.push(Tell::Silent(path.id));
             }
         }

@@ -233,7 +233,10 @@ impl Driver {
                 self.silence_check = self.silence_check.min(clock + USELESS_CHECK);
             }
             let is_stuck = path.stuck_for.is_some_and(|time| time >= SILENCE);
-            if is_stuck || path.useless_for.is_some_and(|time| time >= USELESS) {
+            let is_long = |time| time >= USELESS;
+            // Where TCP still gets a little through, a new connection would get no more.
+            let is_still = path.still_for.is_none_or(is_long);
+            if is_stuck || is_still && path.useless_for.is_some_and(is_long) {
                 let link = self.link_of(path.id);
                 let _ = listener.send(CarrierNews::Silent { id: path.id, link });
             }

@@ -100,8 +100,7 @@ impl Session {
         if received <= path.confirmed {
             return Ok(());
         }
-        path.confirmed = received;
-        path.last_progress = now;
+        path.confirm(received, now);
         let mut ended = Vec::new();
         while path
             .control

@@ -91,3 +91,44 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
         "a segment got through"
     );
 }
+
+#[test]
+fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_time() {
+    let ms = Duration::from_millis;
+    let mut path = Path::new(PathId(0), ms(0));
+    let sample = |delivered, srtt, rttvar, in_flight| PathSample {
+        srtt: ms(srtt),
+        rttvar: ms(rttvar),
+        mss: 1448,
+        delivered,
+        in_flight,
+        ..PathSample::default()
+    };
+    path.update(sample(100, 40, 5, 100_000), ms(1000));
+    path.flights.push_back(crate::path::Flight {
+        stream: 0,
+        range: 0..100_000,
+        sent_at: ms(980),
+        expected_at: ms(1010),
+        repeated: false,
+        path_end: 100_000,
+    });
+    path.sent = 100_000;
+    // Half a round trip, two variations and 15 ms; then a round trip, 50 ms and 10 ms.
+    let (silent, stalls) = (Some(ms(1010 + 45)), Some(ms(1055 + 100)));
+    assert_eq!((path.silent_from(), path.stalls_at()), (silent, stalls));
+    path.update(sample(101, 90, 40, 100_000), ms(1060));
+    path.confirm(1448, ms(1065));
+    path.update(sample(102, 150, 80, 100_000), ms(1120));
+    assert_eq!((path.silent_from(), path.stalls_at()), (silent, stalls));
+    // An eighth of what was under way does count, whoever tells of it.
+    path.confirm(12_500, ms(1125));
+    let patience = 75 + 160 + 15;
+    assert_eq!(path.silent_from(), Some(ms(1125 + patience)));
+    path.update(sample(111, 150, 80, 100_000), ms(1130));
+    assert_eq!(path.silent_from(), Some(ms(1130 + patience)));
+    // After a timeout, when hardly anything is under way, a segment does.
+    path.update(sample(111, 150, 80, 1448), ms(1140));
+    path.update(sample(112, 150, 80, 1448), ms(1150));
+    assert_eq!(path.silent_from(), Some(ms(1150 + patience)));
+}

@@ -1,65 +1,23 @@
 //! A path: one carrier as the engine sees it.
 
+mod flight;
+mod late;
+mod sample;
+
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::frame::PathWord;
 use crate::meter::Meter;
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::selector::Selection;
 use crate::{Instant, PathId, StreamId};
 
-/// What the transport measured on a path's carrier, mostly from TCP_INFO.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathSample {
-    /// Smoothed round-trip time (RFC 6298).
-    pub srtt: Duration,
-    /// Round-trip time variation (RFC 6298).
-    pub rttvar: Duration,
-    /// Least round-trip time of the last minutes; zero while unknown.
-    pub min_rtt: Duration,
-    /// Sender maximum segment size in bytes.
-    pub mss: u32,
-    /// Congestion window in bytes.
-    pub cwnd: u64,
-    /// Slow start threshold in bytes; `None` before the first loss.
-    pub ssthresh: Option<u64>,
-    /// How far TCP is with repairing losses.
-    pub loss: LossState,
-    /// Bytes sent and not acknowledged by TCP.
-    pub in_flight: u64,
-    /// Bytes in the socket that TCP has not sent yet.
-    pub unsent: u64,
-    /// Bytes that wait below TCP, in the interface's queue, whoever put them there; 0 where nobody looked
-    /// ([`Session::reads_local_queue`](crate::Session::reads_local_queue)) or the kernel tells of none.
-    pub local_queue: u64,
-    /// The carrier takes nothing at this moment; it asks again when it does.
-    pub full: bool,
-    /// Delivery rate in bytes per second as TCP measured it; 0 when it has no measurement yet.
-    pub delivery_rate: u64,
-    /// Bytes per second at which TCP spaces what it sends; 0 when it does not or nobody knows.
-    pub pacing_rate: u64,
-    /// Segments sent since the carrier began.
-    pub segments: u64,
-    /// Segments retransmitted since the carrier began.
-    pub retransmitted: u64,
-    /// Segments that the peer's TCP has, also behind a hole, since the carrier began; 0 where nobody knows.
-    pub delivered: u64,
-}
-
-/// How far TCP is with repairing losses on a carrier (RFC 5681, RFC 6582).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LossState {
-    /// Nothing is suspicious.
-    #[default]
-    Open,
-    /// Something may be or is lost, or the window has just been reduced.
-    Recovery,
-    /// A retransmission timeout has fired, and what was lost is not repaired yet.
-    Timeout,
-}
+pub use flight::Flight;
+pub(crate) use flight::{Control, Sent};
+use late::Heard;
+pub(crate) use late::REPORT_SLACK;
+pub use sample::{LossState, PathSample};
 
 /// Whether a path can be given work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +75,10 @@ pub struct Path {
     pub(crate) last_report: Instant,
     /// When the peer last confirmed something, or the path came to have something to confirm.
     pub(crate) last_progress: Instant,
-    /// When the peer's TCP last got a segment more, as far as anybody knows.
-    pub(crate) last_delivered: Option<Instant>,
+    /// When it last showed that it delivers; nothing where TCP does not say.
+    heard: Option<Heard>,
+    /// When TCP last got a segment through, either way, as far as anybody knows.
+    pub(crate) last_moved: Option<Instant>,
     /// Since when the peer says that what it sends on it is not confirmed.
     pub(crate) doubted_since: Option<Instant>,
     /// Of a stalled path: since when.
@@ -148,86 +108,6 @@ pub struct Path {
     pub(crate) send_meter: Meter,
     pub(crate) receive_meter: Meter,
 }
-
-/// Stream bytes on their way over a path.
-#[derive(Clone, Debug)]
-pub struct Flight {
-    /// The stream.
-    pub stream: StreamId,
-    /// Which bytes of it.
-    pub range: Range<u64>,
-    /// When they were handed to the carrier.
-    pub sent_at: Instant,
-    /// When they were expected at the peer, by what was known then.
-    pub expected_at: Instant,
-    /// Whether another path has repeated them.
-    pub repeated: bool,
-    /// Count of the path's bytes at their end.
-    pub(crate) path_end: u64,
-}
-
-/// A control frame on its way.
-#[derive(Clone, Debug)]
-pub(crate) struct Sent {
-    /// Count of the path's bytes at its end.
-    pub(crate) path_end: u64,
-    pub(crate) sent_at: Instant,
-    /// Nothing once it has been handed to another path: then only its confirmation is of interest.
-    pub(crate) frame: Option<Control>,
-}
-
-impl Sent {
-    /// A PING asks about its own path; everything else may go over any.
-    pub(crate) fn is_to_be_repeated(&self) -> bool {
-        !matches!(self.frame, None | Some(Control::Ping { .. }))
-    }
-}
-
-/// A control frame in waiting or on its way; credit is read from the session when it is encoded, so that a
-/// repeated one is never out of date.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Control {
-    Open {
-        stream: StreamId,
-        class: u64,
-        target: Arc<[u8]>,
-    },
-    Accept {
-        stream: StreamId,
-    },
-    Fin {
-        stream: StreamId,
-        size: u64,
-    },
-    Reset {
-        stream: StreamId,
-        code: u64,
-        size: u64,
-    },
-    CreditSession,
-    CreditStream {
-        stream: StreamId,
-    },
-    CreditInitial,
-    CreditStreams,
-    Policy {
-        path: PathId,
-    },
-    Ping {
-        token: u64,
-    },
-    /// What a path is to this side.
-    PathState {
-        path: PathId,
-        state: PathWord,
-    },
-}
-
-/// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
-pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
-
-/// A path that has been silent for this long is doubted: what is late on it is repeated elsewhere.
-pub(crate) const SILENT_SLACK: Duration = Duration::from_millis(15);
 
 /// How fast past stalls are forgiven.
 const STALL_HALF_LIFE: Duration = Duration::from_secs(20);
@@ -271,7 +151,8 @@ impl Path {
             receive_version: 0,
             last_report: now,
             last_progress: now,
-            last_delivered: None,
+            heard: None,
+            last_moved: None,
             doubted_since: None,
             useless_from: now,
             is_left: false,
@@ -311,11 +192,7 @@ impl Path {
 
     /// Smoothed round-trip time; 100 ms while unknown.
     pub fn srtt(&self) -> Duration {
-        if self.sample.srtt.is_zero() {
-            UNKNOWN_RTT
-        } else {
-            self.sample.srtt
-        }
+        srtt_of(&self.sample)
     }
 
     /// Congestion window in bytes; the initial one of RFC 6928 while unknown.
@@ -420,61 +297,6 @@ impl Path {
         self.srtt() / 2 + Duration::from_secs_f64(waiting.min(60.0))
     }
 
-    /// How long after its expected arrival something can be confirmed without being late.
-    ///
-    /// The report of it comes over the path of least delay, which may be another one.
-    pub fn patience(&self) -> Duration {
-        let report = self.report_trip.unwrap_or(self.srtt() / 2);
-        report + 2 * self.sample.rttvar + REPORT_SLACK
-    }
-
-    /// For how long the oldest thing on the path has been late.
-    ///
-    /// A path that delivers hardly any of what it takes still has good figures: a rate that was measured before, a
-    /// short round trip. What it owes says more.
-    pub fn overdue(&self, now: Instant) -> Duration {
-        let late_from = self.late_from();
-        late_from.map_or(Duration::ZERO, |from| now.saturating_sub(from))
-    }
-
-    /// Whether anything on the path is late.
-    pub fn is_late(&self, now: Instant) -> bool {
-        self.late_from().is_some_and(|from| now >= from)
-    }
-
-    /// From when on nothing at all says any more that the path delivers: its oldest piece is late, and TCP, which hears of every
-    /// segment, has had nothing acknowledged for so long either. Nothing where TCP does not tell what it delivers.
-    ///
-    /// While TCP gets anything to the peer what is late may still be on its way; a path that is silent in both ways is
-    /// dead, or waits for a timeout.
-    pub(crate) fn silent_from(&self) -> Option<Instant> {
-        let heard = self.last_delivered?.max(self.last_progress);
-        Some(self.late_from()?.max(heard + self.patience()))
-    }
-
-    /// Whether that is so for longer than chance has it.
-    pub(crate) fn is_silent(&self, now: Instant) -> bool {
-        self.silent_from()
-            .is_some_and(|from| now >= from + SILENT_SLACK)
-    }
-
-    /// From when on the oldest thing on the path is late, unless it is confirmed before.
-    fn late_from(&self) -> Option<Instant> {
-        let data = self.flights.front().map(|flight| flight.expected_at);
-        let control = self.control.front().map(|sent| sent.sent_at + self.delay());
-        let expected = match (data, control) {
-            (Some(data), Some(control)) => data.min(control),
-            (data, control) => data.or(control)?,
-        };
-        Some(expected + self.patience())
-    }
-
-    /// When the oldest control frame that only this path has is late.
-    pub(crate) fn control_late_at(&self) -> Option<Instant> {
-        let oldest = self.control.iter().find(|sent| sent.is_to_be_repeated())?;
-        Some(oldest.sent_at + self.delay() + self.patience())
-    }
-
     /// When it joined the session.
     pub fn joined(&self) -> Instant {
         self.joined
@@ -529,9 +351,7 @@ impl Path {
     }
 
     pub(crate) fn update(&mut self, sample: PathSample, now: Instant) {
-        if sample.delivered > self.sample.delivered {
-            self.last_delivered = Some(now);
-        }
+        self.hear(&sample, now);
         let segments = sample.segments.saturating_sub(self.sample.segments);
         if segments > 0 {
             let lost = sample
@@ -550,18 +370,16 @@ impl Path {
         self.stalls_at = now;
     }
 
-    /// When the oldest thing that the peer has not confirmed was sent.
-    pub(crate) fn oldest_unconfirmed(&self) -> Option<Instant> {
-        let data = self.flights.front().map(|flight| flight.sent_at);
-        let control = self.control.front().map(|sent| sent.sent_at);
-        match (data, control) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
     fn faded_stalls(&self, now: Instant) -> f64 {
         let age = now.saturating_sub(self.stalls_at).as_secs_f64();
         self.stalls * 0.5f64.powf(age / STALL_HALF_LIFE.as_secs_f64())
+    }
+}
+
+fn srtt_of(sample: &PathSample) -> Duration {
+    if sample.srtt.is_zero() {
+        UNKNOWN_RTT
+    } else {
+        sample.srtt
     }
 }

@@ -1,0 +1,217 @@
+//! When a path is late, silent or stalled, by what the peer confirms and what TCP has had acknowledged.
+
+use std::time::Duration;
+
+use super::{LossState, Path, PathSample, srtt_of};
+use crate::Instant;
+
+/// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
+pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
+
+/// A path that has been silent for this long is doubted: what is late on it is repeated elsewhere.
+const SILENT_SLACK: Duration = Duration::from_millis(15);
+
+/// A path that gets less through than this part of what was under way is as good as silent.
+///
+/// In a round trip a path that works gets all of it through. One that browns out to a hundredth of its rate gets a
+/// segment through now and then, which helps nobody.
+const WORTH: u64 = 8;
+
+/// A path stalls when nothing is confirmed, or its oldest piece is overdue, for two round trips, four variations, and this.
+const STALL_SLACK: Duration = Duration::from_millis(150);
+
+/// A path that is silent stalls when TCP could have repaired a loss by its timeout: that waits for a round trip and four
+/// variations, or this, and the repair takes another round trip.
+const REPAIR_LEAST: Duration = Duration::from_millis(50);
+
+/// And as much more as TCP's timers are coarse.
+const REPAIR_SLACK: Duration = Duration::from_millis(10);
+
+/// No path is waited for longer than this.
+const STALL_MOST: Duration = Duration::from_secs(5);
+
+/// The last time that a path showed that it delivers, and what it was like then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    at: Instant,
+    /// Bytes that TCP had on their way.
+    in_flight: u64,
+    /// Segments that the peer's TCP had, and bytes that the peer had confirmed.
+    delivered: u64,
+    confirmed: u64,
+    /// Round trip and variation. Those of a path that browns out grow with each segment that gets through, and with them the
+    /// time in which that would be noticed.
+    srtt: Duration,
+    rttvar: Duration,
+}
+
+impl Path {
+    /// How long after its expected arrival something can be confirmed without being late.
+    ///
+    /// The report of it comes over the path of least delay, which may be another one.
+    pub fn patience(&self) -> Duration {
+        self.patience_at(self.srtt(), self.sample.rttvar)
+    }
+
+    fn patience_at(&self, srtt: Duration, rttvar: Duration) -> Duration {
+        self.report_trip.unwrap_or(srtt / 2) + 2 * rttvar + REPORT_SLACK
+    }
+
+    /// For how long the oldest thing on the path has been late.
+    ///
+    /// A path that delivers hardly any of what it takes still has good figures: a rate that was measured before, a
+    /// short round trip. What it owes says more.
+    pub fn overdue(&self, now: Instant) -> Duration {
+        let late_from = self.late_from();
+        late_from.map_or(Duration::ZERO, |from| now.saturating_sub(from))
+    }
+
+    /// Whether anything on the path is late.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.late_from().is_some_and(|from| now >= from)
+    }
+
+    /// From when on the oldest thing on the path is late, unless it is confirmed before.
+    fn late_from(&self) -> Option<Instant> {
+        Some(self.expected_at()? + self.patience())
+    }
+
+    /// When the oldest thing on the path was expected at the peer.
+    fn expected_at(&self) -> Option<Instant> {
+        let data = self.flights.front().map(|flight| flight.expected_at);
+        let control = self.control.front().map(|sent| sent.sent_at + self.delay());
+        match (data, control) {
+            (Some(data), Some(control)) => Some(data.min(control)),
+            (data, control) => data.or(control),
+        }
+    }
+
+    /// When the oldest control frame that only this path has is late.
+    pub(crate) fn control_late_at(&self) -> Option<Instant> {
+        let oldest = self.control.iter().find(|sent| sent.is_to_be_repeated())?;
+        Some(oldest.sent_at + self.delay() + self.patience())
+    }
+
+    /// When the oldest thing that the peer has not confirmed was sent.
+    pub(crate) fn oldest_unconfirmed(&self) -> Option<Instant> {
+        let data = self.flights.front().map(|flight| flight.sent_at);
+        let control = self.control.front().map(|sent| sent.sent_at);
+        match (data, control) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// From when on nothing says any more that the path delivers: its oldest piece is late, and TCP, which hears of every
+    /// segment, has had next to nothing acknowledged for so long either. Nothing where TCP does not tell what it delivers.
+    ///
+    /// While TCP gets anything worth the name to the peer what is late may still be on its way; a path that is silent in
+    /// both ways is dead, or waits for a timeout.
+    pub(crate) fn silent_from(&self) -> Option<Instant> {
+        let heard = self.heard?;
+        let patience = self.patience_at(heard.srtt, heard.rttvar);
+        Some((self.expected_at()? + patience).max(heard.at + patience))
+    }
+
+    /// Whether that is so for longer than chance has it.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        self.silent_from()
+            .is_some_and(|from| now >= from + SILENT_SLACK)
+    }
+
+    /// When the path counts as stalled: if nothing is confirmed before, or if its oldest piece is not.
+    ///
+    /// The second is for a path that delivers hardly any of what it takes: some progress, and none that helps. While TCP
+    /// repairs losses and gets somewhere, what comes behind the hole is at the peer already: giving all of it to other
+    /// paths would cost more than waiting as long again.
+    ///
+    /// Much sooner where TCP has had nothing acknowledged either: then nothing is being repaired, but for a loss that only
+    /// a timeout finds, and one of these is waited for.
+    pub(crate) fn stalls_at(&self) -> Option<Instant> {
+        let late = self.late_stalls_at()?;
+        let silent = self.heard.zip(self.silent_from());
+        Some(silent.map_or(late, |(heard, from)| late.min(from + heard.repair())))
+    }
+
+    fn late_stalls_at(&self) -> Option<Instant> {
+        let oldest = self.oldest_unconfirmed()?;
+        let patience = self.stall_patience();
+        let repairing = self.sample.loss != LossState::Open;
+        let delivered = self.heard.filter(|_| repairing).map(|heard| heard.at);
+        let heard = self.last_progress.max(delivered.unwrap_or_default());
+        let silent = oldest.max(heard) + patience;
+        // Also when a part of the hole has just been closed: then the next piece is as late as the one before.
+        let more = match delivered {
+            Some(_) => patience,
+            None => Duration::ZERO,
+        };
+        let late = self.flights.front();
+        let late = late.map(|flight| flight.expected_at + patience + more);
+        Some(late.map_or(silent, |late| silent.min(late)))
+    }
+
+    /// How long something may be overdue before the path counts as stalled, silent or not.
+    pub(crate) fn stall_patience(&self) -> Duration {
+        let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
+        patience.min(STALL_MOST)
+    }
+
+    /// TCP has been asked, and `self.sample` is what it said before.
+    pub(super) fn hear(&mut self, sample: &PathSample, now: Instant) {
+        if sample.delivered > self.sample.delivered || sample.received > self.sample.received {
+            self.last_moved = Some(now);
+        }
+        let is_heard = match &self.heard {
+            None => sample.delivered > self.sample.delivered,
+            Some(heard) => {
+                let segments = sample.delivered.saturating_sub(heard.delivered);
+                segments * u64::from(sample.mss).max(1) >= heard.worth(sample.in_flight)
+            }
+        };
+        if is_heard {
+            self.heard = Some(Heard::new(sample, self.confirmed, now));
+        }
+    }
+
+    /// The peer has confirmed so many bytes of the path.
+    pub(crate) fn confirm(&mut self, confirmed: u64, now: Instant) {
+        self.confirmed = confirmed;
+        self.last_progress = now;
+        if let Some(heard) = self.heard
+            && confirmed - heard.confirmed >= heard.worth(self.sample.in_flight)
+        {
+            self.heard = Some(Heard::new(&self.sample, confirmed, now));
+        }
+    }
+
+    /// From now on it has as much time as if it had just shown that it delivers.
+    pub(crate) fn begin_again(&mut self, now: Instant) {
+        self.last_progress = now;
+        if let Some(heard) = &mut self.heard {
+            heard.at = now;
+        }
+    }
+}
+
+impl Heard {
+    fn new(sample: &PathSample, confirmed: u64, at: Instant) -> Self {
+        Self {
+            at,
+            in_flight: sample.in_flight,
+            delivered: sample.delivered,
+            confirmed,
+            srtt: srtt_of(sample),
+            rttvar: sample.rttvar,
+        }
+    }
+
+    /// Bytes that show that it still delivers. After a timeout little is under way, and each segment counts.
+    fn worth(&self, in_flight: u64) -> u64 {
+        (self.in_flight.min(in_flight) / WORTH).max(1)
+    }
+
+    /// What TCP needs to find a loss by its timeout, and to repair it.
+    fn repair(&self) -> Duration {
+        self.srtt + (4 * self.rttvar).max(REPAIR_LEAST) + REPAIR_SLACK
+    }
+}
