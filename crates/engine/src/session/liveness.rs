@@ -112,6 +112,22 @@ impl Session {
         })
     }
 
+    /// The path that has been of no use for longest, here or by the peer's word, if there is one: where there is no room for
+    /// another path, one that has just shown that it works may take its place.
+    ///
+    /// Also the last one, which never stalls as there is nobody to give its work to.
+    pub fn most_useless_path(&self, now: Instant) -> Option<PathId> {
+        let idle = self.streams.is_empty();
+        let since = |path: &Path| {
+            let stalls_at = path.stalls_at().or_else(|| path.mute_stalls_at(idle));
+            let would_stall = stalls_at.filter(|at| *at <= now);
+            path.useless_since().or(would_stall)
+        };
+        let useless = self.paths.values();
+        let useless = useless.filter_map(|path| Some((since(path)?, path.id)));
+        useless.min().map(|(_, id)| id)
+    }
+
     /// Does what is due by now. Not every timeout of `poll_timeout` changes something here: some are for
     /// `poll_transmit`.
     pub fn handle_timeout(&mut self, now: Instant) {

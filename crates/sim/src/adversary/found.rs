@@ -168,3 +168,31 @@ fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
         ops: vec![forget(3), forget(0), forget(0)],
     });
 }
+
+/// A link that was dialed anew had two paths afterwards, and the other one none.
+#[test]
+fn a_silent_link_gets_one_new_path() {
+    let link = |ms| Shape {
+        mbit: 0.1,
+        ms,
+        queue: 1,
+        loss: 0.0,
+    };
+    run(&Case {
+        scheduler: "musher",
+        congestion: "cubic",
+        carriers: 1,
+        is_tight: false,
+        seed: 0,
+        links: vec![link(11), link(0)],
+        ops: vec![
+            Op::Down { link: 1 },
+            Op::Wait { ms: 1 },
+            Op::Lose {
+                link: 2,
+                fate: Fate::Forgotten,
+            },
+            Op::Wait { ms: 3488 },
+        ],
+    });
+}

@@ -28,9 +28,8 @@ const CHAOS: u64 = 4;
 
 /// In so much time of peace all must be over; TCP waits up to 30 s for an answer before a connection is given up.
 const OVER_IN: u64 = 120 * SECOND;
-/// In so much time each link must have its paths again: a peer that is not there any more is noticed after 30 s, and a
-/// scheduler that takes no more than two paths refuses others until then.
-const BACK_IN: u64 = 45 * SECOND;
+/// In so much time each link must have its paths again.
+const BACK_IN: u64 = 20 * SECOND;
 /// Before the bulk, so much time passes in which what works again is found out, and what was forgotten: a PING is due every
 /// 10 s, and a link that is silent is dialed every 5 s at least.
 const REST: u64 = 20 * SECOND;

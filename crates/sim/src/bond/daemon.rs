@@ -78,7 +78,19 @@ impl Daemon {
     }
 
     /// A carrier is past its handshake.
-    pub(super) fn add(&mut self, id: PathId, connection: Connection, net: &mut Net) {
+    pub(super) fn add(
+        &mut self,
+        id: PathId,
+        connection: Connection,
+        net: &mut Net,
+        wires: &mut Wires,
+    ) {
+        if self.session.check_path().is_err()
+            && let Some(useless) = self.session.most_useless_path(duration(net.now()))
+        {
+            self.remove(useless, net, wires);
+            self.told.push(Tell::Ended(useless));
+        }
         if self.session.is_closed() || self.session.check_path().is_err() {
             // The other end must not take it for a path.
             net.abort(connection, self.side);

@@ -155,6 +155,7 @@ impl Manager {
         connection: Connection,
         side: Side,
         daemons: &mut [Daemon; 2],
+        wires: &mut Wires,
     ) -> bool {
         let Some(index) = self.dials.iter().position(|d| d.connection == connection) else {
             return false;
@@ -186,7 +187,8 @@ impl Manager {
                 *client = 2;
                 let link = dial.link;
                 net.write(connection, side, FLIGHTS[2]);
-                // Only one of those that were begun for a silent link says HELLO.
+                // Only one of those that were begun for a silent link says HELLO, and none is begun any more.
+                self.probes.retain(|probe| probe.link != link);
                 self.give_up(net, |other| {
                     other.link == link && other.connection != connection
                 });
@@ -194,12 +196,12 @@ impl Manager {
             (Side::Server, _, 1) if received >= FLIGHTS[0] + FLIGHTS[2] => {
                 *server = 2;
                 net.write(connection, side, FLIGHTS[3]);
-                daemons[side.index()].add(path, connection, net);
+                daemons[side.index()].add(path, connection, net, wires);
                 return true;
             }
             (Side::Client, 2, _) if received >= FLIGHTS[1] + FLIGHTS[3] => {
                 self.joined(index, net);
-                daemons[side.index()].add(path, connection, net);
+                daemons[side.index()].add(path, connection, net, wires);
                 return true;
             }
             _ => {}

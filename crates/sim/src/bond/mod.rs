@@ -130,7 +130,7 @@ impl Bond {
         }
         if self
             .manager
-            .on_connection(net, connection, side, &mut self.daemons)
+            .on_connection(net, connection, side, &mut self.daemons, &mut self.wires)
         {
             self.due[side.index()] = true;
         }

@@ -72,6 +72,14 @@ impl Driver {
             return;
         }
         let twice = self.carriers.iter().any(|other| other.id == carrier.id);
+        let is_full = self.engine.check_path().is_err() || self.carriers.len() >= self.max_paths;
+        if is_full
+            && !twice
+            && let Some(useless) = self.engine.most_useless_path(self.now())
+            && let Some(index) = self.carriers.iter().position(|other| other.id == useless)
+        {
+            self.end_carrier(index, "a new connection takes its place");
+        }
         let refused = match self.engine.check_path() {
             _ if twice => Some("its number is that of another path".to_owned()),
             Err(refused) => Some(refused.to_string()),

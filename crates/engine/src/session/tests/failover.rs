@@ -132,3 +132,24 @@ fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_t
     path.update(sample(112, 150, 80, 1448), ms(1150));
     assert_eq!(path.silent_from(), Some(ms(1150 + patience)));
 }
+
+#[test]
+fn the_path_that_is_of_no_use_gives_way_even_if_it_is_the_last() {
+    let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
+    let useless = |pair: &Pair| pair.server.most_useless_path(pair.now);
+    let id = pair.open();
+    pair.write(Side::Client, id, b"", true);
+    pair.write(Side::Server, id, &vec![7; 20_000_000], true);
+    pair.run_for(Duration::from_millis(200));
+    assert_eq!(useless(&pair), None);
+    for dead in [PathId(1), PathId(0)] {
+        pair.carriers.get_mut(&dead).unwrap().blackhole = true;
+        let is_found = |pair: &Pair| useless(pair) == Some(PathId(1));
+        assert!(pair.run_until(is_found, Duration::from_secs(1)), "{dead:?}");
+    }
+    // The other one has been of no use for longer. The last one never stalls: there is nobody to give its work to.
+    pair.kill_path(PathId(1));
+    let is_found = |pair: &Pair| useless(pair) == Some(PathId(0));
+    assert!(pair.run_until(is_found, Duration::from_secs(1)));
+    assert_eq!(pair.server.paths[&PathId(0)].state(), PathState::Active);
+}
