@@ -21,11 +21,16 @@ struct Pair {
 
 impl Pair {
     fn new(rate: u64, delay: Duration, congestion: &str, seed: u64) -> Self {
-        let mut network = Network::new(seed);
         let config = TcpConfig {
             congestion: congestion.to_owned(),
             ..TcpConfig::default()
         };
+        Self::between([&config, &config], rate, delay, seed)
+    }
+
+    /// Ends that need not be alike.
+    fn between(configs: [&TcpConfig; 2], rate: u64, delay: Duration, seed: u64) -> Self {
+        let mut network = Network::new(seed);
         let ids = [0, 1].map(|seed| {
             network.add(LinkConfig {
                 rate,
@@ -35,7 +40,7 @@ impl Pair {
                 seed,
             })
         });
-        let mut ends = Side::BOTH.map(|side| Tcp::new(0, side, &config).unwrap());
+        let mut ends = Side::BOTH.map(|side| Tcp::new(0, side, configs[side.index()]).unwrap());
         ends[0].connect(0);
         Self {
             now: 0,
@@ -135,10 +140,19 @@ proptest! {
     fn every_byte_arrives_once_and_in_order(
         seed in 0u64..1_000,
         congestion in prop_oneof![Just("cubic"), Just("reno")],
+        sack: [bool; 2],
+        undo: bool,
         writes in prop::collection::vec((0usize..2, 1u64..400_000, 0u64..800), 1..8),
         changes in prop::collection::vec((change(), 0u64..900), 0..10),
     ) {
-        let mut pair = Pair::new(10_000_000, Duration::from_millis(20), congestion, seed);
+        let configs = sack.map(|sack| TcpConfig {
+            congestion: congestion.to_owned(),
+            sack,
+            undo,
+            ..TcpConfig::default()
+        });
+        let delay = Duration::from_millis(20);
+        let mut pair = Pair::between(configs.each_ref(), 10_000_000, delay, seed);
         let mut events: Vec<(Nanos, What<'_>)> = Vec::new();
         let mut at = 0;
         for (change, pause) in &changes {
@@ -196,6 +210,31 @@ fn a_lost_tail_is_repaired_without_a_timeout() {
     pair.run_until(pair.now + 290 * MILLISECOND, true);
     assert!(pair.is_done(), "{:?}", pair.received);
     assert_eq!(pair.ends[1].counters().timeouts, 0);
+}
+
+/// RFC 6582: the first by three duplicates, the others by the acknowledgements that stop at them.
+#[test]
+fn without_sack_each_round_trip_repairs_a_loss_and_no_timeout_is_needed() {
+    let with = TcpConfig::default();
+    let without = TcpConfig {
+        sack: false,
+        ..TcpConfig::default()
+    };
+    let mut pair = Pair::between([&without, &with], 100_000_000, Duration::from_millis(20), 1);
+    pair.run_until(SECOND, true);
+    let script = sumlink_link::LossScript {
+        packets: Vec::from([20..21, 24..25, 28..29]),
+        times: Vec::new(),
+    };
+    let id = pair.ids[1];
+    let change = Change::Loss(Loss::Script(script));
+    pair.network.set(duration(pair.now), id, change);
+    pair.ends[1].write(1_000_000);
+    pair.run_until(3 * SECOND, true);
+    assert!(pair.is_done(), "{:?}", pair.received);
+    let counters = pair.ends[1].counters();
+    assert_eq!((counters.retransmitted, counters.timeouts), (3, 0));
+    assert_eq!(pair.ends[0].repeated(), 0);
 }
 
 #[test]

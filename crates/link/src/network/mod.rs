@@ -242,6 +242,17 @@ impl<P: Packet> Network<P> {
         self.measure_slack();
     }
 
+    /// Packets in the queue of a link, the one in transmission included, and when that one will be sent as far as is known
+    /// now; `None` while nothing is sent. For somebody whose own queue stands before the link's.
+    pub fn backlog(&mut self, now: Duration, id: LinkId) -> (u64, Option<Duration>) {
+        self.advance(now);
+        let link = &mut self.links[id.0];
+        link.advance(self.now);
+        let backlog = (link.counters().queued_packets, link.transmission_end());
+        self.note_due(id.0);
+        backlog
+    }
+
     /// What passed through a link and what did not, as of the latest call that concerned it.
     pub fn counters(&self, id: LinkId) -> Counters {
         let mut counters = self.links[id.0].counters();

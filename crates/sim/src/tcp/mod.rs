@@ -51,6 +51,10 @@ pub struct TcpConfig {
     pub options: u32,
     /// Bytes that a receiver may hold for its program and behind gaps.
     pub receive_buffer: u64,
+    /// Whether it understands SACK; both ends must.
+    pub sack: bool,
+    /// Whether what turns out to have been no loss is taken back.
+    pub undo: bool,
     /// Name of the congestion control.
     pub congestion: String,
     /// Those of the caller's own.
@@ -70,6 +74,8 @@ impl Default for TcpConfig {
             mss: 1500 - HEADERS as u32,
             options: 0,
             receive_buffer: 16 << 20,
+            sack: true,
+            undo: true,
             congestion: "cubic".to_owned(),
             own: Own::default(),
             rto_min: rtt::RTO_MIN,
@@ -155,6 +161,8 @@ pub struct Tcp {
     /// What has arrived of the connection that this one is a subflow of: here, and at the peer as far as it told.
     data_ack: (u64, u64),
     counters: Counters,
+    /// SACK is agreed on, or offered.
+    sack: bool,
 }
 
 /// Counts since the connection began.
@@ -205,6 +213,7 @@ impl Tcp {
             probe_due: false,
             data_ack: (0, 0),
             counters: Counters::default(),
+            sack: config.sack,
             config: config.clone(),
         })
     }
@@ -269,6 +278,11 @@ impl Tcp {
         self.receiver.read(offset, now);
     }
 
+    /// Bytes of data that arrived more than once.
+    pub fn repeated(&self) -> u64 {
+        self.receiver.repeated()
+    }
+
     /// Everything before `offset` has arrived of the connection that this one is a subflow of: the next packet tells, and
     /// there is one within the delay of acknowledgements if a time is given.
     pub fn set_data_ack(&mut self, offset: u64, now: Option<Nanos>) {
@@ -325,6 +339,7 @@ impl Tcp {
                 self.state = State::SynReceived;
                 self.syn_sent = now.max(1);
                 self.window_end = packet.ack + u64::from(packet.window);
+                self.agree(packet);
                 self.send_handshake(Kind::Syn, now);
                 return;
             }
@@ -334,6 +349,7 @@ impl Tcp {
                 return;
             }
             (State::SynSent, Kind::Syn) => {
+                self.agree(packet);
                 self.establish(now);
                 self.receiver.acknowledge_now();
             }
@@ -356,6 +372,14 @@ impl Tcp {
             self.receiver.acknowledge_now();
         }
         self.on_ack(packet, now);
+    }
+
+    /// The other end's SYN says whether it understands SACK.
+    fn agree(&mut self, packet: &Packet) {
+        self.sack &= packet.sack_permitted;
+        if !self.sack {
+            self.receiver.tell_no_ranges();
+        }
     }
 
     fn establish(&mut self, now: Nanos) {

@@ -67,6 +67,8 @@ pub struct Packet {
     pub(crate) sack_count: u8,
     /// Bytes of further options.
     pub(crate) options: u8,
+    /// In a SYN: the end understands SACK.
+    pub(crate) sack_permitted: bool,
     /// Bytes of data.
     pub(crate) len: u32,
     /// Number of the first byte of data.
@@ -136,6 +138,7 @@ mod tests {
             duplicate: 0,
             sack_count: 0,
             options: 0,
+            sack_permitted: true,
             data_ack: 0,
             len: 1448,
             seq: 0,

@@ -56,6 +56,10 @@ pub(super) struct Receiver {
     quick: u32,
     last_arrival: Nanos,
     segment: u64,
+    /// What arrived behind a gap is told, and acknowledgements of it may wait for each other.
+    tells_ranges: bool,
+    /// Bytes that arrived more than once.
+    repeated: u64,
 }
 
 impl Receiver {
@@ -79,7 +83,19 @@ impl Receiver {
             quick: QUICK,
             last_arrival: 0,
             segment: u64::from(mss),
+            tells_ranges: true,
+            repeated: 0,
         }
+    }
+
+    /// SACK was not agreed on.
+    pub(super) fn tell_no_ranges(&mut self) {
+        self.tells_ranges = false;
+    }
+
+    /// Bytes that arrived more than once.
+    pub(super) fn repeated(&self) -> u64 {
+        self.repeated
     }
 
     /// Bytes received in order.
@@ -122,6 +138,7 @@ impl Receiver {
         self.last_arrival = now;
         self.window.arrive(u64::from(packet.len), packet.echo, now);
         if end <= self.next {
+            self.repeated += u64::from(packet.len);
             self.duplicate = end;
             self.due = true;
         } else if start <= self.next {
@@ -159,6 +176,7 @@ impl Receiver {
         let mut last = first;
         while let Some(&(s, e)) = self.ahead.get(last).filter(|(s, _)| *s <= end) {
             if s <= start && end <= e {
+                self.repeated += end - start;
                 self.duplicate = end;
             }
             (from, to) = (from.min(s), to.max(e));
@@ -178,7 +196,8 @@ impl Receiver {
     }
 
     fn acknowledge_gap(&mut self, rtt: Nanos, now: Nanos) {
-        if self.duplicates < DUPLICATES {
+        // Linux: __tcp_ack_snd_check compresses only where SACK says what was left out.
+        if self.duplicates < DUPLICATES || !self.tells_ranges {
             self.duplicates += 1;
             self.due = true;
             return;
@@ -226,7 +245,13 @@ impl Receiver {
         self.edge = self.edge.max(self.next + u64::from(packet.window));
         packet.echo = self.echo;
         packet.duplicate = std::mem::take(&mut self.duplicate);
-        let most = MAX_SACKS - usize::from(packet.duplicate > 0);
+        let most = match self.tells_ranges {
+            true => MAX_SACKS - usize::from(packet.duplicate > 0),
+            false => 0,
+        };
+        if !self.tells_ranges {
+            packet.duplicate = 0;
+        }
         for (slot, (start, end)) in packet.sacks.iter_mut().zip(self.recent.iter().take(most)) {
             let offset = |at: u64| u32::try_from(at - self.next).unwrap_or(u32::MAX);
             *slot = (offset(*start), offset(*end));
@@ -256,6 +281,7 @@ mod tests {
             duplicate: 0,
             sack_count: 0,
             options: 0,
+            sack_permitted: true,
             data_ack: 0,
             len: MSS,
             seq: number * u64::from(MSS),

@@ -80,7 +80,36 @@ impl Scoreboard {
 
     /// Segments that are in the network.
     pub(super) fn in_flight(&self) -> u32 {
-        self.len() - self.sacked - self.lost + self.resent
+        // Duplicates that are only counted say nothing of which segments they stand for, so they may be too many.
+        (self.len() + self.resent).saturating_sub(self.sacked + self.lost)
+    }
+
+    /// An acknowledgement says that something has arrived behind a gap, and not what (Linux: tcp_add_reno_sack). It counts for
+    /// no more than there is beside the holes.
+    pub(super) fn count_duplicate(&mut self) {
+        let most = self.len().saturating_sub(self.lost.max(1));
+        self.sacked = (self.sacked + 1).min(most);
+    }
+
+    /// The hole was filled by an acknowledgement of so many segments; says how many of them nobody had counted (Linux:
+    /// tcp_remove_reno_sacks).
+    pub(super) fn settle_duplicates(&mut self, segments: u32) -> u32 {
+        let uncounted = segments.saturating_sub(self.sacked).max(1);
+        let most = self.len().saturating_sub(self.lost.max(1));
+        self.sacked = self.sacked.saturating_sub(segments - 1).min(most);
+        uncounted
+    }
+
+    /// What was counted of duplicates is over.
+    pub(super) fn forget_duplicates(&mut self) {
+        self.sacked = 0;
+    }
+
+    /// Takes the oldest segment for lost, unless it is already.
+    pub(super) fn lose_head(&mut self) {
+        if self.segments.front().is_some_and(|head| !head.lost) {
+            self.lose(self.first);
+        }
     }
 
     /// Everything that the receiver has is below this, as far as it told.

@@ -81,7 +81,7 @@ impl Tcp {
 
     /// How long to wait for the tail's acknowledgement before it is probed; nothing where losses are known or suspected.
     fn probe_after(&self) -> Option<Nanos> {
-        if !self.recovery.may_probe() || self.board.sacked() > 0 || self.board.lost() > 0 {
+        if !self.may_probe() || self.board.sacked() > 0 || self.board.lost() > 0 {
             return None;
         }
         // Linux: tcp_schedule_loss_probe

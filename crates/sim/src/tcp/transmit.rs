@@ -113,7 +113,7 @@ impl Tcp {
         // Linux: tcp_event_new_data_sent, tcp_schedule_loss_probe
         match self.timer {
             Some((_, Timer::Retransmission | Timer::Reordering)) if !was_empty => {
-                if self.recovery.may_probe() && self.board.sacked() == 0 && self.board.lost() == 0 {
+                if self.may_probe() && self.board.sacked() == 0 && self.board.lost() == 0 {
                     self.rearm(now);
                 }
             }
@@ -167,6 +167,7 @@ impl Tcp {
             duplicate: 0,
             sack_count: 0,
             options: self.config.options as u8,
+            sack_permitted: kind == Kind::Syn && self.sack,
             data_ack: self.data_ack.0,
             len,
             seq,

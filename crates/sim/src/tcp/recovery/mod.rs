@@ -1,11 +1,12 @@
 //! Finding and repairing losses.
 //!
 //! Sources: RFC 8985 (RACK-TLP), RFC 6937 (proportional rate reduction), RFC 6298 (timeouts), RFC 3522 and RFC 2883
-//! (what turns out to have been no loss), and `net/ipv4/tcp_input.c` and `tcp_recovery.c` of Linux for the states.
+//! (what turns out to have been no loss), RFC 6582 (where SACK was not agreed on), and `net/ipv4/tcp_input.c` and `tcp_recovery.c` of Linux for the states.
 //!
-//! Here are the states and what an acknowledgement does to them; what is lost (`rack.rs`), probes of the tail (`probe.rs`),
+//! Here are the states and what an acknowledgement does to them; what is lost (`rack.rs`, and `newreno.rs` without SACK), probes of the tail (`probe.rs`),
 //! how the window shrinks (`reduction.rs`) and what is taken back (`undo.rs`) have files of their own.
 
+mod newreno;
 mod probe;
 mod rack;
 mod reduction;
@@ -45,6 +46,8 @@ struct News {
     delivered: u32,
     /// Something new was acknowledged in order.
     advanced: bool,
+    /// Nothing was, and SACK was not agreed on: one more segment has arrived behind the gap.
+    counted: bool,
     /// Round-trip times of the oldest and of the newest segment among them that was sent once only.
     oldest: Option<Nanos>,
     newest: Option<Nanos>,
@@ -106,10 +109,14 @@ impl Tcp {
         if packet.ack > self.next {
             return;
         }
+        let is_duplicate = self.is_duplicate(packet);
         let end = packet.ack + u64::from(packet.window);
         self.window_end = self.window_end.max(end);
         let lost = self.board.lost();
-        let news = self.note_arrivals(packet, now);
+        let mut news = self.note_arrivals(packet, now);
+        if is_duplicate {
+            self.count_duplicate(&mut news);
+        }
         if news.advanced {
             self.rtt.forget_backoff();
             self.last_progress = now;
@@ -164,6 +171,9 @@ impl Tcp {
                 delivery.deliver(&segment);
             }
         }
+        if !self.sack && news.delivered > 0 {
+            news.delivered = self.board.settle_duplicates(news.delivered);
+        }
         news.delivered += selective.delivered;
         news.oldest = news.oldest.or(selective.oldest);
         news.newest = news.newest.or(selective.newest);
@@ -188,6 +198,9 @@ impl Tcp {
     /// Linux: tcp_fastretrans_alert.
     fn advance_state(&mut self, news: &News, packet: &Packet, now: Nanos) {
         let is_over = self.acked >= self.recovery.high;
+        if self.is_at_the_end_without_sack() {
+            return self.try_undo(news, packet, now);
+        }
         match self.recovery.state {
             CaState::Recovery | CaState::Loss if is_over => {
                 self.try_undo(news, packet, now);
@@ -199,7 +212,13 @@ impl Tcp {
             CaState::Recovery | CaState::Loss => self.try_undo(news, packet, now),
             _ => {}
         }
-        let wait = self.find_lost(now);
+        let wait = match self.sack {
+            true => self.find_lost(now),
+            false => {
+                self.find_lost_by_duplicates(news);
+                None
+            }
+        };
         if self.board.lost() > 0 {
             if !self.recovery.is_repairing() {
                 self.enter_recovery(now);
@@ -218,7 +237,7 @@ impl Tcp {
     fn enter_recovery(&mut self, now: Nanos) {
         if !self.recovery.is_reducing() {
             self.recovery.undo = Undo {
-                is_possible: true,
+                is_possible: self.config.undo,
                 from: self.acked,
                 ..Undo::default()
             };
@@ -245,6 +264,9 @@ impl Tcp {
 
     /// The timeout fired: what was sent long enough ago is lost, and slow start begins again.
     pub(super) fn enter_loss(&mut self, now: Nanos) {
+        if !self.sack {
+            self.board.forget_duplicates();
+        }
         let repeated = self.recovery.state == CaState::Loss && self.acked < self.recovery.high;
         let limit = self.recovery.rack.rtt + self.reordering_window();
         let head = self.board.head_id();
@@ -257,7 +279,7 @@ impl Tcp {
         late.into_iter().for_each(|id| self.board.lose(id));
         if !repeated {
             self.recovery.undo = Undo {
-                is_possible: true,
+                is_possible: self.config.undo,
                 from: self.acked,
                 ..Undo::default()
             };
@@ -282,7 +304,9 @@ impl Tcp {
             next: self.next,
             cwnd_limited: self.is_cwnd_limited(),
         };
-        self.control.on_ack(&acknowledged, now);
+        if !news.counted {
+            self.control.on_ack(&acknowledged, now);
+        }
         if self.recovery.is_reducing() {
             self.reduce(news, newly_lost);
         }

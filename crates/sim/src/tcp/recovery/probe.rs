@@ -20,7 +20,7 @@ pub(super) struct Probe {
 
 impl Recovery {
     /// Whether the tail may be probed.
-    pub(in crate::tcp) fn may_probe(&self) -> bool {
+    fn may_probe(&self) -> bool {
         self.state <= CaState::Cwr && self.probe.high.is_none()
     }
 
@@ -36,6 +36,11 @@ impl Recovery {
 }
 
 impl Tcp {
+    /// Whether the tail may be probed; Linux does so only where SACK tells what became of it.
+    pub(in crate::tcp) fn may_probe(&self) -> bool {
+        self.sack && self.recovery.may_probe()
+    }
+
     /// Linux: tcp_send_loss_probe. New data if there is some that the peer takes, else the last segment once more.
     pub(in crate::tcp) fn send_loss_probe(&mut self, now: Nanos) {
         let fits = self.window_end.saturating_sub(self.next) >= u64::from(self.config.mss);

@@ -29,6 +29,9 @@ impl Tcp {
             && is_before(packet.echo, undo.first);
         if undo.is_possible && (answers_original || undo.resent == Some(0)) {
             self.board.unlose();
+            if !self.sack {
+                self.board.forget_duplicates();
+            }
             self.recovery.state = CaState::Open;
             self.recovery.undo = Undo::default();
             self.recovery.kept = 0;
