@@ -93,14 +93,15 @@ impl Edge {
                 if let Some(acked) = tracked.flow.acked() {
                     self.counters.repaired += u64::from(self.send_again(tracked, acked, now));
                 }
-                self.rewrite(tracked, packet, segment, None, true);
+                self.pass_duplicate(tracked, packet, segment, true);
+            }
+            Step::Pass if situation.duplicate => {
+                self.pass_duplicate(tracked, packet, segment, false);
             }
             Step::Pass => {
                 // What is passed on while the node can repair the hole says nothing of it; what the node gives up on is told.
-                let silent = hole
-                    && !situation.duplicate
-                    && situation.kept
-                    && situation.free > self.config.visible.least_free;
+                let silent =
+                    hole && situation.kept && situation.free > self.config.visible.least_free;
                 self.rewrite(tracked, packet, segment, None, silent);
             }
         }
@@ -164,6 +165,23 @@ impl Edge {
         };
         tracked.flow.tell(target);
         self.rewrite(tracked, packet, segment, timestamp, true);
+    }
+
+    /// Passes a duplicate on. After a boost it goes as it came, as in line 31: it is below what the far end was told, who
+    /// ignores it. As a duplicate of what it was told it would ask for a packet that nobody misses, while the one that is
+    /// missing is this node's to send.
+    fn pass_duplicate(
+        &self,
+        tracked: &Tracked,
+        packet: &mut [u8],
+        segment: &Segment,
+        silent: bool,
+    ) {
+        if tracked.flow.owed() == 0 {
+            self.rewrite(tracked, packet, segment, None, silent);
+        } else if !segment.options.sack.is_empty() {
+            packet::set_sack_blocks(packet, segment, &SackBlocks::default());
+        }
     }
 
     /// Makes an acknowledgement consistent with what the far end was told before: number, window, SACK blocks (`silent`:
