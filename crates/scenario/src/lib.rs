@@ -3,12 +3,13 @@
 //! - [`scenario`] reads the files under `scenarios/`, [`config`] and [`units`] what stands in them.
 //! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of `sumlink-link`, [`timeline`] what
 //!   happens to them.
-//! - [`system`] names what is compared.
+//! - [`system`] names what is compared, [`edge`] the parameters of the edge node among it.
 //! - [`results`] is what a run leaves behind, [`health`] the emulator's account of itself.
 
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod edge;
 pub mod error;
 pub mod health;
 pub mod model;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sumlink_engine::{Class, SelectorConfig, scheduler};
 
+use crate::edge::EdgeVariant;
 use crate::scenario::{Scenario, parse_congestion};
 
 /// The systems of a scenario that names none.
@@ -11,7 +12,8 @@ pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"
 
 /// Every form of a name, for messages.
 const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
-    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]], library:SCHEDULER, aggligator, noq";
+    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]], library:SCHEDULER, aggligator, noq, \
+    lwip|lwa|lwip+visible[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]";
 
 /// A way to carry traffic over several links.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,8 @@ pub enum System {
     Library(String),
     /// sumlink's daemon.
     Sumlink(Variant),
+    /// An edge node before the links, which neither end knows of.
+    Edge(Box<EdgeVariant>),
 }
 
 /// How sumlink is set up.
@@ -66,6 +70,9 @@ impl System {
             "aggligator" => return Ok(Self::Aggligator),
             "noq" => return Ok(Self::Noq),
             _ => {}
+        }
+        if let Some(node) = EdgeVariant::parse(name) {
+            return node.map(|variant| Self::Edge(Box::new(variant)));
         }
         if let Some(scheduler) = name.strip_prefix("library:") {
             return known(scheduler, &[]).map(|name| Self::Library(name.to_owned()));
@@ -227,6 +234,8 @@ mod tests {
         let error = |name: &str| System::parse(name).err().unwrap_or_default();
         assert!(error("sumlink:fbdt@bass").contains("no selector \"bass\""));
         assert!(error("sumlink:fbdt@base:alpha=7").contains("from 0.01 to 1"));
+        assert!(System::parse("lwip+visible:qdepl@boost=off").is_ok());
+        assert!(error("lwip+visible:fbdt").contains("no steering 'fbdt'"));
         assert!(error("tcp").contains("there is no system 'tcp'"));
         assert!(error("sumlink:fbtd").contains("no scheduler 'fbtd'"));
         assert!(error("library:fbtd").contains("no scheduler 'fbtd'"));

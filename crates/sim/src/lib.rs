@@ -5,7 +5,8 @@
 //! ```
 //!
 //! It runs the scenario files of the laboratory and gives the same results ([`run()`]): sumlink with any of its schedulers,
-//! a system like the kernel's MPTCP, and plain TCP over each link alone or over all at once. Both ends of sumlink are the very engine, driven as the daemon
+//! a system like the kernel's MPTCP, plain TCP over each link alone or over all at once, and an edge node that neither end knows
+//! of (`edge`). Both ends of sumlink are the very engine, driven as the daemon
 //! drives it; the links are those of the emulator, with the same dice; what is between, TCP, is a model of Linux ([`tcp`]).
 //! Processors are infinitely fast: nothing is late, no wake-up is missed, and what falls short here is not the machine's
 //! fault.
@@ -39,6 +40,7 @@ mod agenda;
 mod bond;
 pub mod clock;
 pub mod compare;
+mod edge;
 mod log;
 mod mptcp;
 mod net;

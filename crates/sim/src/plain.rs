@@ -1,4 +1,5 @@
-//! Plain TCP: each channel is a connection of its own, over a link or over the first one.
+//! Plain TCP: each channel is a connection of its own, over a link, through the edge node if there is one, or over the
+//! first link.
 
 use crate::net::{Connection, Net};
 use crate::tcp::{Side, TcpConfig};
@@ -99,9 +100,11 @@ impl PlainTcp {
 impl Bearer for PlainTcp {
     fn open(&mut self, net: &mut Net, link: Option<usize>) -> Channel {
         // The congestion control was tried before the run.
-        let connection = net
-            .connect(link.unwrap_or(0), &self.config)
-            .unwrap_or(Connection::MAX);
+        let connected = match link {
+            None if net.has_node() => net.connect_steered(&self.config),
+            _ => net.connect(link.unwrap_or(0), &self.config),
+        };
+        let connection = connected.unwrap_or(Connection::MAX);
         self.channels.push(Plain {
             connection,
             is_open: false,

@@ -2,8 +2,12 @@
 
 use std::borrow::Cow;
 use std::io::Write;
+use std::time::Duration;
 
 use sumlink_engine::Config;
+use sumlink_scenario::config::Setting;
+use sumlink_scenario::edge::Hosts;
+use sumlink_scenario::plan::LabConfig;
 use sumlink_scenario::results::{
     Environment, EventDigest, Measurement, Outcome, Run, SCHEMA, assemble, in_series, join,
     push_note,
@@ -13,6 +17,7 @@ use sumlink_scenario::system::{System, Variant};
 
 use crate::bond::Bond;
 use crate::clock::{MILLISECOND, SECOND};
+use crate::edge::{self, Node};
 use crate::log::EventLog;
 use crate::mptcp::Mptcp;
 use crate::net::Net;
@@ -151,6 +156,14 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
                 return missing;
             }
         }
+        System::Edge(variant) => {
+            let shortest = edge::shortest(&scenario.lab_config(0));
+            if variant.far.is_some_and(|far| far > shortest) {
+                return Some(
+                    "the node's way to the servers (far) is longer than a link".to_owned(),
+                );
+            }
+        }
         System::Mptcp { tls: true } | System::Aggligator | System::Noq | System::Library(_) => {
             return Some("the simulator does not have this system".to_owned());
         }
@@ -210,21 +223,39 @@ fn measure_part(
     log: &mut EventLog,
     trace: &mut Option<Trace>,
 ) -> Result<Measurement, String> {
-    let config = scenario.lab_config(seed);
+    let mut config = scenario.lab_config(seed);
+    let links = config.links.len();
+    let node = match system {
+        System::Edge(variant) => {
+            let far = edge::far(variant, &config);
+            shorten(&mut config, far);
+            Some(Node::new(variant, links, far).map_err(|error| error.to_string())?)
+        }
+        _ => None,
+    };
     let mut net = Net::new(&config).map_err(|error| error.to_string())?;
     net.set_trace(trace.take());
+    if let Some(node) = node {
+        net.set_node(node);
+    }
+    let hosts = match system {
+        System::Edge(variant) => variant.hosts,
+        _ => Hosts::Linux,
+    };
     let plain = TcpConfig {
         congestion: scenario.congestion.clone(),
+        sack: hosts == Hosts::Linux,
+        undo: hosts != Hosts::NewReno,
         own: own.clone(),
         ..TcpConfig::default()
     };
-    let links = config.links.len();
     let (ways, carried): (Vec<Option<usize>>, _) = match (system, phase) {
         (System::Alone, Some(link)) => (vec![Some(link)], Carried::Plain),
         (System::Sumlink(variant), _) => {
             let bond = bond(variant, &plain, links)?;
             (vec![None], Carried::Bond(Box::new(bond)))
         }
+        (System::Edge(variant), _) => (vec![None; variant.flows], Carried::Plain),
         (System::Mptcp { .. }, _) => {
             let mptcp = Mptcp::new(plain.clone(), links);
             (vec![None], Carried::Mptcp(Box::new(mptcp)))
@@ -249,6 +280,10 @@ fn measure_part(
         measurement.duplicates_bytes = None;
         push_note(&mut measurement.note, &format!("{subflows} subflows"));
     }
+    if let Some(node) = outcome.node {
+        measurement.duplicates_bytes = Some(node.repeated);
+        push_note(&mut measurement.note, &node.note());
+    }
     if let (Some(account), System::Sumlink(variant)) = (outcome.account, system) {
         measurement.duplicates_bytes = Some(account.duplicates);
         measurement.reorder_peak_bytes = Some(account.reorder_peak);
@@ -265,6 +300,18 @@ fn measure_part(
             .collect();
     }
     Ok(measurement)
+}
+
+/// Takes what lies between the servers and a node off the delays of all links.
+fn shorten(config: &mut LabConfig, far: Duration) {
+    for shape in config.links.iter_mut().flat_map(|link| &mut link.shapes) {
+        shape.delay = shape.delay.saturating_sub(far);
+    }
+    for planned in &mut config.timeline {
+        if let Setting::Delay(delay) = &mut planned.change.setting {
+            *delay = delay.saturating_sub(far);
+        }
+    }
 }
 
 /// What carriers ask of their sockets.

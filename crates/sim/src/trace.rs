@@ -6,16 +6,20 @@
 //! | `path` | what the engine knows of a path, at most every 10 ms: `path`, `link`, `cwnd`, `in_flight`, `unsent` (bytes), `srtt_us`, `delivery_rate` (bytes per second), `loss` (`open`, `recovery`, `timeout`) |
 //! | `read` | a program was given bytes in order: `stream`, `offset`, `bytes`, and `waiting`, those behind a gap |
 //! | `up`, `down`, `stalled`, `recovered` | of a path: `path` |
+//! | `queue` | what waits at an edge node for a link, every 10 ms: `link`, `packets`, `bytes`, `trip_us` and `rate` (bytes per second) where they are known |
+//! | `flow` | a connection through an edge node, every 10 ms: `connection`, `cwnd`, `in_flight`, `srtt_us` of the sender; and what the node knows: `duplicates` (P), `held_average` (PH^a), `held_us` (H), `retransmissions` (RT), `owed` |
 //! | `selected` | what the selector has made of a path: `path`, `selection` (`active`, `probing`, `trial`, `parked`), `reason` |
 
 use std::fmt;
 use std::io::{self, Write};
 
+use sumlink_edge::queue::LinkQueue;
+use sumlink_edge::{FlowReport, LinkId};
 use sumlink_engine::frame::Frame;
 use sumlink_engine::{LossState, PathId, PathSample, Selection};
 
-use crate::clock::{MILLISECOND, Nanos};
-use crate::tcp::Side;
+use crate::clock::{MICROSECOND, MILLISECOND, Nanos};
+use crate::tcp::{Side, TcpInfo};
 
 /// Time between two lines about what is known of a path.
 const PAUSE: Nanos = 10 * MILLISECOND;
@@ -124,6 +128,42 @@ impl Trace {
     /// Something happened to a path.
     pub(crate) fn path(&mut self, now: Nanos, side: Side, path: PathId, event: &'static str) {
         self.line(now, event, side, format_args!("\"path\":{}", path.0));
+    }
+
+    /// What waits for a link at an edge node.
+    pub(crate) fn queue(&mut self, now: Nanos, LinkId(link): LinkId, queue: &LinkQueue) {
+        let (packets, bytes) = (queue.len(), queue.bytes());
+        let trip = queue.trip().map(|trip| trip.as_micros());
+        let rate = queue.rate().map(|rate| rate as u64);
+        let trip = trip.map_or_else(String::new, |trip| format!(",\"trip_us\":{trip}"));
+        let rate = rate.map_or_else(String::new, |rate| format!(",\"rate\":{rate}"));
+        let rest =
+            format_args!("\"link\":{link},\"packets\":{packets},\"bytes\":{bytes}{trip}{rate}");
+        self.line(now, "queue", Side::Server, rest);
+    }
+
+    /// A connection through an edge node: its sender, and what the node knows of it.
+    pub(crate) fn flow(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        connection: usize,
+        info: &TcpInfo,
+        report: &FlowReport,
+    ) {
+        let rest = format_args!(
+            "\"connection\":{connection},\"cwnd\":{},\"in_flight\":{},\"srtt_us\":{},\"duplicates\":{},\
+             \"held_average\":{:.3},\"held_us\":{},\"retransmissions\":{},\"owed\":{}",
+            info.cwnd,
+            info.unacked,
+            info.srtt / MICROSECOND,
+            report.duplicates,
+            report.held_average,
+            report.held_for.as_micros(),
+            report.retransmissions,
+            report.owed
+        );
+        self.line(now, "flow", side, rest);
     }
 
     /// The selector has decided about a path.

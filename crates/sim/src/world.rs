@@ -8,6 +8,7 @@ use sumlink_scenario::scenario::{Scenario, Workload};
 
 use crate::bond::{Account, Bond};
 use crate::clock::{MILLISECOND, Nanos, SECOND, duration, nanos};
+use crate::edge::NodeAccount;
 use crate::log::EventLog;
 use crate::mptcp::Mptcp;
 use crate::net::{Alarm, Net, News};
@@ -132,6 +133,8 @@ pub(crate) struct Outcome {
     pub(crate) retransmissions: u64,
     /// Of sumlink.
     pub(crate) account: Option<Account>,
+    /// Of an edge node.
+    pub(crate) node: Option<NodeAccount>,
     /// Of MPTCP, those that were connected, over all connections.
     pub(crate) subflows: Option<usize>,
     pub(crate) log: EventLog,
@@ -182,6 +185,10 @@ impl World {
             Carried::Mptcp(mptcp) => Some(mptcp.connected(&self.net)),
             _ => None,
         };
+        let node = self.net.node_account();
+        if let Some(fault) = node.as_ref().and_then(|node| node.fault.clone()) {
+            return Err(fault);
+        }
         if let Some(fault) = account.as_ref().and_then(|account| account.fault.clone()) {
             return Err(fault);
         }
@@ -189,6 +196,7 @@ impl World {
             links,
             retransmissions: self.net.retransmissions(),
             account,
+            node,
             subflows,
             log: *self.net.log(),
             trace: self.net.take_trace(),

@@ -6,6 +6,7 @@
 
 mod aggligator;
 mod alone;
+mod edge;
 mod keys;
 mod library;
 mod mptcp;
@@ -149,6 +150,7 @@ fn made(named: Named) -> Box<dyn System> {
         Named::Noq => Box::new(noq::Noq),
         Named::Library(scheduler) => Box::new(library::Library { scheduler }),
         Named::Sumlink(variant) => Box::new(sumlink::Sumlink { variant }),
+        Named::Edge(_) => Box::new(edge::Edge),
     }
 }
 

@@ -4,12 +4,14 @@ use sumlink_scenario::config::Direction;
 
 use sumlink_scenario::config::Fate;
 
+use super::node::STEERED;
 use super::{Connection, End, Event, Net};
 use crate::clock::{Nanos, duration};
+use crate::edge::Cargo;
 use crate::tcp::{BuildError, Group, Packet, Side, Tcp, TcpConfig, TcpInfo};
 
 impl Net {
-    /// Opens a connection over a link.
+    /// Opens a connection over a link, or over those that the node chooses ([`STEERED`]).
     pub(crate) fn connect(
         &mut self,
         link: usize,
@@ -57,7 +59,8 @@ impl Net {
             }
             Side::Server => {
                 let up = self.ids[self.links[connection]][Direction::Up.index()];
-                self.network.enqueue(duration(self.now), up, reset);
+                let cargo = Cargo::Segment(reset);
+                self.network.enqueue(duration(self.now), up, cargo);
             }
         }
     }
@@ -132,23 +135,9 @@ impl Net {
 
     /// Sends what an end has to send, and plans when it is looked at again.
     pub(super) fn flush(&mut self, connection: Connection, side: Side) {
-        let end = &mut self.connections[connection][side.index()];
-        let direction = match side {
-            Side::Client => Direction::Up,
-            Side::Server => Direction::Down,
-        };
-        let id = self.ids[self.links[connection]][direction.index()];
-        let now = duration(self.now);
-        let is_lost = side == Side::Client && self.lost[connection].is_some();
-        let mut refused = None;
-        while let Some(packet) = end.tcp.poll_transmit(self.now) {
-            match is_lost {
-                true => refused = Some(packet),
-                false => self.network.enqueue(now, id, packet),
-            }
-        }
-        if let Some(packet) = refused {
-            self.refuse(connection, &packet);
+        match self.links[connection] {
+            STEERED => self.send_steered(connection, side),
+            link => self.send_over(link, connection, side),
         }
         let end = &mut self.connections[connection][side.index()];
         if let Some(at) = end.tcp.deadline().map(|at| at.max(self.now))
@@ -156,6 +145,27 @@ impl Net {
         {
             end.planned = at;
             self.agenda.plan(at, Event::Tcp(connection, side));
+        }
+    }
+
+    fn send_over(&mut self, link: usize, connection: Connection, side: Side) {
+        let end = &mut self.connections[connection][side.index()];
+        let direction = match side {
+            Side::Client => Direction::Up,
+            Side::Server => Direction::Down,
+        };
+        let id = self.ids[link][direction.index()];
+        let now = duration(self.now);
+        let is_lost = side == Side::Client && self.lost[connection].is_some();
+        let mut refused = None;
+        while let Some(packet) = end.tcp.poll_transmit(self.now) {
+            match is_lost {
+                true => refused = Some(packet),
+                false => self.network.enqueue(now, id, Cargo::Segment(packet)),
+            }
+        }
+        if let Some(packet) = refused {
+            self.refuse(connection, &packet);
         }
     }
 }

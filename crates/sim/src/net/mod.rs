@@ -1,6 +1,7 @@
 //! Links with TCP connections over them, and the clock.
 
 mod connections;
+mod node;
 
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use sumlink_scenario::timeline::{Action, Timeline};
 
 use crate::agenda::Agenda;
 use crate::clock::{Nanos, duration, nanos};
+use crate::edge::{Cargo, Node};
 use crate::log::{EventLog, Kind};
-use crate::tcp::{Packet, Side, Tcp};
+use crate::tcp::{Side, Tcp};
 use crate::trace::Trace;
 
 /// Number of a connection.
@@ -48,6 +50,8 @@ pub(crate) enum News {
 enum Event {
     Tcp(Connection, Side),
     Alarm(Alarm),
+    /// Something is due at the node.
+    Node,
 }
 
 /// An end of a connection.
@@ -73,7 +77,7 @@ pub(crate) struct Carried {
 #[derive(Debug)]
 pub(crate) struct Net {
     now: Nanos,
-    network: Network<Packet>,
+    network: Network<Cargo>,
     /// Both directions of each link: up, down.
     ids: Vec<[LinkId; 2]>,
     states: Vec<InterfaceState>,
@@ -85,9 +89,10 @@ pub(crate) struct Net {
     interval: Nanos,
     carried: Vec<Carried>,
     connections: Vec<[End; 2]>,
-    /// The link of each connection.
+    /// The link of each connection; [`node::STEERED`] where that is the node's to say.
     links: Vec<usize>,
     lost: Vec<Lost>,
+    node: Option<Box<Node>>,
     agenda: Agenda<Event>,
     news: Vec<News>,
     log: EventLog,
@@ -125,6 +130,7 @@ impl Net {
             connections: Vec::new(),
             links: Vec::new(),
             lost: Vec::new(),
+            node: None,
             agenda: Agenda::new(),
             news: Vec::new(),
             log: EventLog::new(),
@@ -228,8 +234,10 @@ impl Net {
             match event {
                 Event::Tcp(connection, side) => self.fire(connection, side),
                 Event::Alarm(alarm) => self.news.push(News::Alarm(alarm)),
+                Event::Node => self.wake_node(),
             }
         }
+        self.work_node();
         true
     }
 
@@ -244,16 +252,23 @@ impl Net {
         std::mem::swap(into, &mut self.news);
     }
 
-    fn arrive(&mut self, id: LinkId, packet: &Packet) {
-        let (connection, side) = (packet.connection as usize, packet.to);
+    fn arrive(&mut self, id: LinkId, cargo: &Cargo) {
         if let Some(zero) = self.zero {
             let bucket = ((self.now - zero) / self.interval) as usize;
             let buckets = &mut self.carried[id.index()].buckets;
             if buckets.len() <= bucket {
                 buckets.resize(bucket + 1, 0);
             }
-            buckets[bucket] += sumlink_link::Packet::wire_len(packet) as u64;
+            buckets[bucket] += sumlink_link::Packet::wire_len(cargo) as u64;
         }
+        let packet = match cargo {
+            Cargo::Segment(packet) => packet,
+            Cargo::Raw(bytes) => {
+                let direction = Direction::BOTH[id.index() % 2];
+                return self.arrive_raw(direction, bytes);
+            }
+        };
+        let (connection, side) = (packet.connection as usize, packet.to);
         let who = connection as u64 * 2 + side.index() as u64;
         self.log.note(
             self.now,
@@ -308,10 +323,12 @@ impl Net {
 impl Net {
     fn apply_to_link(&mut self, at: Duration, link: usize, change: &LinkChange) {
         self.log.note(self.now, Kind::Link, link as u64, 0);
+        let mut is_told = false;
         match change.setting {
             Setting::State(state) => {
                 self.states[link] = state;
                 self.news.push(News::Link(link, state));
+                is_told = true;
             }
             Setting::Connections(fate) => self.lose(link, fate),
             Setting::NewAddress => {
@@ -327,6 +344,9 @@ impl Net {
             if let Some(change) = change.setting.to_change(zero) {
                 self.network.set(at, id, change);
             }
+        }
+        if is_told {
+            self.tell_node(link);
         }
     }
 }

@@ -1,0 +1,284 @@
+//! The edge node as a system: its modes, and their parameters by name.
+//!
+//! `MODE[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]`, for example `lwip`, `lwa:roundrobin@timer=50ms` or
+//! `lwip+visible:qdepl@boost=off:sack=strip`.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sumlink_edge::{Config, LinkSettings, Mode, Sack, lwa::ReorderConfig, steering};
+
+use crate::units::parse_duration;
+
+/// The TCP of the hosts at both ends of the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// That of Linux: SACK, losses by time (RACK), and reductions taken back that were wrong.
+    #[default]
+    Linux,
+    /// The same without SACK: losses by three duplicates, and reductions taken back by timestamps.
+    NoSack,
+    /// NewReno of RFC 6582: three duplicates, and nothing is ever taken back.
+    NewReno,
+}
+
+impl Hosts {
+    /// All by name.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("linux", Self::Linux),
+        ("nosack", Self::NoSack),
+        ("newreno", Self::NewReno),
+    ];
+}
+
+/// An edge node and what is around it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EdgeVariant {
+    /// What the node is told, but for its links.
+    pub config: Config,
+    /// Packets that wait before each link, 1 to 100000.
+    pub queue: usize,
+    /// Of LWA: how long the receiver waits for a gap (t-Reordering).
+    pub timer: Duration,
+    /// Of each link's one-way delay so much lies between the servers and the node; nothing: half of the shortest.
+    pub far: Option<Duration>,
+    /// TCP connections of each flow of the workload, 1 to 64.
+    pub flows: usize,
+    /// What the hosts run.
+    pub hosts: Hosts,
+}
+
+/// Modes that have a parameter.
+type Has = fn(Mode) -> bool;
+/// Writes a value.
+type Set = fn(&mut EdgeVariant, &str) -> Result<(), String>;
+
+/// All parameters: name, values, which modes have it, and what writes it.
+const PARAMETERS: &[(&str, &str, Has, Set)] = &[
+    ("queue", "packets, 1 to 100000", all, |variant, text| {
+        within(text, 1..=100_000).map(|value| variant.queue = value)
+    }),
+    ("flows", "1 to 64", all, |variant, text| {
+        within(text, 1..=64).map(|value| variant.flows = value)
+    }),
+    ("far", "a duration", all, |variant, text| {
+        time(text).map(|value| variant.far = Some(value))
+    }),
+    ("hosts", "linux, nosack or newreno", all, |variant, text| {
+        named(text, &Hosts::NAMES).map(|value| variant.hosts = value)
+    }),
+    (
+        "timer",
+        "a duration",
+        |mode| mode == Mode::Lwa,
+        |variant, text| time(text).map(|value| variant.timer = value),
+    ),
+    ("boost", "on or off", visible, |variant, text| {
+        named(text, &[("on", true), ("off", false)])
+            .map(|value| variant.config.visible.boost = value)
+    }),
+    ("sack", "rewrite or strip", visible, |variant, text| {
+        let names = [("rewrite", Sack::Rewrite), ("strip", Sack::Strip)];
+        named(text, &names).map(|value| variant.config.sack = value)
+    }),
+    ("alpha", "0 to 1", visible, |variant, text| {
+        within(text, 0.0..=1.0).map(|value| variant.config.visible.rise = value)
+    }),
+    ("beta", "0 to 1", visible, |variant, text| {
+        within(text, 0.0..=1.0).map(|value| variant.config.visible.fall = value)
+    }),
+    ("theta", "0 to 1", visible, |variant, text| {
+        within(text, 0.0..=1.0).map(|value| variant.config.visible.least_free = value)
+    }),
+    ("phi", "0 to 1", visible, |variant, text| {
+        within(text, 0.0..=1.0).map(|value| variant.config.visible.boost_fraction = value)
+    }),
+    (
+        "held",
+        "duplicates, 0 to 100000",
+        visible,
+        |variant, text| {
+            within(text, 0.0..=1e5).map(|value| variant.config.visible.held_at_first = value)
+        },
+    ),
+    ("retransmissions", "0 to 1000", visible, |variant, text| {
+        within(text, 0..=1000).map(|value| variant.config.visible.most_retransmissions = value)
+    }),
+];
+
+impl EdgeVariant {
+    /// The node of that name; `None` if the name is not one of a node at all.
+    pub fn parse(name: &str) -> Option<Result<Self, String>> {
+        let (head, parameters) = match name.split_once('@') {
+            Some((head, parameters)) => (head, Some(parameters)),
+            None => (name, None),
+        };
+        let (mode, steering) = match head.split_once(':') {
+            Some((mode, steering)) => (mode, Some(steering)),
+            None => (head, None),
+        };
+        let mode = Mode::named(mode)?;
+        Some(Self::build(mode, steering, parameters))
+    }
+
+    fn build(mode: Mode, policy: Option<&str>, parameters: Option<&str>) -> Result<Self, String> {
+        let mut config = Config {
+            mode,
+            ..Config::default()
+        };
+        if let Some(policy) = policy {
+            if steering::build(policy).is_none() {
+                let names: Vec<&str> = steering::POLICIES.iter().map(|(name, ..)| *name).collect();
+                let names = names.join(", ");
+                return Err(format!(
+                    "the edge node has no steering '{policy}' (steering: {names})"
+                ));
+            }
+            policy.clone_into(&mut config.steering);
+        }
+        let mut variant = Self {
+            config,
+            queue: LinkSettings::default().queue,
+            timer: ReorderConfig::default().timer,
+            far: None,
+            flows: 1,
+            hosts: Hosts::default(),
+        };
+        for parameter in parameters.into_iter().flat_map(|all| all.split(':')) {
+            variant.set(parameter)?;
+        }
+        Ok(variant)
+    }
+
+    /// `NAME=VALUE`.
+    fn set(&mut self, parameter: &str) -> Result<(), String> {
+        let mode = self.config.mode;
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let known = PARAMETERS
+            .iter()
+            .find(|(known, _, has, _)| *known == name && has(mode));
+        let Some((_, values, _, set)) = known else {
+            let names: Vec<&str> = PARAMETERS
+                .iter()
+                .filter(|(_, _, has, _)| has(mode))
+                .map(|(name, ..)| *name)
+                .collect();
+            let (mode, names) = (mode_name(mode), names.join(", "));
+            return Err(format!(
+                "{mode} has no parameter '{name}' (parameters: {names})"
+            ));
+        };
+        set(self, value).map_err(|value| format!("{name}={value}: {values}"))
+    }
+
+    /// What a node with so many links is told.
+    pub fn node(&self, links: usize) -> Config {
+        let link = LinkSettings {
+            queue: self.queue,
+            ..LinkSettings::default()
+        };
+        Config {
+            links: vec![link; links],
+            ..self.config.clone()
+        }
+    }
+}
+
+fn all(_: Mode) -> bool {
+    true
+}
+
+fn visible(mode: Mode) -> bool {
+    mode == Mode::LwipVisible
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    let known = Mode::NAMES.iter().find(|(_, of)| *of == mode);
+    known.map_or("", |(name, _)| name)
+}
+
+/// A number within a range; the error is the text.
+fn within<T: FromStr + PartialOrd + Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    let value = text.parse().ok().filter(|value| range.contains(value));
+    value.ok_or_else(|| text.to_owned())
+}
+
+fn named<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    let value = names.iter().find(|(name, _)| *name == text);
+    value
+        .map(|(_, value)| *value)
+        .ok_or_else(|| text.to_owned())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(name: &str) -> EdgeVariant {
+        EdgeVariant::parse(name).unwrap().unwrap()
+    }
+
+    fn error(name: &str) -> String {
+        EdgeVariant::parse(name).unwrap().unwrap_err()
+    }
+
+    #[test]
+    fn every_mode_takes_every_steering() {
+        for (name, mode) in Mode::NAMES {
+            assert_eq!(parse(name).config.mode, mode);
+            for (policy, ..) in steering::POLICIES {
+                assert_eq!(parse(&format!("{name}:{policy}")).config.steering, *policy);
+            }
+        }
+        assert_eq!(EdgeVariant::parse("sumlink:fbdt"), None);
+        assert_eq!(EdgeVariant::parse("lwipper"), None);
+    }
+
+    #[test]
+    fn parameters_are_written_where_they_belong() {
+        let variant = parse(
+            "lwip+visible:lrtt@boost=off:sack=strip:alpha=0.5:beta=0.05:theta=0.1:phi=0.3:held=100:\
+             retransmissions=5:queue=20:flows=4:far=10ms:hosts=newreno",
+        );
+        let visible = &variant.config.visible;
+        assert!(!visible.boost && variant.config.sack == Sack::Strip);
+        assert_eq!((visible.rise, visible.fall), (0.5, 0.05));
+        assert_eq!((visible.least_free, visible.boost_fraction), (0.1, 0.3));
+        assert_eq!(
+            (visible.held_at_first, visible.most_retransmissions),
+            (100.0, 5)
+        );
+        assert_eq!((variant.flows, variant.hosts), (4, Hosts::NewReno));
+        assert_eq!(variant.far, Some(Duration::from_millis(10)));
+        let node = variant.node(3);
+        assert!(node.check().is_ok() && node.links.len() == 3 && node.links[2].queue == 20);
+        assert_eq!(parse("lwa@timer=50ms").timer, Duration::from_millis(50));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_what_there_is() {
+        assert_eq!(
+            error("lwip:best"),
+            "the edge node has no steering 'best' (steering: qdepl, lrtt, roundrobin, flowhash)"
+        );
+        assert_eq!(
+            error("lwip@boost=off"),
+            "lwip has no parameter 'boost' (parameters: queue, flows, far, hosts)"
+        );
+        assert_eq!(error("lwip+visible@alpha=2"), "alpha=2: 0 to 1");
+        assert_eq!(error("lwip+visible@alpha"), "alpha=: 0 to 1");
+        assert_eq!(error("lwa@timer=soon"), "timer=soon: a duration");
+        assert!(error("lwip@").starts_with("lwip has no parameter ''"));
+        assert!(error("lwip@flows=0").starts_with("flows=0"));
+        assert!(error("lwip+visible@theta=NaN").starts_with("theta=NaN"));
+    }
+}

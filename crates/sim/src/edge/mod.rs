@@ -1,0 +1,281 @@
+//! An edge node between the servers and the links, and the packets that it moves.
+//!
+//! ```text
+//! servers (tcp) ── far delay ── node (sumlink-edge) ══ links (sumlink-link) ══ user (tcp), behind LWA's receiver if there is one
+//! ```
+//!
+//! The hosts are the simulator's own TCP, of which packets are made here as they stand on a wire (`wire.rs`), and read again
+//! at the other end, where each byte is compared with what was sent. The node sees nothing else. Each link is given a packet
+//! when it has sent the one before, so that what waits does so in the node's queues; what users send goes over the first
+//! link that is up, as in the paper.
+//!
+//! The law of the node's use (top of `sumlink-edge`) is kept in `net/node.rs`, where the links are.
+
+mod wire;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sumlink_edge::lwa::{Reorder, ReorderConfig, ReorderStats};
+use sumlink_edge::packet::{Parsed, parse};
+use sumlink_edge::{ConfigError, Counters, Edge, FlowReport, LinkId, Mode};
+use sumlink_scenario::edge::EdgeVariant;
+use sumlink_scenario::plan::LabConfig;
+
+use crate::clock::{Nanos, duration, nanos};
+use crate::tcp::{Packet, Side};
+
+pub(crate) use wire::Wire;
+
+/// What travels over the links: a segment of the model's, or a packet as it stands on a wire.
+#[derive(Clone, Debug)]
+pub(crate) enum Cargo {
+    Segment(Packet),
+    Raw(Arc<[u8]>),
+}
+
+impl sumlink_link::Packet for Cargo {
+    fn wire_len(&self) -> usize {
+        match self {
+            Self::Segment(packet) => packet.wire_len(),
+            Self::Raw(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// A node with what is on its way between it and the servers, and the receiver at the user's end.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) edge: Edge,
+    /// Of LWA.
+    pub(crate) reorder: Option<Reorder>,
+    far: Nanos,
+    /// From the servers, and to them, with the time at which each arrives.
+    to_node: VecDeque<(Nanos, Vec<u8>)>,
+    to_servers: VecDeque<(Nanos, Vec<u8>)>,
+    /// By connection; those that do not go through the node have none.
+    wires: Vec<Option<Wire>>,
+    /// When it is looked at next, as far as that is planned.
+    pub(crate) planned: Nanos,
+    /// When it was last told about.
+    pub(crate) told: Nanos,
+    fault: Option<String>,
+}
+
+/// What a node did in a run.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeAccount {
+    pub(crate) counters: Counters,
+    pub(crate) reorder: Option<ReorderStats>,
+    /// Bytes of data that the hosts received more than once.
+    pub(crate) repeated: u64,
+    /// What must not be: the node has damaged a packet.
+    pub(crate) fault: Option<String>,
+}
+
+impl Node {
+    /// A node before `links` links, `far` away from the servers.
+    pub(crate) fn new(
+        variant: &EdgeVariant,
+        links: usize,
+        far: Duration,
+    ) -> Result<Self, ConfigError> {
+        let config = variant.node(links);
+        let reorder = (config.mode == Mode::Lwa).then(|| {
+            Reorder::new(ReorderConfig {
+                bits: config.sequence_bits,
+                timer: variant.timer,
+                ..ReorderConfig::default()
+            })
+        });
+        Ok(Self {
+            edge: Edge::new(config)?,
+            reorder,
+            far: nanos(far),
+            to_node: VecDeque::new(),
+            to_servers: VecDeque::new(),
+            wires: Vec::new(),
+            planned: Nanos::MAX,
+            told: 0,
+            fault: None,
+        })
+    }
+
+    /// A connection goes through the node.
+    pub(crate) fn add(&mut self, connection: usize, mss: u32) {
+        self.wires.resize_with(connection + 1, || None);
+        self.wires[connection] = Some(Wire::new(connection as u32, mss));
+    }
+
+    /// What an end sends, as it stands on a wire.
+    pub(crate) fn encode(
+        &mut self,
+        connection: usize,
+        from: Side,
+        packet: &Packet,
+    ) -> Option<Vec<u8>> {
+        self.wires
+            .get_mut(connection)?
+            .as_mut()?
+            .encode(from, packet)
+    }
+
+    /// A server has sent something.
+    pub(crate) fn accept_from_server(&mut self, bytes: Vec<u8>, now: Nanos) {
+        self.to_node.push_back((now + self.far, bytes));
+    }
+
+    /// The node has something for a server.
+    pub(crate) fn towards_server(&mut self, bytes: Vec<u8>, now: Nanos) {
+        self.to_servers.push_back((now + self.far, bytes));
+    }
+
+    /// The next packet that has reached the node from the servers.
+    pub(crate) fn next_at_node(&mut self, now: Nanos) -> Option<Vec<u8>> {
+        due(&mut self.to_node, now)
+    }
+
+    /// The next packet that has reached a server.
+    pub(crate) fn next_at_server(&mut self, now: Nanos) -> Option<Vec<u8>> {
+        due(&mut self.to_servers, now)
+    }
+
+    /// A packet that has reached an end, and the connection that it belongs to. What cannot be, a packet that does not say
+    /// what its sender said, is the run's end.
+    pub(crate) fn decode(&mut self, to: Side, bytes: &[u8], now: Nanos) -> Option<(usize, Packet)> {
+        let read = match parse(bytes, true) {
+            Parsed::Tcp(segment) => self.read(to, bytes, &segment, now),
+            other => Err(format!("a packet that cannot be read: {other:?}")),
+        };
+        read.map_err(|fault| self.fault.get_or_insert(fault)).ok()
+    }
+
+    fn read(
+        &mut self,
+        to: Side,
+        bytes: &[u8],
+        segment: &sumlink_edge::packet::Segment,
+        now: Nanos,
+    ) -> Result<(usize, Packet), String> {
+        let connection = wire::connection(to, segment)
+            .filter(|number| self.wires.get(*number).is_some_and(Option::is_some))
+            .ok_or_else(|| format!("a packet of no connection: {segment:?}"))?;
+        let wire = self.wires[connection].as_mut();
+        let packet = wire.map(|wire| wire.decode(to, bytes, segment, now));
+        packet
+            .unwrap_or_else(|| Err(String::new()))
+            .map(|packet| (connection, packet))
+    }
+
+    /// When something is due here, but for the links.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        let queues = [&self.to_node, &self.to_servers];
+        let arrivals = queues
+            .into_iter()
+            .filter_map(|queue| queue.front())
+            .map(|(at, _)| *at);
+        let reorder = self.reorder.as_ref().and_then(Reorder::poll_timeout);
+        let timers = [self.edge.poll_timeout(), reorder]
+            .into_iter()
+            .flatten()
+            .map(nanos);
+        arrivals.chain(timers).min()
+    }
+
+    /// Timers that are due fire.
+    pub(crate) fn on_time(&mut self, now: Nanos) {
+        let now = duration(now);
+        if self.edge.poll_timeout().is_some_and(|at| at <= now) {
+            self.edge.handle_timeout(now);
+        }
+        if let Some(reorder) = &mut self.reorder {
+            reorder.handle_timeout(now);
+        }
+    }
+
+    /// A packet has come out of a link at the user's end; [`Node::next_in_order`] gives what the user is given.
+    pub(crate) fn at_user(&mut self, bytes: &[u8], now: Nanos) -> Option<Vec<u8>> {
+        match &mut self.reorder {
+            Some(reorder) => {
+                reorder.handle_pdu(bytes, duration(now));
+                None
+            }
+            None => Some(bytes.to_vec()),
+        }
+    }
+
+    /// What LWA's receiver gives out.
+    pub(crate) fn next_in_order(&mut self) -> Option<Vec<u8>> {
+        self.reorder.as_mut().and_then(Reorder::poll)
+    }
+
+    /// What the node knows of a connection.
+    pub(crate) fn report(&self, connection: usize) -> Option<FlowReport> {
+        let wire = self.wires.get(connection)?.as_ref()?;
+        self.edge.flow(&wire.key())
+    }
+
+    /// All links by number.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> + use<> {
+        let count = (0..=u8::MAX)
+            .take_while(|n| self.edge.link(LinkId(*n)).is_some())
+            .count();
+        (0..count).map(|n| LinkId(n as u8))
+    }
+
+    /// What it did; `repeated` is the hosts' to say.
+    pub(crate) fn account(&self, repeated: u64) -> NodeAccount {
+        NodeAccount {
+            counters: self.edge.counters(),
+            reorder: self.reorder.as_ref().map(Reorder::stats),
+            repeated,
+            fault: self.fault.clone(),
+        }
+    }
+}
+
+impl NodeAccount {
+    /// What a reader of the results should know.
+    pub(crate) fn note(&self) -> String {
+        let c = &self.counters;
+        let mut note = format!("node: {} dropped", c.dropped);
+        if c.duplicates > 0 {
+            let repaired = c.repaired + c.repaired_late;
+            note += &format!(
+                ", {} duplicates, of them {} boosted and {} held, {repaired} sent again",
+                c.duplicates, c.boosted, c.held
+            );
+        }
+        if c.resets > 0 {
+            note += &format!(", {} flows reset", c.resets);
+        }
+        if let Some(reorder) = &self.reorder {
+            note += &format!(
+                ", {} put in order, {} too late, {} never came",
+                reorder.reordered, reorder.late, reorder.missing
+            );
+        }
+        note
+    }
+}
+
+/// How far the node of a variant is from the servers, before these links.
+pub(crate) fn far(variant: &EdgeVariant, config: &LabConfig) -> Duration {
+    variant.far.unwrap_or_else(|| shortest(config) / 2)
+}
+
+/// The shortest one-way delay of any link in any direction.
+pub(crate) fn shortest(config: &LabConfig) -> Duration {
+    let delays = config
+        .links
+        .iter()
+        .flat_map(|link| &link.shapes)
+        .map(|shape| shape.delay);
+    delays.min().unwrap_or_default()
+}
+
+fn due(queue: &mut VecDeque<(Nanos, Vec<u8>)>, now: Nanos) -> Option<Vec<u8>> {
+    queue.front().filter(|(at, _)| *at <= now)?;
+    queue.pop_front().map(|(_, bytes)| bytes)
+}

@@ -1,0 +1,259 @@
+//! The edge node in whole runs: the same every time, every byte in its place whatever the links do, and the systems beside
+//! each other in a table.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use sumlink_scenario::results::{Measurement, Outcome};
+use sumlink_scenario::scenario::Scenario;
+use sumlink_sim::compare::{self, HEAD};
+use sumlink_sim::{run, run_logged, run_traced};
+
+const UNEQUAL: &str = "duration = \"4s\"\nwarmup = \"1s\"\ncongestion = \"reno\"\n\
+    [[link]]\nname = \"lte\"\nrate = \"20mbit\"\ndelay = \"15ms\"\nqueue = \"60kB\"\n\
+    [[link]]\nname = \"wifi\"\nrate = \"5mbit\"\ndelay = \"10ms\"\nqueue = \"60kB\"\n";
+const LOSSY: &str = "duration = \"3s\"\nwarmup = \"500ms\"\n\
+    [[link]]\nname = \"lte\"\nrate = \"20mbit\"\ndelay = \"15ms\"\njitter = \"2ms\"\nloss = \"0.5%\"\n\
+    [[link]]\nname = \"wifi\"\nrate = \"15mbit\"\ndelay = \"5ms\"\nloss = \"burst:1%:4\"\n";
+const SYSTEMS: [&str; 6] = [
+    "lwip",
+    "lwip:lrtt@flows=3",
+    "lwa",
+    "lwip+visible",
+    "lwip+visible@boost=off:hosts=nosack",
+    "lwip+visible@sack=strip:hosts=newreno",
+];
+
+fn scenario(text: &str) -> Scenario {
+    let text = format!("name = \"edge\"\n{text}");
+    Scenario::parse(Path::new("edge.toml"), &text).unwrap()
+}
+
+fn measured(scenario: &Scenario, system: &str, seed: u64) -> Measurement {
+    match run(scenario, system, seed).unwrap().outcome {
+        Outcome::Measured(figures) => *figures,
+        other => panic!("{system}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_log_and_another_one_does_not() {
+    let scenario = scenario(LOSSY);
+    for system in SYSTEMS {
+        let hash = |seed| run_logged(&scenario, system, seed).unwrap().1.hash();
+        assert_eq!(hash(1), hash(1), "{system}");
+        assert_ne!(hash(1), hash(2), "{system}");
+        let whole = || run(&scenario, system, 1).unwrap();
+        assert_eq!(whole(), whole(), "{system}");
+        assert_eq!(
+            trace(&scenario, system),
+            trace(&scenario, system),
+            "{system}"
+        );
+    }
+}
+
+/// The lines of a run of seed 1.
+fn trace(scenario: &Scenario, system: &str) -> String {
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Shared::default();
+    run_traced(scenario, system, 1, Box::new(lines.clone())).unwrap();
+    let bytes = lines.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_trace_tells_of_windows_duplicates_and_queues() {
+    let lines = trace(&scenario(UNEQUAL), "lwip+visible@hosts=newreno");
+    let of = |event: &str| {
+        let key = format!("\"event\":\"{event}\"");
+        lines
+            .lines()
+            .filter(|line| line.contains(&key))
+            .collect::<Vec<_>>()
+    };
+    let (flows, queues) = (of("flow"), of("queue"));
+    // Every 10 ms or so, of one connection and of two links.
+    assert!(
+        flows.len() > 300 && queues.len() > 600,
+        "{} {}",
+        flows.len(),
+        queues.len()
+    );
+    for name in [
+        "cwnd",
+        "srtt_us",
+        "in_flight",
+        "duplicates",
+        "held_average",
+        "held_us",
+        "retransmissions",
+        "owed",
+    ] {
+        assert!(
+            flows[100].contains(&format!("\"{name}\":")),
+            "{}",
+            flows[100]
+        );
+    }
+    assert!(
+        queues
+            .iter()
+            .any(|line| line.contains("\"trip_us\":") && line.contains("\"rate\":"))
+    );
+    assert!(
+        flows.iter().any(|line| !line.contains("\"held_us\":0,")),
+        "nothing was ever held"
+    );
+}
+
+#[test]
+fn what_is_received_is_what_the_links_carry() {
+    // Two links alike and nothing lost but in full queues: LWA puts in order what they carry together.
+    let alike = scenario(
+        "duration = \"5s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"a\"\nrate = \"20mbit\"\ndelay = \"10ms\"\n\
+         [[link]]\nname = \"b\"\nrate = \"20mbit\"\ndelay = \"10ms\"\n",
+    );
+    let most = 40.0 * 1448.0 / 1500.0;
+    let both = measured(&alike, "lwa", 1);
+    let goodput = both.goodput_bps / 1e6;
+    assert!(
+        (0.95 * most..=most).contains(&goodput),
+        "{goodput:.1} of {most:.1}"
+    );
+    for link in &both.links {
+        let share = link.share;
+        assert!(
+            link.direction == "up" || (0.45..0.55).contains(&share),
+            "{}: {share}",
+            link.link
+        );
+    }
+    // A flow that stays on one link gets that one; what waited when it began to count is within a hundredth.
+    let one = measured(&alike, "lwip:flowhash", 1).goodput_bps / 1e6;
+    assert!((0.9..1.01).contains(&(2.0 * one / most)), "{one:.1}");
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let scenario = scenario(UNEQUAL);
+    let far = run(&scenario, "lwip@far=11ms", 1).unwrap().outcome;
+    assert!(
+        matches!(far, Outcome::Skipped { ref reason } if reason.contains("(far)")),
+        "{far:?}"
+    );
+    assert!(
+        run(&scenario, "lwip+visible@delta=1", 1)
+            .unwrap_err()
+            .contains("no parameter 'delta'")
+    );
+}
+
+#[test]
+fn files_and_questions_go_through_the_node_in_both_directions() {
+    let files = "duration = \"20s\"\n[workload]\nkind = \"files\"\nsizes = [\"30kB\", \"1MB\"]\ncount = 2\ngap = \"100ms\"\n";
+    let asked = "duration = \"4s\"\nwarmup = \"1s\"\n[workload]\nkind = \"requests\"\n";
+    let links = "[[link]]\nname = \"lte\"\nrate = \"20mbit\"\ndelay = \"15ms\"\n\
+                 [[link]]\nname = \"wifi\"\nrate = \"5mbit\"\ndelay = \"10ms\"\n";
+    for system in SYSTEMS {
+        let both = scenario(&format!("direction = \"both\"\n{files}{links}"));
+        let done = measured(&both, system, 1).completions.len();
+        let flows = if system.contains("flows=3") { 3 } else { 1 };
+        assert_eq!(done, 8 * flows, "{system}");
+        let answers = measured(&scenario(&format!("{asked}{links}")), system, 1);
+        assert!(!answers.message_delays_ms.is_empty(), "{system}");
+    }
+}
+
+/// Figures that change with the node, the links and TCP: read the difference, and commit it with the change that made it.
+#[test]
+fn side_by_side() {
+    let scenario = scenario(UNEQUAL);
+    let mut table = format!("{:<32}{}", "system", &HEAD[20..]);
+    let hosts = ["linux", "newreno"].map(|hosts| {
+        let nodes = [
+            "lwip",
+            "lwip:lrtt",
+            "lwip:roundrobin",
+            "lwa",
+            "lwip+visible",
+        ];
+        nodes.map(|node| format!("{node}@hosts={hosts}"))
+    });
+    let others = ["alone", "mptcp", "sumlink:fbdt"].map(str::to_owned);
+    for system in hosts.into_iter().flatten().chain(others) {
+        let runs: Vec<Measurement> = (1..=3)
+            .map(|seed| measured(&scenario, &system, seed))
+            .collect();
+        // Names are longer here than where only schedulers are compared.
+        let figures = compare::row("", &runs);
+        table += &format!("{system:<32}{}", &figures[20..]);
+    }
+    insta::assert_snapshot!("edge_side_by_side", table);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever the links do: a packet that does not say what its sender said would end the run as failed, so that all that
+    /// arrives is what was sent, in order; and every file arrives whole, or its connection ends where the program sees it.
+    #[test]
+    fn files_arrive_whole_over_whatever_links(
+        system in 0..SYSTEMS.len(),
+        rates in [1u32..40, 1u32..40],
+        delays in [0u32..60, 0u32..60],
+        jitter in 0u32..8,
+        losses in [0u32..4, 0u32..4],
+        outage in (0u32..3, 100u32..3000, 100u32..1500, any::<bool>()),
+        up: bool,
+        seed in 1u64..1000,
+    ) {
+        let link = |n: usize| format!(
+            "[[link]]\nname = \"l{n}\"\nrate = \"{}mbit\"\ndelay = \"{}ms\"\njitter = \"{jitter}ms\"\nloss = \"{}%\"\n",
+            rates[n], delays[n], losses[n],
+        );
+        let (which, from, long, seen) = outage;
+        let state = if seen { "down" } else { "blackhole" };
+        let events = match which {
+            2 => String::new(),
+            n => format!(
+                "[[event]]\nat = \"{from}ms\"\nlink = \"l{n}\"\nstate = \"{state}\"\n\
+                 [[event]]\nat = \"{}ms\"\nlink = \"l{n}\"\nstate = \"up\"\n",
+                from + long,
+            ),
+        };
+        let direction = if up { "up" } else { "down" };
+        let text = format!(
+            "duration = \"120s\"\ndirection = \"{direction}\"\n\
+             [workload]\nkind = \"files\"\nsizes = [\"400kB\"]\ncount = 2\ngap = \"50ms\"\n{}{}{events}",
+            link(0), link(1),
+        );
+        let name = SYSTEMS[system];
+        match run(&scenario(&text), name, seed).unwrap().outcome {
+            Outcome::Measured(figures) => {
+                let flows = if name.contains("flows=3") { 3 } else { 1 };
+                prop_assert!(
+                    figures.completions.len() == 2 * flows || figures.note.contains("ended"),
+                    "{}: {} of {} files, {}\n{text}", name, figures.completions.len(), 2 * flows, figures.note
+                );
+            }
+            // The programs' own account: nothing arrived, or a connection ended.
+            Outcome::Failed { reason } => {
+                prop_assert!(!reason.contains("not those that were sent") && !reason.contains("never sent"), "{}", reason);
+                prop_assert!(reason.contains("ended") || reason.contains("connect"), "{}: {}\n{}", name, reason, text);
+            }
+            other => prop_assert!(false, "{name}: {other:?}"),
+        }
+    }
+}
