@@ -9,6 +9,7 @@
 //! - [`mac`]: beacon intervals, the A-BFT of 802.11ad and 802.11ay, frames that overlap.
 //! - [`jpoc`]: power control and the number of mini-slots.
 //! - [`cell`]: many clients over many beacon intervals; [`figures`]: the chapter's figures as data.
+//! - [`wigig`]: one of the clients as a link of a bond, its rate and its outages over time.
 //!
 //! ```
 //! use sumlink_mmwave::cell::{Access, Cell, CellConfig, run};
@@ -40,6 +41,7 @@ pub mod mac;
 mod pattern;
 pub mod phy;
 pub mod units;
+pub mod wigig;
 
 pub use error::MmwaveError;
 pub use pattern::Pattern;

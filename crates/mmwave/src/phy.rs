@@ -52,6 +52,13 @@ pub fn control_us(octets: usize) -> Result<f64, MmwaveError> {
     Ok(CONTROL_PREAMBLE_US + sent as f64 * CONTROL_SPREADING / CHIPS_PER_US)
 }
 
+/// Chips of a block of the single-carrier PHY, those of them that carry data, and those after the last block.
+const BLOCK: f64 = 512.0;
+const BLOCK_DATA: f64 = 448.0;
+const GUARD: f64 = 64.0;
+/// Chips before the data: short training 2176, channel estimation 1152, header 1024 (802.11ad-2012, clause 21.6).
+const DATA_HEAD: f64 = 4352.0;
+
 /// A modulation and coding scheme of the single-carrier PHY.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mcs {
@@ -66,7 +73,15 @@ pub struct Mcs {
 impl Mcs {
     /// Rate in Mbit/s: 448 of 512 symbols carry data.
     pub fn rate_mbps(&self) -> f64 {
-        CHIPS_PER_US * 448.0 / 512.0 * self.efficiency
+        CHIPS_PER_US * BLOCK_DATA / BLOCK * self.efficiency
+    }
+
+    /// Duration of a frame of so many octets in microseconds: preamble, header, whole blocks, and the guard interval after
+    /// the last one (802.11-2016, 20.12.3). That data fill whole code words first is left out: it is less than a block.
+    pub fn duration_us(&self, octets: usize) -> f64 {
+        let bits = (octets * 8) as f64;
+        let blocks = (bits / (BLOCK_DATA * self.efficiency)).ceil();
+        (DATA_HEAD + blocks * BLOCK + GUARD) / CHIPS_PER_US
     }
 }
 
@@ -78,7 +93,7 @@ const fn mcs(index: u8, least_snr_db: f64, efficiency: f64) -> Mcs {
     }
 }
 
-/// The single-carrier schemes. MCS 6 needs less than MCS 5 and is faster: 5 is never the best choice.
+/// The single-carrier schemes (802.11ad-2012, table 21-18 in 21.6.3.1.2). MCS 6 needs less than MCS 5 and is faster: 5 is never the best choice.
 pub const SINGLE_CARRIER: [Mcs; 12] = [
     mcs(1, -2.0, 1.0 / 4.0),
     mcs(2, 0.4, 1.0 / 2.0),

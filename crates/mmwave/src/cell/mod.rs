@@ -5,6 +5,8 @@
 //! three panels for the access point in the middle (one array sees 120 degrees), and that a client looks at the access
 //! point to within 60 degrees.
 
+mod ap;
+mod client;
 mod outcome;
 mod run;
 
@@ -23,8 +25,8 @@ use crate::mac::interval::Interval;
 use crate::mac::slotted::Slotted;
 use crate::units::CENTRE_GHZ;
 
-pub use outcome::{IntervalOutcome, Outcome, StationOutcome, jain};
-pub use run::run;
+pub use outcome::{IntervalOutcome, Outcome, Service, StationOutcome, jain};
+pub use run::{Runner, run};
 
 /// What cuts clients off.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,6 +96,9 @@ pub struct CellConfig {
     pub chatty: usize,
     /// Radius of the disc in metres.
     pub radius: f64,
+    /// How far from the access point the first client is, in metres as seen from above; the others, and it too without
+    /// this, are anywhere in the disc.
+    pub first_distance: Option<f64>,
     /// Heights of access point and clients in metres.
     pub heights: (f64, f64),
     /// Which office.
@@ -128,6 +133,7 @@ impl Default for CellConfig {
             stations: 16,
             chatty: 0,
             radius: 25.0,
+            first_distance: None,
             heights: (3.0, 1.0),
             office: Office::Mixed,
             receiver: Receiver::THESIS,
@@ -148,15 +154,20 @@ impl Default for CellConfig {
 }
 
 impl CellConfig {
-    fn check(&self) -> Result<(), MmwaveError> {
+    /// Whether there can be such a cell.
+    pub(crate) fn check(&self) -> Result<(), MmwaveError> {
         let count = "from 1 to 1024";
         within(
             "clients of the cell",
-            (self.stations + self.chatty) as f64,
+            self.stations.saturating_add(self.chatty) as f64,
             (1.0, 1024.0),
             count,
         )?;
         positive("radius of the cell in metres", self.radius)?;
+        if let Some(distance) = self.first_distance {
+            let range = "from 0 to the radius of the cell";
+            within("distance in metres", distance, (0.0, self.radius), range)?;
+        }
         within(
             "beacon intervals",
             self.intervals as f64,
@@ -269,7 +280,8 @@ impl Cell {
         for index in 0..config.stations + config.chatty {
             let mut random = (places.split(index as u64), channels.split(index as u64));
             let sectors = config.sectors[index % config.sectors.len()];
-            let mut station = Station::draw(config, &ap, sectors, &mut random)?;
+            let distance = config.first_distance.filter(|_| index == 0);
+            let mut station = Station::draw(config, &ap, (sectors, distance), &mut random)?;
             let mut tries = 1;
             while config.reachable && !station.reaches(config.hearing.least_snr_db, noise_dbm) {
                 within(
@@ -279,7 +291,7 @@ impl Cell {
                     "fewer: the cell is too large",
                 )?;
                 tries += 1;
-                station = Station::draw(config, &ap, sectors, &mut random)?;
+                station = Station::draw(config, &ap, (sectors, distance), &mut random)?;
             }
             stations.push(station);
         }
@@ -296,15 +308,16 @@ impl Cell {
 const MOST_TRIES: f64 = 200.0;
 
 impl Station {
-    /// Somewhere in the disc, with the same probability everywhere.
+    /// Somewhere in the disc, with the same probability everywhere, or at that distance.
     fn draw(
         config: &CellConfig,
         ap: &Device,
-        sectors: usize,
+        (sectors, distance): (usize, Option<f64>),
         (place, channel): &mut (Random, Random),
     ) -> Result<Self, MmwaveError> {
         let centre = ap.pose.point;
-        let distance = config.radius * place.next_f64().sqrt();
+        let anywhere = config.radius * place.next_f64().sqrt();
+        let distance = distance.unwrap_or(anywhere);
         let around = core::f64::consts::TAU * place.next_f64();
         let (x, y) = (distance * around.cos(), distance * around.sin());
         let point = Point::new(x, y, config.heights.1);

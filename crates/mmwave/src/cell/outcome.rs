@@ -22,6 +22,23 @@ pub struct StationOutcome {
     pub longest_gap: usize,
 }
 
+/// What a client got in a beacon interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Service {
+    /// It has no trained sector.
+    #[default]
+    Untrained,
+    /// It had one and was blocked: its data is lost, and so is the sector.
+    Blocked,
+    /// Data time.
+    Data {
+        /// SNR of its data in dB.
+        snr_db: f64,
+        /// Its part of the data time, in seconds.
+        part_s: f64,
+    },
+}
+
 /// A beacon interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IntervalOutcome {

@@ -1,9 +1,11 @@
 //! Beacon intervals and the contention for beam training in them (A-BFT).
 //!
 //! A beacon interval has a sweep of the access point (BTI), the contention ([`slotted`] as in the standards, [`mini`] as
-//! in JPOC), announcements (ATI), and data. What the access point makes of frames that overlap is in [`air`].
+//! in JPOC), announcements (ATI), and data. What the access point makes of frames that overlap is in [`air`], what of the
+//! data time carries IP packets in [`data`].
 
 pub mod air;
+pub mod data;
 pub mod interval;
 pub mod mini;
 pub mod slotted;

@@ -1,20 +1,15 @@
 //! From a scenario to a laboratory, and what the emulator cannot do of it.
 
 use std::ops::Range;
-use std::time::Duration;
 
-use sumlink_link::profile::scale;
-use sumlink_link::{Change, Interferer};
+use sumlink_link::Interferer;
+use sumlink_mmwave::wigig::Step;
 
-use crate::config::{
-    CouplingGroup, Direction, InterfererSpec, LinkChange, LinkSpec, MAX_LINKS, PlannedChange,
-    RadioSpec, Setting, members,
-};
+use crate::config::{CouplingGroup, InterfererSpec, LinkSpec, PlannedChange, RadioSpec, members};
 use crate::plan::LabConfig;
 
 use super::Scenario;
 use super::document::Document;
-use super::link::ProfileUse;
 use super::shared::{Group, SharedRadio, Stranger};
 
 impl Scenario {
@@ -93,14 +88,23 @@ impl Scenario {
         LabConfig { timeline, ..config }
     }
 
+    /// What the first link whose profile is `mmwave` does in each beacon interval of a run; `None` if there is none. The
+    /// rates are before `scale`.
+    pub fn wigig_schedule(&self, seed: u64) -> Option<Vec<Step>> {
+        let mut links = (0u64..).zip(&self.links);
+        links.find_map(|(number, link)| {
+            let profile = link.profile.as_ref()?;
+            let own = profile.seed(number, seed);
+            profile.wigig()?.schedule(own, self.duration).ok()
+        })
+    }
+
     /// The events of the file, and what the links' profiles do.
     fn timeline(&self, seed: u64) -> Vec<PlannedChange> {
         let mut timeline = Vec::new();
         for (number, link) in (0u64..).zip(&self.links) {
             if let Some(profile) = &link.profile {
-                // Links of the same profile are not in step, and no two runs share a link's seed.
-                let place = profile.place.unwrap_or(number);
-                let own = seed.wrapping_mul(MAX_LINKS as u64).wrapping_add(place);
+                let own = profile.seed(number, seed);
                 timeline.extend(profile.changes(&link.spec.name, own, self.duration));
             }
         }
@@ -148,55 +152,12 @@ impl SharedRadio {
     }
 }
 
-impl ProfileUse {
-    fn changes(
-        &self,
-        link: &str,
-        seed: u64,
-        duration: Duration,
-    ) -> impl Iterator<Item = PlannedChange> {
-        let keeps = |setting: &Setting| match setting {
-            Setting::Delay(_) => !self.keeps_delay,
-            Setting::Jitter(_) => !self.keeps_jitter,
-            _ => true,
-        };
-        Direction::BOTH.into_iter().flat_map(move |direction| {
-            let mut timeline = self.profile.timeline(seed, duration);
-            scale(&mut timeline, self.scale[direction.index()]);
-            let planned = timeline.into_iter().filter_map(|(at, change)| {
-                let setting = setting_of(change).filter(keeps)?;
-                Some(PlannedChange {
-                    at,
-                    link: link.to_owned(),
-                    change: LinkChange {
-                        direction: Some(direction),
-                        setting,
-                    },
-                })
-            });
-            planned.collect::<Vec<_>>()
-        })
-    }
-}
-
-/// The laboratory's word for a change of the model; states are of whole links, and no profile has them.
-fn setting_of(change: Change) -> Option<Setting> {
-    Some(match change {
-        Change::Rate(rate) => Setting::Rate(rate),
-        Change::Trace(trace) => Setting::Trace(trace),
-        Change::Delay(delay) => Setting::Delay(delay),
-        Change::Jitter(jitter) => Setting::Jitter(jitter),
-        Change::Loss(loss) => Setting::Loss(loss),
-        Change::Queue(queue) => Setting::Queue(queue),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::config::{Direction, Setting};
     use crate::scenario::read::read;
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use sumlink_link::{Jitter, Profile};
+use sumlink_link::Jitter;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -14,8 +14,9 @@ use crate::config::{
 use crate::units::parse_duration;
 
 use super::document::Document;
+use super::profile::{self, ProfileUse};
 use super::rate::{RATE_KEYS, read_rates};
-use super::section::{Section, number_of, text_of};
+use super::section::{Section, text_of};
 
 /// A link as a scenario describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,19 +26,6 @@ pub(crate) struct Link {
     pub(crate) profile: Option<ProfileUse>,
     /// Texts of the traces that it names, for the scenario's digest.
     pub(crate) traces: Vec<String>,
-}
-
-/// A generator of what a link does over time.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ProfileUse {
-    pub(crate) profile: Profile,
-    /// Factor on its rates: client to server, then server to client.
-    pub(crate) scale: [f64; 2],
-    /// Whether the file says the delay and the jitter itself.
-    pub(crate) keeps_delay: bool,
-    pub(crate) keeps_jitter: bool,
-    /// The place in the file whose dice it has, where that is not its own.
-    pub(crate) place: Option<u64>,
 }
 
 /// Every block `[[link]]`.
@@ -89,7 +77,7 @@ fn read(
     let mut traces = Vec::new();
     let rates = read_rates(document, &mut section, &label, gso, &mut traces);
     let settings = read_settings(document, &mut section);
-    let profile = read_profile(document, &mut section);
+    let profile = profile::read(document, &mut section, &label, gso);
     let has_rate = RATE_KEYS.into_iter().any(|key| section.has(key));
     if unshaped {
         let settings = ["delay", "jitter", "loss", "queue", "profile"];
@@ -125,36 +113,6 @@ fn read(
         },
         profile,
         traces,
-    })
-}
-
-/// `profile`, `scale` and `place`.
-fn read_profile(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<ProfileUse> {
-    let profile = section.parsed(document, "profile", str::parse::<Profile>);
-    let scale = each_way(document, section, "scale", |document, value| {
-        let number = number_of(value).filter(|number| *number > 0.0 && *number <= 1000.0);
-        if number.is_none() {
-            document.problem(
-                &value.span(),
-                "scale is a number above 0: a factor on the profile's rates",
-            );
-        }
-        number
-    });
-    let place = section.integer(document, "place", 0..MAX_LINKS as u64);
-    if ["scale", "place"].into_iter().any(|key| section.has(key)) && !section.has("profile") {
-        section.missing(
-            document,
-            "profile",
-            "profile = \"lte\", which scale and place belong to",
-        );
-    }
-    Some(ProfileUse {
-        profile: profile?.value,
-        scale: scale.map(|factor| factor.unwrap_or(1.0)),
-        keeps_delay: section.has("delay"),
-        keeps_jitter: section.has("jitter"),
-        place: place.map(|at| at.value),
     })
 }
 

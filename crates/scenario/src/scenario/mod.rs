@@ -21,6 +21,7 @@ mod emulation;
 mod event;
 mod link;
 mod names;
+mod profile;
 mod rate;
 mod read;
 mod section;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use sumlink_engine::SelectorConfig;
+use sumlink_mmwave::cell::Access;
 
 use crate::config::{Direction, PlannedChange};
 use crate::error::LoadError;
@@ -195,6 +197,35 @@ impl Scenario {
             workload: Workload::Bulk,
             ..self.clone()
         }
+    }
+
+    /// The same with another access scheme, and another number of competitors, on every link whose profile is `mmwave`;
+    /// `None` if there is no such link, or no such scheme. The name says both, the text is the same.
+    #[must_use]
+    pub fn under_access(&self, scheme: &str, stations: usize) -> Option<Self> {
+        let access = Access::named(scheme)?;
+        let mut new = Self {
+            name: format!("{}-{scheme}-{stations}", self.name),
+            ..self.clone()
+        };
+        let wigig = new.links.iter_mut().filter_map(|link| {
+            let profile = link.profile.as_mut()?;
+            profile.wigig_mut()
+        });
+        let changed = wigig.map(|link| (link.access, link.others) = (access, stations));
+        (changed.count() > 0).then_some(new)
+    }
+
+    /// Names of the links whose profile is `mmwave`.
+    pub fn wigig_links(&self) -> impl Iterator<Item = &str> {
+        let is_wigig = |link: &&Link| {
+            let profile = link.profile.as_ref();
+            profile.is_some_and(|profile| profile.wigig().is_some())
+        };
+        self.links
+            .iter()
+            .filter(is_wigig)
+            .map(|link| link.spec.name.as_str())
     }
 
     /// How long a run takes at the most, or about as long as the objects need over that link by itself.

@@ -1,0 +1,208 @@
+//! A client during a run: its link, and when it goes into the contest.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use sumlink_link::Random;
+
+use super::outcome::{Service, StationOutcome};
+use super::{Blockage, Cell, CellConfig, Station, purpose};
+use crate::budget::{Sweeps, pair_db};
+use crate::channel::Channel;
+use crate::channel::blocking::Blockers;
+use crate::error::MmwaveError;
+use crate::mac::Trained;
+use crate::mac::slotted::Sweep;
+use crate::mac::trigger::{Behaviour, Trigger};
+use crate::phy;
+use crate::units::{CENTRE_GHZ, wavelength};
+
+/// A client during a run.
+pub(super) struct Client<'a> {
+    pub(super) station: &'a Station,
+    pub(super) wants_data: bool,
+    pub(super) sweep: Sweep,
+    trigger: Trigger,
+    /// SNR in dB of its data, if it has a trained sector.
+    link: Option<f64>,
+    /// The access point's sector and its own.
+    pair: (usize, usize),
+    /// Data SNRs of its sectors over the channel without blockers, as far as they were needed.
+    known: BTreeMap<usize, f64>,
+    blockers: Option<Blockers>,
+    /// What there is of the channel in this beacon interval, where that changes.
+    now: Option<Now>,
+    gap: usize,
+    service: Service,
+    outcome: StationOutcome,
+}
+
+/// The channel of a beacon interval, and what sweeps are worth on it: that takes long, and only who contends needs it.
+struct Now {
+    channel: Channel,
+    sweeps: Option<Sweeps>,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(
+        station: &'a Station,
+        index: usize,
+        config: &CellConfig,
+        random: &Random,
+    ) -> Result<Self, MmwaveError> {
+        let wants_data = index < config.stations;
+        let behaviour = if wants_data {
+            Behaviour::Stationary
+        } else {
+            Behaviour::Disconnected
+        };
+        let blockers = match config.blockage {
+            Blockage::Probability(_) => None,
+            Blockage::ModelA { .. } => {
+                let random = random.split(purpose::BLOCKAGE).split(index as u64 + 1);
+                Some(Blockers::new(None, wavelength(CENTRE_GHZ), &random)?)
+            }
+        };
+        Ok(Self {
+            station,
+            wants_data,
+            sweep: Sweep::default(),
+            trigger: Trigger::new(
+                behaviour,
+                &random.split(purpose::TRIGGERS).split(index as u64),
+            ),
+            link: None,
+            pair: (0, 0),
+            known: BTreeMap::new(),
+            blockers,
+            now: None,
+            gap: 0,
+            service: Service::Untrained,
+            outcome: StationOutcome::default(),
+        })
+    }
+
+    /// Whether it takes part in the A-BFT at that time.
+    pub(super) fn contends(&self, now: Duration) -> bool {
+        self.trigger
+            .wants(now, self.wants_data && self.link.is_none())
+    }
+
+    pub(super) fn is_trained(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// What it got in the last beacon interval.
+    pub(super) fn service(&self) -> Service {
+        self.service
+    }
+
+    fn channel(&self) -> &Channel {
+        self.now
+            .as_ref()
+            .map_or(&self.station.channel, |now| &now.channel)
+    }
+
+    /// What sweeps are worth now.
+    pub(super) fn sweeps(&mut self, cell: &Cell) -> &Sweeps {
+        match &mut self.now {
+            None => &self.station.sweeps,
+            Some(now) => now
+                .sweeps
+                .get_or_insert_with(|| Sweeps::new(&now.channel, &cell.ap, &self.station.device)),
+        }
+    }
+
+    /// The next beacon interval: blockers move on before anybody sweeps.
+    pub(super) fn move_on(&mut self, cell: &Cell) -> Result<(), MmwaveError> {
+        let (Some(blockers), Blockage::ModelA { metres }) =
+            (&mut self.blockers, cell.config.blockage)
+        else {
+            return Ok(());
+        };
+        blockers.advance(metres)?;
+        let passes = blockers.passes(&self.station.channel, self.station.device.pose.orientation);
+        self.now = Some(Now {
+            channel: self.station.channel.attenuated(&passes),
+            sweeps: None,
+        });
+        if self.link.is_some() {
+            self.link = Some(self.data_snr(cell));
+        }
+        Ok(())
+    }
+
+    fn data_snr(&self, cell: &Cell) -> f64 {
+        let device = &self.station.device;
+        let gain = pair_db(
+            self.channel(),
+            (&cell.ap, self.pair.0),
+            (device, self.pair.1),
+        );
+        device.power_dbm + gain - cell.noise_dbm
+    }
+
+    /// Whether the data's SNR is below the slowest scheme of the single-carrier PHY.
+    pub(super) fn below_data(&self) -> bool {
+        self.link.is_some_and(|snr| phy::best_mcs(snr).is_none())
+    }
+
+    /// The access point has told it its sector.
+    pub(super) fn connect(&mut self, cell: &Cell, trained: Trained) {
+        if self.wants_data {
+            self.pair = (self.sweeps(cell).best_ap().0, trained.sector);
+            let known = self
+                .known
+                .get(&trained.sector)
+                .copied()
+                .filter(|_| self.now.is_none());
+            let snr = known.unwrap_or_else(|| self.data_snr(cell));
+            self.known.insert(trained.sector, snr);
+            self.link = Some(snr);
+        }
+    }
+
+    pub(super) fn after_contention(&mut self, trained: bool, number: usize, now: Duration) {
+        self.outcome.attempts += 1;
+        if trained {
+            self.trigger.done(now);
+            self.outcome.first.get_or_insert(number);
+        } else {
+            self.outcome.failures += 1;
+            if !self.wants_data {
+                // Who only listens does not insist.
+                self.trigger.done(now);
+                self.sweep = Sweep::default();
+            }
+        }
+    }
+
+    /// Its part of the data time, in seconds.
+    pub(super) fn send(&mut self, part_s: f64, blocked: bool) {
+        let Some(snr_db) = self.link else {
+            self.service = Service::Untrained;
+            self.without_data();
+            return;
+        };
+        self.outcome.allocated_s += part_s;
+        if blocked {
+            self.link = None;
+            self.service = Service::Blocked;
+            self.without_data();
+        } else {
+            self.outcome.used_s += part_s;
+            self.outcome.megabits += phy::rate_mbps(snr_db) * part_s;
+            self.service = Service::Data { snr_db, part_s };
+            self.gap = 0;
+        }
+    }
+
+    fn without_data(&mut self) {
+        self.gap += 1;
+        self.outcome.longest_gap = self.outcome.longest_gap.max(self.gap);
+    }
+
+    pub(super) fn finish(self) -> StationOutcome {
+        self.outcome
+    }
+}

@@ -1,0 +1,183 @@
+//! A WiGig link of a bond: what one client of a cell can carry in each beacon interval, and when it is gone.
+//!
+//! A blockage takes the link's data of a beacon interval and its trained sector. From the next interval on the client
+//! contends for a new one, against those of the others that were blocked too, and the link carries nothing until it has
+//! won. Then its rate is that of the MCS that its SNR allows, times its part of the beacon interval (TDMA: the data time is
+//! divided equally among those that have a sector), less what the MAC needs ([`mac::data`](crate::mac::data)).
+
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use sumlink_link::profile::Timeline;
+use sumlink_link::{Change, Jitter};
+
+use crate::cell::{Access, Blockage, Cell, CellConfig, IntervalOutcome, Runner, Service};
+use crate::error::MmwaveError;
+use crate::mac::data::packet_mbps;
+use crate::phy::{SINGLE_CARRIER, best_mcs};
+
+/// One-way delay of the link, and how much it varies: ours, the same as of the profiles `mmwave-*` of `sumlink-link`. That a
+/// packet waits for its client's part of the beacon interval is not modelled: the rate is spread over the interval.
+pub const DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(1));
+
+/// Beacon intervals that the cell has run before the link is used, so that nobody is new: 5 s.
+const BEFORE: usize = 50;
+/// Most of them that are waited besides for the link to have data, which it then begins with: 60 s.
+const MOST_BEFORE: usize = 600;
+
+/// A client of a cell, and who else is in it. The rest of the cell is [`CellConfig::default`]: that of section 3.3.2.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WigigLink {
+    /// How clients get to train.
+    pub access: Access,
+    /// Stations that compete with this one, for beam training and for data time.
+    pub others: usize,
+    /// Stations besides that only listen, and train every ten seconds.
+    pub chatty: usize,
+    /// Metres to the access point, as seen from above; anywhere in the cell without it.
+    pub distance: Option<f64>,
+    /// What cuts stations off.
+    pub blockage: Blockage,
+}
+
+/// What the link does in a beacon interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// When the interval begins.
+    pub at: Duration,
+    /// What the station got.
+    pub service: Service,
+    /// Bit/s of IP packets, spread over the interval: 0 without data.
+    pub rate: u64,
+    /// Whether it took part in the interval's A-BFT, or sat out.
+    pub contended: bool,
+    /// Whether it won: it has a trained sector from then on.
+    pub won: bool,
+    /// All that took part, this one included.
+    pub contenders: usize,
+}
+
+impl WigigLink {
+    /// One with those rules and competitors; anywhere, blocked with 20 % in each beacon interval.
+    pub fn new(access: Access, others: usize) -> Self {
+        Self {
+            access,
+            others,
+            chatty: 0,
+            distance: None,
+            blockage: CellConfig::default().blockage,
+        }
+    }
+
+    /// The cell that it is in; the station is the first one.
+    fn config(&self) -> CellConfig {
+        CellConfig {
+            stations: self.others.saturating_add(1),
+            chatty: self.chatty,
+            first_distance: self.distance,
+            blockage: self.blockage,
+            ..CellConfig::default()
+        }
+    }
+
+    /// Whether there can be such a link.
+    ///
+    /// # Errors
+    ///
+    /// More than 1024 stations, a distance that is not from 0 to 25 m, a blockage that cannot be.
+    pub fn check(&self) -> Result<(), MmwaveError> {
+        self.config().check()
+    }
+
+    /// The most that it can ever carry, in bit/s: alone, with the fastest scheme.
+    pub fn most_bps() -> u64 {
+        let fastest = SINGLE_CARRIER.iter().map(packet_mbps);
+        (fastest.fold(0.0, f64::max) * 1e6) as u64
+    }
+
+    /// Its beacon intervals until `duration`. The same seed gives the same ones, and a longer schedule begins as a shorter
+    /// one. The cell has run for 5 s before, and the link begins with data if it has any within the minute after that.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check); what [`Cell::draw`] and [`Runner::step`] refuse.
+    pub fn schedule(&self, seed: u64, duration: Duration) -> Result<Vec<Step>, MmwaveError> {
+        let cell = Cell::draw(&self.config(), seed)?;
+        let mut runner = Runner::new(&cell, &self.access, seed)?;
+        for _ in 0..BEFORE {
+            runner.step()?;
+        }
+        let mut next = runner.step()?;
+        for _ in 0..MOST_BEFORE {
+            if rate(&cell, runner.service(0)) > 0 {
+                break;
+            }
+            next = runner.step()?;
+        }
+        let length = Duration::from_secs_f64(cell.config.interval.length_us * 1e-6);
+        let mut steps = Vec::new();
+        let mut at = Duration::ZERO;
+        while at < duration {
+            steps.push(step(at, &cell, runner.service(0), &next));
+            at += length;
+            next = runner.step()?;
+        }
+        Ok(steps)
+    }
+
+    /// The same as changes of a link, for one direction; both get the same. Times of no data are a rate of 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`schedule`](Self::schedule).
+    pub fn timeline(&self, seed: u64, duration: Duration) -> Result<Timeline, MmwaveError> {
+        Ok(timeline(&self.schedule(seed, duration)?))
+    }
+}
+
+/// Changes of a link that does what a schedule says.
+pub fn timeline(steps: &[Step]) -> Timeline {
+    let mut timeline = vec![
+        (Duration::ZERO, Change::Delay(DELAY.0)),
+        (Duration::ZERO, Change::Jitter(Jitter::uniform(DELAY.1))),
+    ];
+    let mut last = None;
+    for step in steps {
+        if last != Some(step.rate) {
+            timeline.push((step.at, Change::Rate(step.rate)));
+            last = Some(step.rate);
+        }
+    }
+    timeline
+}
+
+/// Lengths of the times without data, in beacon intervals, in their order; one that the schedule ends in counts too.
+pub fn outages(steps: &[Step]) -> Vec<usize> {
+    let runs = steps.chunk_by(|one, other| (one.rate == 0) == (other.rate == 0));
+    runs.filter(|run| run[0].rate == 0)
+        .map(<[_]>::len)
+        .collect()
+}
+
+fn step(at: Duration, cell: &Cell, service: Service, interval: &IntervalOutcome) -> Step {
+    Step {
+        at,
+        service,
+        rate: rate(cell, service),
+        contended: interval.contenders.contains(&0),
+        won: interval.trained.contains(&0),
+        contenders: interval.contenders.len(),
+    }
+}
+
+/// Bit/s of IP packets over the whole beacon interval.
+fn rate(cell: &Cell, service: Service) -> u64 {
+    let Service::Data { snr_db, part_s } = service else {
+        return 0;
+    };
+    let mbps = best_mcs(snr_db).map_or(0.0, |mcs| packet_mbps(&mcs));
+    let interval_s = cell.config.interval.length_us * 1e-6;
+    (mbps * 1e6 * part_s / interval_s).round() as u64
+}

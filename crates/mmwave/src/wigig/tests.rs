@@ -1,0 +1,243 @@
+use super::*;
+use crate::cell::SCHEMES;
+use crate::mac::slotted::{Slotted, alone};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn link(scheme: &str, others: usize, blockage: f64) -> WigigLink {
+    WigigLink {
+        blockage: Blockage::Probability(blockage),
+        ..WigigLink::new(Access::named(scheme).unwrap(), others)
+    }
+}
+
+/// Mean length of outages in beacon intervals over seeds, and how many there were.
+fn mean_outage(link: &WigigLink, seeds: u64, duration: Duration) -> (f64, usize) {
+    let each = (1..=seeds).flat_map(|seed| outages(&link.schedule(seed, duration).unwrap()));
+    let all: Vec<usize> = each.collect();
+    (
+        all.iter().sum::<usize>() as f64 / all.len() as f64,
+        all.len(),
+    )
+}
+
+#[test]
+fn the_same_seed_is_the_same_schedule_and_a_longer_one_begins_so() {
+    for scheme in SCHEMES {
+        let link = link(scheme, 4, 0.2);
+        let steps = link.schedule(3, Duration::from_secs(5)).unwrap();
+        assert_eq!(steps.len(), 50, "{scheme}");
+        assert_eq!(steps, link.schedule(3, Duration::from_secs(5)).unwrap());
+        assert_ne!(steps, link.schedule(4, Duration::from_secs(5)).unwrap());
+        let longer = link.schedule(3, Duration::from_secs(8)).unwrap();
+        assert_eq!(longer[..50], steps, "{scheme}");
+        assert!(steps[0].rate > 0, "{scheme}: begins with data");
+    }
+}
+
+#[test]
+fn an_outage_lasts_from_a_blockage_until_the_a_bft_is_won() {
+    for scheme in SCHEMES {
+        for others in [0, 8, 32] {
+            let steps = link(scheme, others, 0.2).schedule(1, MINUTE).unwrap();
+            for pair in steps.windows(2) {
+                let (before, now) = (&pair[0], &pair[1]);
+                let context = format!("{scheme}, {others}: {pair:?}");
+                match now.service {
+                    // Who has data has had it, or has just won.
+                    Service::Data { .. } => {
+                        let had = matches!(before.service, Service::Data { .. });
+                        assert!(had || now.won, "{context}");
+                    }
+                    Service::Blocked => {
+                        let had = matches!(before.service, Service::Data { .. });
+                        assert!((had || now.won) && now.rate == 0, "{context}");
+                    }
+                    Service::Untrained => {
+                        let lost = !matches!(before.service, Service::Data { .. });
+                        assert!(lost && now.contended && !now.won, "{context}");
+                        assert_eq!(now.rate, 0, "{context}");
+                    }
+                }
+                // A blockage is followed by the contest, in the very next interval.
+                let blocked = before.service == Service::Blocked;
+                assert!(!blocked || now.contended, "{context}");
+                assert!(now.contenders <= others + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_has_no_competitor_is_gone_as_long_as_it_is_blocked() {
+    // With an access point nearby every A-BFT is won, and an outage is a row of blocked intervals: geometric, 1 / (1 - p).
+    for p in [0.2, 0.5] {
+        let near = WigigLink {
+            distance: Some(2.0),
+            ..link("80211-thesis", 0, p)
+        };
+        let (mean, count) = mean_outage(&near, 4, 10 * MINUTE);
+        let expected = 1.0 / (1.0 - p);
+        let deviation = (p / ((1.0 - p) * (1.0 - p)) / count as f64).sqrt();
+        let off = (mean - expected).abs();
+        assert!(
+            off < 5.0 * deviation,
+            "{p}: {mean} of {count}, not {expected}"
+        );
+    }
+}
+
+#[test]
+fn outages_are_within_the_bounds_of_contention_without_capture() {
+    // Won with q = (1 - 1/S)^(others) at the least, if all contend at once, and lost again with p: the mean is between
+    // 1 / (1 - p), where every contest is won, and 1 / ((1 - p) q).
+    let (p, slots) = (0.4, 8);
+    for others in [2, 6] {
+        let config = WigigLink {
+            distance: Some(5.0),
+            ..link("80211-thesis", others, p)
+        };
+        let mut cell_config = config.config();
+        cell_config.hearing.capture_db = 60.0;
+        let mut lengths = Vec::new();
+        for seed in 1..=4 {
+            let cell = Cell::draw(&cell_config, seed).unwrap();
+            let access = Access::Slotted(Slotted::THESIS);
+            let mut runner = Runner::new(&cell, &access, seed).unwrap();
+            let mut gone = 0;
+            for _ in 0..3000 {
+                runner.step().unwrap();
+                match runner.service(0) {
+                    Service::Data { .. } if gone > 0 => lengths.push(std::mem::take(&mut gone)),
+                    Service::Data { .. } => {}
+                    _ => gone += 1,
+                }
+            }
+        }
+        let count = lengths.len() as f64;
+        let mean = lengths.iter().sum::<usize>() as f64 / count;
+        let least = 1.0 / (1.0 - p);
+        let q = alone(slots, others as u32 + 1).unwrap();
+        let most = 1.0 / ((1.0 - p) * q);
+        // Spread of a geometric length, five times over.
+        let room = 5.0 * most / count.sqrt();
+        assert!(
+            least - room < mean && mean < most + room,
+            "{others}: {mean} not from {least} to {most}"
+        );
+        // Six of them are felt.
+        assert!(others == 2 || mean > least + room, "{mean} {least} {room}");
+    }
+}
+
+#[test]
+fn more_competitors_and_802_11ad_mean_longer_outages_than_jpoc() {
+    let mean = |scheme: &str, others| mean_outage(&link(scheme, others, 0.2), 5, MINUTE);
+    for others in [8, 32] {
+        let ((ad, _), (jpoc, count)) = (mean("80211ad", others), mean("jpoc", others));
+        // Nobody can be gone for less than blockages last, 1 / (1 - p); five deviations of that for chance.
+        let floor = 1.25;
+        let chance = 5.0 * (0.2f64 / 0.64 / count as f64).sqrt();
+        assert!(jpoc > floor - chance, "{others}: {jpoc}");
+        assert!(ad > jpoc + chance, "{others}: {ad} {jpoc}");
+    }
+    let (few, _) = mean("80211ad", 1);
+    let (many, _) = mean("80211ad", 32);
+    assert!(many > 2.0 * few, "{few} {many}");
+}
+
+#[test]
+fn data_time_is_shared_with_those_that_have_a_sector() {
+    // Never blocked, and everybody trained by the time the link is used: 4620 Mbit/s, less the MAC, in equal parts.
+    for others in [0, 1, 3] {
+        let near = WigigLink {
+            distance: Some(2.0),
+            ..link("80211ay", others, 0.0)
+        };
+        let steps = near.schedule(1, Duration::from_secs(2)).unwrap();
+        assert!(outages(&steps).is_empty());
+        for step in &steps {
+            let Service::Data { snr_db, part_s } = step.service else {
+                panic!("{step:?}");
+            };
+            let mcs = best_mcs(snr_db).unwrap();
+            let expected = packet_mbps(&mcs) * 1e6 * part_s / 0.1;
+            assert!((step.rate as f64 - expected).abs() < 1.0);
+            let whole = part_s * (others + 1) as f64;
+            // BTI 3 ms and A-BFT 8.7 ms of 100 ms are none.
+            assert!((0.085..0.09).contains(&whole), "{whole}");
+            assert!(step.rate < WigigLink::most_bps());
+        }
+    }
+}
+
+#[test]
+fn a_timeline_has_every_change_once() {
+    let steps = link("jpoc", 8, 0.2).schedule(2, MINUTE).unwrap();
+    let timeline = timeline(&steps);
+    let rates: Vec<(Duration, u64)> = timeline
+        .iter()
+        .filter_map(|(at, change)| match change {
+            Change::Rate(rate) => Some((*at, *rate)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(timeline.len(), rates.len() + 2);
+    assert!(timeline.is_sorted_by_key(|(at, _)| *at));
+    assert!(rates.windows(2).all(|pair| pair[0].1 != pair[1].1));
+    for step in &steps {
+        let now = rates.iter().rev().find(|(at, _)| *at <= step.at);
+        assert_eq!(now.map(|(_, rate)| *rate), Some(step.rate));
+    }
+    assert_eq!(timeline, link("jpoc", 8, 0.2).timeline(2, MINUTE).unwrap());
+}
+
+#[test]
+fn links_that_cannot_be_are_refused() {
+    assert!(link("jpoc", 1023, 0.2).check().is_ok());
+    assert!(link("jpoc", 1024, 0.2).check().is_err());
+    assert!(link("jpoc", usize::MAX, 0.2).check().is_err());
+    assert!(link("jpoc", 1, 1.2).check().is_err());
+    for distance in [-1.0, 25.1, f64::NAN] {
+        let far = WigigLink {
+            distance: Some(distance),
+            ..link("jpoc", 1, 0.2)
+        };
+        assert!(far.check().is_err(), "{distance}");
+        assert!(far.timeline(1, MINUTE).is_err());
+    }
+}
+
+#[test]
+fn blockers_in_the_room_cut_the_link_too() {
+    let blocked = WigigLink {
+        blockage: Blockage::ModelA { metres: 0.1 },
+        ..link("jpoc", 2, 0.0)
+    };
+    let steps = blocked.schedule(1, Duration::from_secs(10)).unwrap();
+    assert_eq!(steps.len(), 100);
+    assert!(steps[0].rate > 0);
+}
+
+/// Rates in Mbit/s and outages of the first three seconds, as a text of which a change is seen.
+fn told(scheme: &str) -> String {
+    let steps = link(scheme, 8, 0.2);
+    let steps = steps.schedule(1, Duration::from_secs(3)).unwrap();
+    let each = steps.iter().map(|step| match step.rate {
+        0 => ".".to_owned(),
+        rate => format!("{}", rate / 1_000_000),
+    });
+    each.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_schedule_of_a_seed_is_this() {
+    assert_eq!(
+        told("80211ad"),
+        "364 364 469 822 547 . . . . 547 410 . . . 469 410 469 364 364 364 469 364 469 547 547 469 469 410 364 364"
+    );
+    assert_eq!(
+        told("jpoc"),
+        "370 370 477 557 370 . . . 417 370 417 . 370 417 370 370 370 370 370 370 370 370 370 370 370 370 370 370 370 370"
+    );
+}

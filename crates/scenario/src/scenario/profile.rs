@@ -1,0 +1,369 @@
+//! `profile` of a link: what it does over time by itself, fitted to recordings or made by a cell of 60 GHz Wi-Fi.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use sumlink_link::profile::{Timeline, scale};
+use sumlink_link::{Change, Profile};
+use sumlink_mmwave::cell::{Access, Blockage, SCHEMES};
+use sumlink_mmwave::wigig::WigigLink;
+
+use crate::config::{Direction, LinkChange, MAX_LINKS, PlannedChange, Setting, check_rate};
+use crate::units::parse_percentage;
+
+use super::document::Document;
+use super::link::each_way;
+use super::section::{Section, keep, number_of};
+
+/// The name of the profile that `sumlink-mmwave` makes.
+const WIGIG: &str = "mmwave";
+/// The keys that only it has.
+const WIGIG_KEYS: [&str; 6] = [
+    "access", "stations", "chatty", "distance", "blockage", "blockers",
+];
+
+/// A generator of what a link does over time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProfileUse {
+    generator: Generator,
+    /// Factor on its rates: client to server, then server to client.
+    scale: [f64; 2],
+    /// Whether the file says the delay and the jitter itself.
+    keeps_delay: bool,
+    keeps_jitter: bool,
+    /// The place in the file whose dice it has, where that is not its own.
+    place: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Generator {
+    /// Fitted to recordings.
+    Fitted(Profile),
+    /// A client of a cell.
+    Wigig(WigigLink),
+}
+
+impl Generator {
+    fn timeline(&self, seed: u64, duration: Duration) -> Timeline {
+        match self {
+            Self::Fitted(profile) => profile.timeline(seed, duration),
+            // A cell of these ranges can always be drawn; one that could not would be a link without data.
+            Self::Wigig(link) => link
+                .timeline(seed, duration)
+                .unwrap_or_else(|_| vec![(Duration::ZERO, Change::Rate(0))]),
+        }
+    }
+}
+
+impl ProfileUse {
+    /// The cell's client, if that is what the link is.
+    pub(crate) fn wigig(&self) -> Option<&WigigLink> {
+        match &self.generator {
+            Generator::Wigig(link) => Some(link),
+            Generator::Fitted(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn wigig_mut(&mut self) -> Option<&mut WigigLink> {
+        match &mut self.generator {
+            Generator::Wigig(link) => Some(link),
+            Generator::Fitted(_) => None,
+        }
+    }
+
+    /// The seed of the link with that number in the file: links of the same profile are not in step, and no two runs share a
+    /// link's seed.
+    pub(crate) fn seed(&self, number: u64, run: u64) -> u64 {
+        let place = self.place.unwrap_or(number);
+        run.wrapping_mul(MAX_LINKS as u64).wrapping_add(place)
+    }
+
+    /// What the link does, in both directions.
+    pub(crate) fn changes(&self, link: &str, seed: u64, duration: Duration) -> Vec<PlannedChange> {
+        let keeps = |setting: &Setting| match setting {
+            Setting::Delay(_) => !self.keeps_delay,
+            Setting::Jitter(_) => !self.keeps_jitter,
+            _ => true,
+        };
+        let both = self.generator.timeline(seed, duration);
+        let of = |direction: Direction| {
+            let mut timeline = both.clone();
+            scale(&mut timeline, self.scale[direction.index()]);
+            timeline.into_iter().filter_map(move |(at, change)| {
+                let setting = Setting::of(change).filter(keeps)?;
+                Some(PlannedChange {
+                    at,
+                    link: link.to_owned(),
+                    change: LinkChange {
+                        direction: Some(direction),
+                        setting,
+                    },
+                })
+            })
+        };
+        Direction::BOTH.into_iter().flat_map(of).collect()
+    }
+}
+
+/// `profile`, `scale`, `place`, and what a cell has besides.
+pub(super) fn read(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+    link: &str,
+    gso: bool,
+) -> Option<ProfileUse> {
+    let name = section.text(document, "profile");
+    let wigig = name.as_ref().is_some_and(|name| name.value == WIGIG);
+    let generator = match &name {
+        None => None,
+        Some(_) if wigig => read_wigig(document, section).map(Generator::Wigig),
+        Some(name) => {
+            let parsed = name.value.parse::<Profile>();
+            let parsed = parsed.map_err(|error| format!("{error}, and {WIGIG}"));
+            keep(document, &name.span, "profile", parsed).map(Generator::Fitted)
+        }
+    };
+    if !wigig {
+        for key in WIGIG_KEYS {
+            if let Some(value) = section.value(key) {
+                let reason = format!("{key} belongs to a link with profile = \"{WIGIG}\"");
+                document.problem(&value.span(), reason);
+            }
+        }
+    }
+    let scale = each_way(document, section, "scale", |document, value| {
+        let number = number_of(value).filter(|number| *number > 0.0 && *number <= 1000.0);
+        if number.is_none() {
+            document.problem(
+                &value.span(),
+                "scale is a number above 0: a factor on the profile's rates",
+            );
+        }
+        number
+    });
+    let scale = scale.map(|factor| factor.unwrap_or(1.0));
+    let place = section.integer(document, "place", 0..MAX_LINKS as u64);
+    if ["scale", "place"].into_iter().any(|key| section.has(key)) && !section.has("profile") {
+        section.missing(
+            document,
+            "profile",
+            "profile = \"lte\", which scale and place belong to",
+        );
+    }
+    if let (Some(Generator::Wigig(_)), Some(name)) = (&generator, &name) {
+        // By what it may reach with any seed, so that a file is right or wrong whatever the dice are.
+        let most = WigigLink::most_bps() as f64 * scale[0].max(scale[1]);
+        let most = Setting::Rate(most as u64);
+        let reason = |error| format!("{error}, or scale the rates down (scale = 0.1)");
+        let fits = check_rate(link, &most, gso).map_err(reason);
+        keep(document, &name.span, "profile", fits);
+    }
+    Some(ProfileUse {
+        generator: generator?,
+        scale,
+        keeps_delay: section.has("delay"),
+        keeps_jitter: section.has("jitter"),
+        place: place.map(|at| at.value),
+    })
+}
+
+/// `access` and `stations`, and what else the cell has.
+fn read_wigig(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<WigigLink> {
+    let named = |name: &str| {
+        let known = SCHEMES.join(", ");
+        Access::named(name).ok_or_else(|| format!("'{name}' is none of {known}"))
+    };
+    let access = section.parsed(document, "access", named);
+    let stations = section.integer(document, "stations", 0..MOST_STATIONS);
+    for (key, example) in [
+        ("access", "access = \"jpoc\""),
+        ("stations", "stations = 8, those that compete with this one"),
+    ] {
+        if !section.has(key) {
+            section.missing(document, key, example);
+        }
+    }
+    let chatty = section.integer(document, "chatty", 0..MOST_STATIONS);
+    let distance = section.number(document, "distance");
+    let blockage = section.parsed(document, "blockage", parse_percentage);
+    let blockers = section.number(document, "blockers");
+    if let (Some(_), Some(blockers)) = (&blockage, &blockers) {
+        let reason = "blockage and blockers contradict each other: remove one";
+        document.problem(&blockers.span, reason);
+    }
+    let (access, stations) = (access?.value, stations?);
+    let mut link = WigigLink::new(access, stations.value as usize);
+    // One after the other, so that each complaint has its own line.
+    let mut right = true;
+    let mut check =
+        |document: &mut Document<'_>, span: &Range<usize>, key: &str, link: &WigigLink| {
+            right &= keep(document, span, key, link.check()).is_some();
+        };
+    check(document, &stations.span, "stations", &link);
+    if let Some(at) = chatty {
+        link.chatty = at.value as usize;
+        check(document, &at.span, "chatty", &link);
+    }
+    if let Some(at) = distance {
+        link.distance = Some(at.value);
+        check(document, &at.span, "distance", &link);
+    }
+    if let Some(at) = blockage {
+        link.blockage = Blockage::Probability(at.value);
+        check(document, &at.span, "blockage", &link);
+    } else if let Some(at) = blockers {
+        link.blockage = Blockage::ModelA { metres: at.value };
+        check(document, &at.span, "blockers", &link);
+    }
+    right.then_some(link)
+}
+
+/// One more than the most stations of a kind.
+const MOST_STATIONS: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn text(keys: &str) -> String {
+        format!(
+            "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"wifi\"\nrate = \"60mbit\"\n\
+             [[link]]\nname = \"wigig\"\nprofile = \"mmwave\"\nscale = 0.1\n{keys}"
+        )
+    }
+
+    fn scenario(keys: &str) -> Scenario {
+        Scenario::parse(Path::new("s.toml"), &text(keys)).unwrap()
+    }
+
+    fn problems(text: &str) -> Vec<(usize, String)> {
+        let problems = Scenario::parse(Path::new("s.toml"), text).unwrap_err();
+        problems.into_iter().map(|p| (p.line, p.reason)).collect()
+    }
+
+    const JPOC: &str = "access = \"jpoc\"\nstations = 2\n";
+
+    #[test]
+    fn a_wigig_link_does_what_its_schedule_says() {
+        let config = scenario(JPOC).lab_config(3);
+        config.check().unwrap();
+        let link = WigigLink::new(Access::named("jpoc").unwrap(), 2);
+        // The second link of the file, with seed 3.
+        let own = 3 * MAX_LINKS as u64 + 1;
+        let schedule = link.schedule(own, Duration::from_secs(5)).unwrap();
+        assert_eq!(scenario(JPOC).wigig_schedule(3), Some(schedule.clone()));
+        for direction in Direction::BOTH {
+            let mut now = None;
+            let changes: Vec<_> = config
+                .timeline
+                .iter()
+                .filter(|planned| planned.change.direction == Some(direction))
+                .collect();
+            for step in &schedule {
+                let due = changes.iter().filter(|planned| planned.at == step.at);
+                for planned in due {
+                    if let Setting::Rate(rate) = planned.change.setting {
+                        now = Some(rate);
+                    }
+                }
+                let expected = (step.rate as f64 * 0.1).round() as u64;
+                assert_eq!(now, Some(expected), "{:?}", step.at);
+            }
+        }
+        assert!(config.links[1].shapes.iter().all(|shape| shape.rate > 0));
+        assert_ne!(config.timeline, scenario(JPOC).lab_config(4).timeline);
+    }
+
+    #[test]
+    fn the_access_scheme_can_be_another_one() {
+        let other = scenario(JPOC).under_access("80211ad", 8).unwrap();
+        assert_eq!(other.name, "a-80211ad-8");
+        let same = scenario("access = \"80211ad\"\nstations = 8\n");
+        assert_eq!(other.lab_config(1).timeline, same.lab_config(1).timeline);
+        assert_eq!(other.wigig_links().collect::<Vec<_>>(), ["wigig"]);
+        assert!(scenario(JPOC).under_access("wimax", 8).is_none());
+        let plain = "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"x\"\nprofile = \"lte\"\n";
+        let plain = Scenario::parse(Path::new("s.toml"), plain).unwrap();
+        assert!(plain.under_access("jpoc", 8).is_none());
+    }
+
+    #[test]
+    fn what_the_cell_has_besides_counts() {
+        let keys =
+            format!("{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\n");
+        let read = scenario(&keys);
+        let link = read.links[1].profile.as_ref().unwrap().wigig().unwrap();
+        assert_eq!((link.others, link.chatty, link.distance), (2, 3, Some(4.5)));
+        assert_eq!(link.blockage, Blockage::Probability(0.05));
+        let is_delay = |c: &PlannedChange| matches!(c.change.setting, Setting::Delay(_));
+        assert!(!read.lab_config(1).timeline.iter().any(is_delay));
+        let model_a = scenario(&format!("{JPOC}blockers = 0.2\n"));
+        let link = model_a.links[1].profile.as_ref().unwrap().wigig().unwrap();
+        assert_eq!(link.blockage, Blockage::ModelA { metres: 0.2 });
+    }
+
+    #[test]
+    fn mistakes_have_their_lines() {
+        for (keys, line, hint) in [
+            ("stations = 2\n", 6, "has no access: add access = \"jpoc\""),
+            ("access = \"jpoc\"\n", 6, "has no stations"),
+            (
+                "access = \"wimax\"\nstations = 2\n",
+                10,
+                "is none of 80211ad",
+            ),
+            ("access = \"jpoc\"\nstations = 1024\n", 11, "from 0 to 1023"),
+            (
+                "access = \"jpoc\"\nstations = 2\ndistance = 30\n",
+                12,
+                "from 0 to the radius",
+            ),
+            (
+                "access = \"jpoc\"\nstations = 2\nblockage = \"120%\"\n",
+                12,
+                "blockage",
+            ),
+            (
+                "access = \"jpoc\"\nstations = 2\nblockers = -1\n",
+                12,
+                "0 or more",
+            ),
+            (
+                "access = \"jpoc\"\nstations = 2\nblockage = \"2%\"\nblockers = 1\n",
+                13,
+                "contradict",
+            ),
+            (
+                "access = \"jpoc\"\nstations = 600\nchatty = 600\n",
+                12,
+                "from 1 to 1024",
+            ),
+        ] {
+            let found = problems(&text(keys));
+            assert!(
+                found
+                    .iter()
+                    .any(|(l, reason)| *l == line && reason.contains(hint)),
+                "{keys}: {found:?}"
+            );
+        }
+        let found = problems(&text(JPOC).replace("scale = 0.1\n", ""));
+        assert!(found[0].1.contains("scale the rates down"), "{found:?}");
+        let fast = text(JPOC)
+            .replace("scale = 0.1\n", "")
+            .replacen("name", "gso = true\nname", 1);
+        assert!(Scenario::parse(Path::new("s.toml"), &fast).is_ok());
+        let found = problems(&text(JPOC).replace("\"mmwave\"", "\"lte\""));
+        assert!(
+            found[0]
+                .1
+                .contains("belongs to a link with profile = \"mmwave\"")
+        );
+        let found = problems(&text(JPOC).replace("\"mmwave\"", "\"wimax\""));
+        assert!(found[0].1.contains("wifi, and mmwave"), "{found:?}");
+    }
+}
