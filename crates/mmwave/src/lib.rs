@@ -9,6 +9,7 @@
 //! - [`mac`]: beacon intervals, the A-BFT of 802.11ad and 802.11ay, frames that overlap.
 //! - [`jpoc`]: power control and the number of mini-slots.
 //! - [`cell`]: many clients over many beacon intervals; [`figures`]: the chapter's figures as data.
+//! - [`experiment`]: the figures that files ask for, as tables and as [`picture`]s.
 //! - [`wigig`]: one of the clients as a link of a bond, its rate and its outages over time.
 //!
 //! ```
@@ -34,12 +35,14 @@ pub mod cell;
 pub mod channel;
 pub mod codebook;
 mod error;
+pub mod experiment;
 pub mod figures;
 pub mod geometry;
 pub mod jpoc;
 pub mod mac;
 mod pattern;
 pub mod phy;
+pub mod picture;
 pub mod units;
 pub mod wigig;
 

@@ -1,6 +1,7 @@
 //! Scenarios and their results: what the laboratory measures and the simulator simulates.
 //!
 //! - [`scenario`] reads the files under `scenarios/`, [`config`] and [`units`] what stands in them.
+//! - [`experiment`] reads those of experiments with 60 GHz Wi-Fi.
 //! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of `sumlink-link`, [`timeline`] what
 //!   happens to them.
 //! - [`system`] names what is compared, [`edge`] the parameters of the edge node among it.
@@ -11,6 +12,7 @@
 pub mod config;
 pub mod edge;
 pub mod error;
+pub mod experiment;
 pub mod health;
 pub mod model;
 pub mod plan;

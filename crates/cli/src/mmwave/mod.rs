@@ -2,8 +2,8 @@
 
 mod abft;
 mod beams;
+mod bond;
 mod experiment;
-mod file;
 mod heatmap;
 
 use clap::Subcommand;
@@ -14,10 +14,11 @@ use crate::exit::CliError;
 /// The verbs below `sumlink mmwave`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MmwaveCommand {
-    /// Run an experiment's file: fairness against blockage, or mini-slots against the number of stations.
+    /// Run an experiment's file: fairness against blockage, mini-slots against the number of stations, or a bond's goodput.
     #[command(
         after_help = "Examples:\n  sumlink mmwave run scenarios/mmwave/jain.toml\n  \
-                            sumlink mmwave run scenarios/mmwave/overhead.toml --seeds 3 --json"
+                            sumlink mmwave run scenarios/mmwave/overhead.toml --seeds 3 --json\n  \
+                            sumlink mmwave run scenarios/mmwave/bond.toml --out DIR"
     )]
     Run(experiment::RunArgs),
     /// Show one A-BFT: who swept where, and who was heard.

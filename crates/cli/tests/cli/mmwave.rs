@@ -57,6 +57,61 @@ fn mini_slots_are_told_for_each_number_of_stations() {
     assert_eq!(told["points"].as_array().unwrap().len(), 4);
 }
 
+const LINKS: &str = "name = \"l\"\nduration = \"3s\"\nwarmup = \"1s\"\n[[link]]\nname = \"wifi\"\nrate = \"5mbit\"\ndelay = \"2ms\"\n\
+                     [[link]]\nname = \"wigig\"\nprofile = \"mmwave\"\naccess = \"jpoc\"\nstations = 1\nscale = 0.02\n";
+
+const BOND: &str = "name = \"b\"\nkind = \"bond\"\nscenario = \"l.toml\"\nstations = [0, 4]\nschemes = [\"80211ad\", \"jpoc\"]\nseeds = 2\n";
+
+#[test]
+fn a_bond_is_measured_under_each_scheme_and_drawn() {
+    let bench = Bench::new();
+    bench.write("l.toml", LINKS);
+    bench.write("b.toml", BOND);
+    let told = json(&bench, &["mmwave", "run", "b.toml", "--json", "--out", "d"]);
+    assert_eq!(
+        (&told["kind"], &told["seeds"]),
+        (&Value::from("bond"), &Value::from(2))
+    );
+    let points = told["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4);
+    for point in points {
+        let figure = |name: &str| point[name].as_f64().unwrap();
+        assert_eq!(point["failed"], 0, "{point}");
+        assert!((0.0..1.0).contains(&figure("gone")), "{point}");
+        // Wi-Fi goes on while WiGig is gone.
+        assert!(figure("sumlink_mbps") > figure("wigig_mbps"), "{point}");
+        assert!(figure("sumlink_mbps") > 4.0, "{point}");
+        for system in ["sumlink", "mptcp", "wigig"] {
+            let gap = figure(&format!("{system}_gap_s"));
+            assert!((0.0..=2.0 + 1e-9).contains(&gap), "{point}");
+            assert!(figure(&format!("{system}_worst_gap_s")) >= gap, "{point}");
+        }
+    }
+    for file in ["b.json", "b.csv", "b.svg", "b-wigig.svg", "b-gap.svg"] {
+        let kept = std::fs::read_to_string(bench.path(&format!("d/{file}"))).unwrap();
+        let drawn = kept.contains("<polyline") && kept.ends_with("</svg>\n");
+        assert!(drawn || !file.ends_with("svg"), "{file}");
+    }
+    let again = json(
+        &bench,
+        &["mmwave", "run", "b.toml", "--json", "--jobs", "1"],
+    );
+    assert_eq!(again, told);
+    // The links are a scenario by themselves.
+    let run = bench.run(&[
+        "sim",
+        "run",
+        "l.toml",
+        "--seeds",
+        "1",
+        "--systems",
+        "mptcp",
+        "--json",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("\"measured\""), "{}", run.out);
+}
+
 #[test]
 fn one_a_bft_the_office_and_its_beams_are_shown() {
     let bench = Bench::new();
@@ -94,8 +149,15 @@ fn what_cannot_be_is_one_line_with_its_code() {
     bench.write("cell.toml", &JAIN.replace("stations = 8", "stations = 0"));
     bench.write("probability.toml", &JAIN.replace("0.5]", "1.5]"));
     bench.write("hole.txt", "no pattern\n");
+    bench.write("b.toml", BOND);
+    bench.write("l.toml", &LINKS.replace("\"jpoc\"", "\"csma\""));
     for (args, code, hint) in [
         (&["run", "none.toml"][..], 3, "cannot read"),
+        (
+            &["run", "b.toml"],
+            3,
+            "l.toml:11: access: 'csma' is none of",
+        ),
         (&["run", "kind.toml"], 3, "kind.toml:2: `jane` is no kind"),
         (
             &["run", "cell.toml"],

@@ -1,17 +1,21 @@
 //! Many clients in a cell: figures 3.2(a) and 3.7, and what they leave out: how good the estimate is, whether the target
 //! is met, and how long a client waits for its first sector.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use sumlink_link::Random;
 
 use super::Spread;
-use crate::cell::{Access, Blockage, Cell, CellConfig, Jpoc, Outcome, run};
+use crate::cell::{Access, Blockage, Cell, CellConfig, Outcome, run};
 use crate::error::{MmwaveError, share};
 use crate::mac::slotted::Slotted;
 use crate::mac::trigger::{Behaviour, Trigger};
 
-/// Runs of one scheme over seeds 1, 2, ... `seeds`.
+/// Which seeds a figure is over.
+pub type Seeds = RangeInclusive<u64>;
+
+/// Runs of one scheme over several seeds.
 ///
 /// # Errors
 ///
@@ -19,23 +23,20 @@ use crate::mac::trigger::{Behaviour, Trigger};
 pub fn outcomes(
     config: &CellConfig,
     access: &Access,
-    seeds: u64,
+    seeds: Seeds,
 ) -> Result<Vec<Outcome>, MmwaveError> {
     outcomes_in(&cells(config, seeds)?, access)
 }
 
-/// Cells of seeds 1, 2, ... `seeds`.
-fn cells(config: &CellConfig, seeds: u64) -> Result<Vec<Cell>, MmwaveError> {
-    (1..=seeds).map(|seed| Cell::draw(config, seed)).collect()
+/// Cells, each with its seed.
+fn cells(config: &CellConfig, seeds: Seeds) -> Result<Vec<(u64, Cell)>, MmwaveError> {
+    let draw = |seed| Ok((seed, Cell::draw(config, seed)?));
+    seeds.map(draw).collect()
 }
 
-fn outcomes_in(cells: &[Cell], access: &Access) -> Result<Vec<Outcome>, MmwaveError> {
-    let seeds = 1..;
-    cells
-        .iter()
-        .zip(seeds)
-        .map(|(cell, seed)| run(cell, access, seed))
-        .collect()
+fn outcomes_in(cells: &[(u64, Cell)], access: &Access) -> Result<Vec<Outcome>, MmwaveError> {
+    let runs = cells.iter().map(|(seed, cell)| run(cell, access, *seed));
+    runs.collect()
 }
 
 /// A point of figure 3.7(a).
@@ -51,7 +52,7 @@ pub struct JainPoint {
     pub goodput_mbps: f64,
 }
 
-/// Figure 3.7(a): fairness against blockage probability.
+/// A point of figure 3.7(a): fairness at a blockage probability.
 ///
 /// # Errors
 ///
@@ -59,25 +60,23 @@ pub struct JainPoint {
 pub fn jain(
     config: &CellConfig,
     access: &Access,
-    blockages: &[f64],
-    seeds: u64,
-) -> Result<Vec<JainPoint>, MmwaveError> {
-    let mut cells = cells(config, seeds)?;
-    let point = |blockage: &f64| {
-        for cell in &mut cells {
-            cell.config.blockage = Blockage::Probability(share("blockage probability", *blockage)?);
-        }
-        let all = outcomes_in(&cells, access)?;
-        let seconds = config.interval.length_us * 1e-6;
-        Ok(JainPoint {
-            blockage: *blockage,
-            jain: Spread::of(all.iter().map(Outcome::jain).collect()),
-            failure: failure(&all),
-            goodput_mbps: Spread::of(all.iter().map(|one| one.goodput_mbps(seconds)).collect())
-                .mean,
-        })
+    blockage: f64,
+    seeds: Seeds,
+) -> Result<JainPoint, MmwaveError> {
+    let blockage = share("blockage probability", blockage)?;
+    let config = CellConfig {
+        blockage: Blockage::Probability(blockage),
+        ..config.clone()
     };
-    blockages.iter().map(point).collect()
+    let all = outcomes(&config, access, seeds)?;
+    let seconds = config.interval.length_us * 1e-6;
+    let goodput = all.iter().map(|one| one.goodput_mbps(seconds));
+    Ok(JainPoint {
+        blockage,
+        jain: Spread::of(all.iter().map(Outcome::jain).collect()),
+        failure: failure(&all),
+        goodput_mbps: Spread::of(goodput.collect()).mean,
+    })
 }
 
 /// Share of attempts that failed, over several runs.
@@ -107,7 +106,7 @@ pub fn least_slots(
     config: &CellConfig,
     rules: Slotted,
     target: f64,
-    seeds: u64,
+    seeds: Seeds,
 ) -> Result<Option<u32>, MmwaveError> {
     let target = share("targeted failure probability", target)?;
     let mut cells = cells(config, seeds)?;
@@ -115,7 +114,7 @@ pub fn least_slots(
         // Very many slots do not fit the interval, which is made as long as they need.
         let rules = rules.with_slots(slots);
         let length = config.interval.length_us;
-        for cell in &mut cells {
+        for (_, cell) in &mut cells {
             cell.config.interval.length_us = length.max(rules.duration_us() + HEADER_US);
         }
         let all = outcomes_in(&cells, &Access::Slotted(rules))?;
@@ -138,55 +137,6 @@ pub fn least_slots(
         }
     }
     Ok(Some(enough))
-}
-
-/// A point of figure 3.7(b).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OverheadPoint {
-    /// Clients.
-    pub stations: usize,
-    /// Mini-slots of the slotted scheme; none if no number of slots meets the target.
-    pub slotted: Option<u32>,
-    /// Mean number of mini-slots of JPOC.
-    pub jpoc: f64,
-    /// Share of attempts that failed with JPOC.
-    pub jpoc_failure: f64,
-}
-
-impl OverheadPoint {
-    /// Mini-slots of the slotted scheme over those of JPOC.
-    pub fn ratio(&self) -> Option<f64> {
-        self.slotted.map(|slotted| f64::from(slotted) / self.jpoc)
-    }
-}
-
-/// Figure 3.7(b): mini-slots of a slotted scheme that meets a target, and of JPOC that aims at it.
-///
-/// # Errors
-///
-/// As [`outcomes`].
-pub fn overhead(
-    config: &CellConfig,
-    rules: Slotted,
-    jpoc: Jpoc,
-    stations: &[usize],
-    seeds: u64,
-) -> Result<Vec<OverheadPoint>, MmwaveError> {
-    let point = |stations: &usize| {
-        let config = CellConfig {
-            stations: *stations,
-            ..config.clone()
-        };
-        let all = outcomes(&config, &Access::Jpoc(jpoc), seeds)?;
-        let slots = least_slots(&config, rules, jpoc.target.failure, seeds)?;
-        Ok(OverheadPoint {
-            stations: *stations,
-            slotted: slots.map(|slots| slots * rules.frames_per_slot),
-            jpoc: all.iter().map(Outcome::mean_mini_slots).sum::<f64>() / seeds.max(1) as f64,
-            jpoc_failure: failure(&all),
-        })
-    };
-    stations.iter().map(point).collect()
 }
 
 /// How far JPOC's estimate is from the number of contenders: the estimate minus the truth, for each number of contenders.
@@ -247,6 +197,7 @@ pub fn participation(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::Jpoc;
 
     fn short(stations: usize) -> CellConfig {
         CellConfig {
@@ -259,17 +210,17 @@ mod tests {
     #[test]
     fn the_thesis_baseline_loses_fairness_by_blockage() {
         let thesis = Access::Slotted(Slotted::THESIS);
-        let points = jain(&short(16), &thesis, &[0.05, 0.5], 6).unwrap();
+        let points = [0.05, 0.5].map(|p| jain(&short(16), &thesis, p, 1..=6).unwrap());
         assert!(points[0].jain.mean > points[1].jain.mean);
         assert!(points[0].failure < points[1].failure);
         assert!(points[0].goodput_mbps > 0.0);
-        assert!(jain(&short(2), &thesis, &[1.5], 1).is_err());
+        assert!(jain(&short(2), &thesis, 1.5, 1..=1).is_err());
     }
 
     #[test]
     fn the_least_slots_meet_the_target() {
         let config = short(6);
-        let slots = least_slots(&config, Slotted::THESIS, 0.1, 2)
+        let slots = least_slots(&config, Slotted::THESIS, 0.1, 1..=2)
             .unwrap()
             .unwrap();
         let rate = |slots| {
@@ -277,33 +228,17 @@ mod tests {
                 &outcomes(
                     &config,
                     &Access::Slotted(Slotted::THESIS.with_slots(slots)),
-                    2,
+                    1..=2,
                 )
                 .unwrap(),
             )
         };
         assert!(slots > 1 && rate(slots) <= 0.1, "{slots}");
-        // Nothing that is not heard at all can be helped by slots.
-        let deaf = CellConfig {
-            stations: 2,
-            power_dbm: (20.0, -100.0),
-            reachable: false,
-            intervals: 2,
-            ..CellConfig::default()
-        };
-        assert_eq!(least_slots(&deaf, Slotted::THESIS, 0.1, 1).unwrap(), None);
-    }
-
-    #[test]
-    fn jpoc_needs_fewer_mini_slots() {
-        let point = overhead(&short(12), Slotted::THESIS, Jpoc::THESIS, &[12], 2).unwrap()[0];
-        assert!(point.ratio().is_some_and(|ratio| ratio > 1.0), "{point:?}");
-        assert!(point.jpoc >= 36.0);
     }
 
     #[test]
     fn estimates_and_first_associations_come_from_the_runs() {
-        let all = outcomes(&short(8), &Access::Jpoc(Jpoc::THESIS), 3).unwrap();
+        let all = outcomes(&short(8), &Access::Jpoc(Jpoc::THESIS), 1..=3).unwrap();
         let estimates = estimates(&all);
         assert!(estimates.iter().any(|(number, _)| *number == 8));
         let firsts = first_association(&all);

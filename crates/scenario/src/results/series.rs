@@ -25,6 +25,24 @@ pub fn series(buckets: &[u64], interval: Duration) -> Series {
     }
 }
 
+impl Series {
+    /// The longest time in a row, from `from_s` on, in which nothing arrived, in seconds: whole intervals, so that what is
+    /// shorter than one is none.
+    pub fn longest_gap_s(&self, from_s: f64) -> f64 {
+        let measured = self.bps.iter().enumerate().filter(|(index, _)| {
+            // Half an interval of room for the sums of times that are no binary fractions.
+            self.start_s + *index as f64 * self.interval_s >= from_s - self.interval_s / 2.0
+        });
+        let mut longest = 0u32;
+        let mut now = 0u32;
+        for (_, bps) in measured {
+            now = if *bps > 0.0 { 0 } else { now + 1 };
+            longest = longest.max(now);
+        }
+        f64::from(longest) * self.interval_s
+    }
+}
+
 /// The sum of several; a shorter one counts as 0 where it is over.
 pub fn sum_series<'a>(all: impl Iterator<Item = &'a Series>) -> Series {
     all.fold(Series::default(), |mut sum, series| {
@@ -74,6 +92,19 @@ mod tests {
             interval_s: 0.1,
             bps: bps.to_vec(),
         }
+    }
+
+    #[test]
+    fn the_longest_gap_is_counted_in_whole_intervals_after_the_warm_up() {
+        let series = Series {
+            start_s: 0.0,
+            interval_s: 0.1,
+            bps: vec![0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 1.0, 0.0],
+        };
+        assert!((series.longest_gap_s(0.0) - 0.3).abs() < 1e-9);
+        assert!((series.longest_gap_s(0.3) - 0.2).abs() < 1e-9);
+        assert!((series.longest_gap_s(0.6) - 0.1).abs() < 1e-9);
+        assert_eq!(Series::default().longest_gap_s(0.0), 0.0);
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub use document::{Document, Problem};
 pub use workload::{Video, VideoProtocol, Workload};
 
 pub use read::{parse_congestion, parse_name};
+pub(crate) use section::number_of;
 pub use section::{At, Section, text_of};
 
 /// Which way the traffic of a scenario goes.

@@ -2,22 +2,20 @@
 //!
 //! `cargo run --release -p sumlink-mmwave --example figures -- DIR [SEEDS [NAME...]]`
 
-mod picture;
-
 use std::error::Error;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use picture::{Labels, Row, Series, frames, lines, maps};
 use sumlink_mmwave::cell::{Access, Cell, CellConfig, Jpoc, Outcome, SCHEMES, run};
+use sumlink_mmwave::experiment::{Experiment, Kind, Point, csv};
 use sumlink_mmwave::figures::access;
 use sumlink_mmwave::figures::office::{Office, brackets};
 use sumlink_mmwave::jpoc::control::Target;
 use sumlink_mmwave::mac::air::Hearing;
-use sumlink_mmwave::mac::slotted::Slotted;
 use sumlink_mmwave::mac::trigger::Behaviour;
+use sumlink_mmwave::picture::{Labels, Row, Series, frames, lines, maps};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -278,33 +276,36 @@ impl Out {
 
     /// Figure 3.7(a).
     fn jain(&self) -> Done {
-        let blockages = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6];
-        let mut series = Vec::new();
-        let mut table = String::from("scheme,blockage,jain mean,10 %,90 %,failure,Mbit/s\n");
-        for scheme in SCHEMES {
-            let access = Access::named(scheme).ok_or("no such scheme")?;
-            let points = access::jain(&CellConfig::default(), &access, &blockages, self.seeds)?;
-            for point in &points {
-                let (b, j, f) = (point.blockage, point.jain, point.failure);
-                let rate = point.goodput_mbps;
-                writeln!(
-                    table,
-                    "{scheme},{b},{:.4},{:.4},{:.4},{f:.4},{rate:.0}",
-                    j.mean, j.low, j.high
-                )?;
-            }
-            let line = points
-                .iter()
-                .map(|point| (point.blockage, point.jain.mean))
-                .collect();
-            series.push(Series::new(scheme, line));
-        }
-        let labels = Labels {
-            title: "Fairness of data time among 16 clients",
-            x: "blockage probability of a client in a beacon interval",
-            y: "Jain's index",
+        let blockages = vec![0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6];
+        self.experiment(Kind::Jain(blockages), &SCHEMES)
+    }
+
+    /// Figure 3.7(b).
+    fn overhead(&self) -> Done {
+        let kind = Kind::Overhead {
+            stations: vec![2, 4, 8, 16, 24, 32],
+            failure: Target::THESIS.failure,
         };
-        self.write("jain", &table, &lines(&labels, &series, (0.5, 1.0)))
+        self.experiment(kind, &["80211-thesis", "jpoc"])
+    }
+
+    /// What `sumlink mmwave run` makes of a file, point after point.
+    fn experiment(&self, kind: Kind, schemes: &[&'static str]) -> Done {
+        let experiment = Experiment {
+            name: kind.name().to_owned(),
+            kind,
+            schemes: schemes.to_vec(),
+            seeds: 1..=self.seeds,
+            cell: CellConfig::default(),
+        };
+        let tasks = experiment.tasks();
+        let points = tasks.iter().map(|task| experiment.point(task));
+        let points: Vec<Point> = points.collect::<Result<_, _>>()?;
+        self.write(
+            &experiment.name,
+            &csv(&points),
+            &experiment.picture(&points),
+        )
     }
 
     fn scheme(&self, scheme: &str) -> Result<Vec<Outcome>, Box<dyn Error>> {
@@ -312,7 +313,7 @@ impl Out {
         Ok(access::outcomes(
             &CellConfig::default(),
             &access,
-            self.seeds,
+            1..=self.seeds,
         )?)
     }
 
@@ -346,7 +347,7 @@ impl Out {
             all.extend(access::outcomes(
                 &config,
                 &Access::Jpoc(Jpoc::THESIS),
-                self.seeds,
+                1..=self.seeds,
             )?);
         }
         let errors = access::estimates(&all);
@@ -398,7 +399,7 @@ impl Out {
                     target,
                     ..Jpoc::THESIS
                 };
-                let all = access::outcomes(&config, &Access::Jpoc(jpoc), self.seeds)?;
+                let all = access::outcomes(&config, &Access::Jpoc(jpoc), 1..=self.seeds)?;
                 points.push((failure, access::failure(&all)));
             }
             let silent = if weak_is_silent { ", weak silent" } else { "" };
@@ -414,47 +415,5 @@ impl Out {
             y: "share of attempts that failed",
         };
         self.lines("target", &labels, &series, (0.0, 0.6))
-    }
-
-    /// Figure 3.7(b).
-    fn overhead(&self) -> Done {
-        let stations = [2, 4, 8, 16, 24, 32];
-        let config = CellConfig::default();
-        let mut table =
-            String::from("clients,802.11 mini-slots,JPOC mini-slots,JPOC failure,ratio\n");
-        let mut ratios = Vec::new();
-        for point in access::overhead(
-            &config,
-            Slotted::THESIS,
-            Jpoc::THESIS,
-            &stations,
-            self.seeds,
-        )? {
-            let (slotted, ratio) = match (point.slotted, point.ratio()) {
-                (Some(slotted), Some(ratio)) => {
-                    ratios.push((point.stations as f64, ratio));
-                    (slotted.to_string(), format!("{ratio:.1}"))
-                }
-                _ => ("none meets it".to_owned(), String::new()),
-            };
-            let (jpoc, failure) = (point.jpoc, point.jpoc_failure);
-            writeln!(
-                table,
-                "{},{slotted},{jpoc:.1},{failure:.3},{ratio}",
-                point.stations
-            )?;
-        }
-        let highest = ratios.iter().map(|point| point.1).fold(10.0, f64::max);
-        let series = [Series::new("802.11-thesis / JPOC", ratios)];
-        let labels = Labels {
-            title: "Mini-slots of 802.11 with at most 10 % failures over those of JPOC",
-            x: "clients, each blocked with 20 % in a beacon interval",
-            y: "ratio of mini-slots",
-        };
-        self.write(
-            "overhead",
-            &table,
-            &lines(&labels, &series, (0.0, highest * 1.1)),
-        )
     }
 }

@@ -1,4 +1,4 @@
-//! Pictures of the figures: lines over two axes, maps of cells, frames on a time axis.
+//! Pictures of the figures (SVG): lines over two axes, maps of cells, frames on a time axis.
 
 use std::fmt::Write;
 
@@ -9,19 +9,23 @@ const COLOURS: [&str; 6] = [
 const DASHES: [&str; 6] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
 
 /// A line with its name.
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What the legend says.
+    pub name: String,
+    /// Its points, in the order in which they are joined.
+    pub points: Vec<(f64, f64)>,
 }
 
 impl Series {
-    pub(crate) fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+    /// A line.
+    pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         let name = name.into();
         Self { name, points }
     }
 
     /// The share of values at or below each value.
-    pub(crate) fn cumulative(name: impl Into<String>, mut values: Vec<f64>) -> Self {
+    pub fn cumulative(name: impl Into<String>, mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let count = values.len().max(1) as f64;
         let mut points = vec![];
@@ -37,13 +41,23 @@ impl Series {
 }
 
 /// What stands at the axes.
-pub(crate) struct Labels<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) x: &'a str,
-    pub(crate) y: &'a str,
+#[derive(Clone, Copy, Debug)]
+pub struct Labels<'a> {
+    /// Above the picture.
+    pub title: &'a str,
+    /// Below the horizontal axis.
+    pub x: &'a str,
+    /// Beside the vertical axis.
+    pub y: &'a str,
+}
+
+/// A text as SVG may hold it.
+fn escaped(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 fn paper(width: f64, height: f64, title: &str) -> String {
+    let title = escaped(title);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" font-family=\"system-ui, Helvetica, Arial, sans-serif\">\n<title>{title}</title>\n\
@@ -52,7 +66,7 @@ fn paper(width: f64, height: f64, title: &str) -> String {
 }
 
 fn text(svg: &mut String, (x, y): (f64, f64), size: u32, anchor: &str, more: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    let words = escaped(words);
     let _ = writeln!(
         svg,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"#1f2933\" {more}>{words}</text>"
@@ -93,8 +107,8 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lines over two linear axes.
-pub(crate) fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
+/// Lines over two linear axes; what is beyond the range of `y` is drawn at its edge.
+pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
     let (width, height) = (760.0, 420.0);
     let (left, right, top, bottom) = (64.0, 560.0, 48.0, 360.0);
     let all = series
@@ -103,7 +117,11 @@ pub(crate) fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> St
     let x = all.fold((f64::MAX, f64::MIN), |(low, high), x| {
         (low.min(x), high.max(x))
     });
-    let x = if x.1 > x.0 { x } else { (x.0 - 1.0, x.0 + 1.0) };
+    let x = match x {
+        (low, high) if high > low => x,
+        (low, high) if high == low => (low - 1.0, high + 1.0),
+        _ => (0.0, 1.0),
+    };
     let at = |point: (f64, f64)| {
         (
             left + (right - left) * (point.0 - x.0) / (x.1 - x.0),
@@ -193,10 +211,11 @@ pub(crate) fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> St
 }
 
 /// Maps of cells side by side, each with its name; the first row is at the top. Light is fair, dark is not.
-pub(crate) fn maps(title: &str, maps: &[(String, Vec<Vec<f64>>)]) -> String {
+pub fn maps(title: &str, maps: &[(String, Vec<Vec<f64>>)]) -> String {
     let (cell, gap, columns) = (46.0, 40.0, 3);
-    let rows = maps[0].1.len() as f64;
-    let across = maps[0].1[0].len() as f64;
+    let first = maps.first().map(|(_, map)| map);
+    let rows = first.map_or(0, Vec::len) as f64;
+    let across = first.and_then(|map| map.first()).map_or(0, Vec::len) as f64;
     let width = 30.0 + columns as f64 * (across * cell + gap);
     let height = 60.0 + maps.len().div_ceil(columns) as f64 * (rows * cell + 56.0) + 20.0;
     let mut svg = paper(width, height, title);
@@ -249,13 +268,16 @@ pub(crate) fn maps(title: &str, maps: &[(String, Vec<Vec<f64>>)]) -> String {
 }
 
 /// A row of a picture of frames: a name, and frames as start, length, and whether they were heard.
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) frames: Vec<(f64, f64, bool)>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What stands before it.
+    pub name: String,
+    /// Start, length, and whether it was heard.
+    pub frames: Vec<(f64, f64, bool)>,
 }
 
 /// Frames on a time axis, panel below panel.
-pub(crate) fn frames(title: &str, x: &str, end: f64, panels: &[(String, Vec<Row>)]) -> String {
+pub fn frames(title: &str, x: &str, end: f64, panels: &[(String, Vec<Row>)]) -> String {
     let (left, right, row_height) = (150.0, 930.0, 17.0);
     let rows: usize = panels.iter().map(|panel| panel.1.len()).sum();
     let height = 92.0 + rows as f64 * row_height + panels.len() as f64 * 46.0;
@@ -327,4 +349,57 @@ pub(crate) fn frames(title: &str, x: &str, end: f64, panels: &[(String, Vec<Row>
         x,
     );
     svg + "</svg>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_within() {
+        assert_eq!(
+            ticks((0.0, 1.0), 5.0),
+            [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
+        );
+        assert_eq!(
+            ticks((-10.0, 40.0), 5.0),
+            [-10.0, 0.0, 10.0, 20.0, 30.0, 40.0]
+        );
+        assert_eq!((short(0.25).as_str(), short(3.0).as_str()), ("0.25", "3"));
+    }
+
+    #[test]
+    fn the_share_of_values_rises_in_steps_to_one() {
+        let steps = Series::cumulative("s", vec![3.0, 1.0]);
+        assert_eq!(
+            steps.points,
+            [(1.0, 0.0), (1.0, 0.5), (3.0, 0.5), (3.0, 1.0)]
+        );
+    }
+
+    #[test]
+    fn pictures_of_nothing_and_of_one_point_are_whole() {
+        let labels = Labels {
+            title: "a < b & c",
+            x: "x",
+            y: "y",
+        };
+        let one = [Series::new("one", vec![(2.0, 0.5)])];
+        let pictures = [
+            lines(&labels, &[], (0.0, 1.0)),
+            lines(&labels, &one, (0.0, 1.0)),
+            maps("none", &[]),
+            maps("one", &[("m".to_owned(), vec![vec![0.3, 0.9]])]),
+            frames("one", "ms", 2.0, &[("p".to_owned(), Vec::new())]),
+        ];
+        for svg in pictures {
+            assert!(
+                svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
+                "{svg}"
+            );
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+            assert!(!svg.contains("a < b"), "{svg}");
+            assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+        }
+    }
 }

@@ -1,0 +1,312 @@
+//! Experiments: one thing varied over cells and access schemes, point by point, and their tables and pictures.
+//!
+//! Points do not depend on each other: whoever runs an experiment makes them in any order, and several at once
+//! ([`Experiment::tasks`], [`Experiment::point`]).
+
+mod table;
+
+use crate::cell::{Access, CellConfig, Jpoc};
+use crate::error::MmwaveError;
+use crate::figures::access::{self, Seeds};
+use crate::jpoc::control::Target;
+use crate::picture::{Labels, Series, lines};
+
+pub use table::{Point, Value, csv};
+
+/// One thing varied over cells and access schemes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// What it is called.
+    pub name: String,
+    /// What is varied.
+    pub kind: Kind,
+    /// Access schemes, of [`SCHEMES`](crate::cell::SCHEMES).
+    pub schemes: Vec<&'static str>,
+    /// Which seeds.
+    pub seeds: Seeds,
+    /// The cell, apart from what is varied.
+    pub cell: CellConfig,
+}
+
+/// What is varied.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Fairness of data time against these blockage probabilities (figure 3.7a).
+    Jain(Vec<f64>),
+    /// Mini-slots with which at most that share of attempts fails, against these numbers of stations (figure 3.7b).
+    Overhead {
+        /// Numbers of stations.
+        stations: Vec<usize>,
+        /// The share.
+        failure: f64,
+    },
+}
+
+/// One scheme at one value of what is varied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Task {
+    /// The scheme.
+    pub scheme: &'static str,
+    /// The value.
+    pub value: f64,
+}
+
+impl Kind {
+    /// Its name in files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Jain(_) => "jain",
+            Self::Overhead { .. } => "overhead",
+        }
+    }
+
+    /// All values of what is varied.
+    fn values(&self) -> Vec<f64> {
+        match self {
+            Self::Jain(all) => all.clone(),
+            Self::Overhead { stations, .. } => stations.iter().map(|n| *n as f64).collect(),
+        }
+    }
+
+    /// The name of what is varied, and of the figure that the picture shows.
+    fn axes(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Jain(_) => ("blockage", "jain"),
+            Self::Overhead { .. } => ("stations", "mini_slots"),
+        }
+    }
+}
+
+impl Experiment {
+    /// Every point there is: all values of a scheme, then those of the next one.
+    pub fn tasks(&self) -> Vec<Task> {
+        let values = self.kind.values();
+        let of = |scheme: &&'static str| {
+            let scheme = *scheme;
+            let task = move |value: &f64| Task {
+                scheme,
+                value: *value,
+            };
+            values.iter().map(task).collect::<Vec<_>>()
+        };
+        self.schemes.iter().flat_map(of).collect()
+    }
+
+    /// The figures of one point, over all seeds.
+    ///
+    /// # Errors
+    ///
+    /// A cell or a value that cannot be.
+    pub fn point(&self, task: &Task) -> Result<Point, MmwaveError> {
+        let access = Access::named(task.scheme).unwrap_or(Access::Jpoc(Jpoc::THESIS));
+        let mut point = Point::new();
+        point.text("scheme", task.scheme);
+        match &self.kind {
+            Kind::Jain(_) => {
+                let seeds = self.seeds.clone();
+                let found = access::jain(&self.cell, &access, task.value, seeds)?;
+                point.number("blockage", task.value);
+                point.number("jain", found.jain.mean);
+                point.number("jain_10", found.jain.low);
+                point.number("jain_90", found.jain.high);
+                point.number("failure", found.failure);
+                point.number("goodput_mbps", found.goodput_mbps);
+            }
+            Kind::Overhead { failure, .. } => {
+                let stations = task.value as usize;
+                let (mini_slots, failed) = self.mini_slots(access, stations, *failure)?;
+                point.count("stations", stations as u64);
+                point.maybe("mini_slots", mini_slots);
+                point.maybe("failure", failed);
+            }
+        }
+        Ok(point)
+    }
+
+    /// Mini-slots of a scheme with which at most that share of attempts fails, and the share that does; a slotted scheme may
+    /// have none.
+    fn mini_slots(
+        &self,
+        access: Access,
+        stations: usize,
+        failure: f64,
+    ) -> Result<(Option<f64>, Option<f64>), MmwaveError> {
+        let cell = CellConfig {
+            stations,
+            ..self.cell.clone()
+        };
+        let seeds = || self.seeds.clone();
+        match access {
+            Access::Slotted(rules) => {
+                let Some(slots) = access::least_slots(&cell, rules, failure, seeds())? else {
+                    return Ok((None, None));
+                };
+                let all =
+                    access::outcomes(&cell, &Access::Slotted(rules.with_slots(slots)), seeds())?;
+                let mini_slots = f64::from(slots * rules.frames_per_slot);
+                Ok((Some(mini_slots), Some(access::failure(&all))))
+            }
+            Access::Jpoc(jpoc) => {
+                let target = Target {
+                    failure,
+                    ..jpoc.target
+                };
+                let all = access::outcomes(&cell, &Access::Jpoc(Jpoc { target, ..jpoc }), seeds())?;
+                let sum: f64 = all.iter().map(|one| one.mean_mini_slots()).sum();
+                let mean = sum / all.len().max(1) as f64;
+                Ok((Some(mean), Some(access::failure(&all))))
+            }
+        }
+    }
+
+    /// Lines of the schemes over what is varied, as SVG.
+    pub fn picture(&self, points: &[Point]) -> String {
+        let (x, y) = self.kind.axes();
+        let series = series(points, (x, y));
+        let highest = series.iter().flat_map(|one| &one.points);
+        let highest = highest.map(|point| point.1).fold(0.0, f64::max);
+        let (title, labels, range) = match &self.kind {
+            Kind::Jain(_) => (
+                format!("Fairness of data time among {} clients", self.cell.stations),
+                (
+                    "blockage probability of a client in a beacon interval",
+                    "Jain's index",
+                ),
+                (0.5, 1.0),
+            ),
+            Kind::Overhead { failure, .. } => (
+                format!(
+                    "Mini-slots with at most {:.0} % of attempts failing",
+                    failure * 100.0
+                ),
+                ("clients", "mini-slots of an A-BFT"),
+                (0.0, highest.max(36.0) * 1.05),
+            ),
+        };
+        let labels = Labels {
+            title: &title,
+            x: labels.0,
+            y: labels.1,
+        };
+        lines(&labels, &series, range)
+    }
+}
+
+/// A line of each scheme: a figure of the points over another one; those without it are left out.
+pub fn series(points: &[Point], (x, y): (&str, &str)) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for point in points {
+        let (Some(x), Some(y)) = (point.find(x), point.find(y)) else {
+            continue;
+        };
+        let scheme = point.scheme();
+        match all.iter_mut().find(|one| one.name == scheme) {
+            Some(line) => line.points.push((x, y)),
+            None => all.push(Series::new(scheme, vec![(x, y)])),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::SCHEMES;
+
+    fn experiment(kind: Kind) -> Experiment {
+        Experiment {
+            name: "e".to_owned(),
+            kind,
+            schemes: vec!["80211-thesis", "jpoc"],
+            seeds: 1..=2,
+            cell: CellConfig {
+                stations: 6,
+                intervals: 20,
+                ..CellConfig::default()
+            },
+        }
+    }
+
+    fn points(experiment: &Experiment) -> Vec<Point> {
+        let tasks = experiment.tasks();
+        let each = tasks.iter().map(|task| experiment.point(task));
+        each.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn every_scheme_has_every_value_and_a_line() {
+        let jain = experiment(Kind::Jain(vec![0.1, 0.5]));
+        let points = points(&jain);
+        let found: Vec<_> = points
+            .iter()
+            .map(|p| (p.scheme(), p.find("blockage")))
+            .collect();
+        let expected = ["80211-thesis", "jpoc"].map(|s| [0.1, 0.5].map(|b| (s, Some(b))));
+        assert_eq!(found, expected.concat());
+        assert!(
+            points
+                .iter()
+                .all(|p| p.find("jain").is_some_and(|j| j > 1.0 / 6.0))
+        );
+        let picture = jain.picture(&points);
+        assert_eq!(picture.matches("<polyline").count(), 2 * 2, "{picture}");
+        assert!(picture.contains(">jpoc</text>") && picture.ends_with("</svg>\n"));
+        let table = csv(&points);
+        assert!(table.starts_with("scheme,blockage,jain,"), "{table}");
+        assert_eq!(table.lines().count(), 5);
+    }
+
+    #[test]
+    fn a_seed_by_itself_is_a_part_of_the_mean() {
+        let of = |seeds| Experiment {
+            seeds,
+            ..experiment(Kind::Jain(vec![0.4]))
+        };
+        let jain = |seeds| points(&of(seeds))[0].find("jain").unwrap();
+        let mean = (jain(1..=1) + jain(2..=2)) / 2.0;
+        assert!((jain(1..=2) - mean).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_thesis_baseline_needs_more_mini_slots_than_jpoc() {
+        let overhead = experiment(Kind::Overhead {
+            stations: vec![12],
+            failure: 0.1,
+        });
+        let points = points(&overhead);
+        let mini_slots = |index: usize| points[index].find("mini_slots").unwrap();
+        assert!(
+            mini_slots(0) > mini_slots(1) && mini_slots(1) >= 36.0,
+            "{points:?}"
+        );
+        assert!(points[0].find("failure").unwrap() <= 0.1);
+        assert!(overhead.picture(&points).contains("at most 10 %"));
+    }
+
+    #[test]
+    fn what_cannot_be_met_has_no_mini_slots() {
+        // Nothing that is not heard at all can be helped by slots.
+        let mut deaf = experiment(Kind::Overhead {
+            stations: vec![2],
+            failure: 0.1,
+        });
+        deaf.cell.power_dbm.1 = -100.0;
+        deaf.cell.reachable = false;
+        deaf.cell.intervals = 2;
+        let thesis = deaf.point(&deaf.tasks()[0]).unwrap();
+        assert_eq!(thesis.find("mini_slots"), None);
+        assert_eq!(
+            csv(&[thesis]),
+            "scheme,stations,mini_slots,failure\n80211-thesis,2,,\n"
+        );
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_refused() {
+        let wrong = Experiment {
+            schemes: SCHEMES.to_vec(),
+            ..experiment(Kind::Jain(vec![1.5]))
+        };
+        assert!(wrong.tasks().iter().all(|task| wrong.point(task).is_err()));
+    }
+}

@@ -1,0 +1,90 @@
+//! The points of an experiment as rows of a table.
+
+/// A figure of a point.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// There is none.
+    Nothing,
+    /// A whole number.
+    Count(u64),
+    /// A number.
+    Number(f64),
+    /// A name.
+    Text(String),
+}
+
+/// Figures by name, in the order in which a table shows them. All points of an experiment have the same names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point(Vec<(&'static str, Value)>);
+
+impl Point {
+    /// Without figures.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, name: &'static str, number: f64) {
+        self.0.push((name, Value::Number(number)));
+    }
+
+    /// Adds a number that may be missing.
+    pub fn maybe(&mut self, name: &'static str, number: Option<f64>) {
+        self.0
+            .push((name, number.map_or(Value::Nothing, Value::Number)));
+    }
+
+    /// Adds a whole number.
+    pub fn count(&mut self, name: &'static str, count: u64) {
+        self.0.push((name, Value::Count(count)));
+    }
+
+    /// Adds a name.
+    pub fn text(&mut self, name: &'static str, text: &str) {
+        self.0.push((name, Value::Text(text.to_owned())));
+    }
+
+    /// Everything, in order.
+    pub fn values(&self) -> &[(&'static str, Value)] {
+        &self.0
+    }
+
+    /// The number of that name, if there is one.
+    pub fn find(&self, name: &str) -> Option<f64> {
+        let value = self.0.iter().find(|(known, _)| *known == name)?;
+        match &value.1 {
+            Value::Number(number) => Some(*number),
+            Value::Count(count) => Some(*count as f64),
+            Value::Nothing | Value::Text(_) => None,
+        }
+    }
+
+    /// Its access scheme.
+    pub fn scheme(&self) -> &str {
+        let scheme = self.0.iter().find(|(name, _)| *name == "scheme");
+        match scheme {
+            Some((_, Value::Text(text))) => text,
+            _ => "",
+        }
+    }
+}
+
+/// A table with a line for each point, and one with the names above them; what is missing is empty.
+pub fn csv(points: &[Point]) -> String {
+    let joined = |all: Vec<String>| all.join(",") + "\n";
+    let names = points.first().map(|point| {
+        let names = point.values().iter().map(|(name, _)| (*name).to_owned());
+        joined(names.collect())
+    });
+    let row = |point: &Point| {
+        let cells = point.values().iter().map(|(_, value)| match value {
+            Value::Nothing => String::new(),
+            Value::Count(count) => count.to_string(),
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => text.clone(),
+        });
+        joined(cells.collect())
+    };
+    let rows = points.iter().map(row);
+    names.into_iter().chain(rows).collect()
+}

@@ -1,0 +1,417 @@
+//! Files of experiments with 60 GHz Wi-Fi: what `sumlink mmwave run` takes. docs/mmwave.md is their manual.
+//!
+//! ```toml
+//! name = "jain"
+//! kind = "jain"
+//! blockage = [0.0, 0.2, 0.4]
+//!
+//! [cell]
+//! stations = 16
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use sumlink_mmwave::cell::{Blockage, CellConfig, SCHEMES};
+use sumlink_mmwave::channel::inh::Office;
+use sumlink_mmwave::experiment::{Experiment, Kind};
+use toml::de::DeTable;
+
+use crate::error::LoadError;
+use crate::scenario::{At, Document, Problem, Scenario, Section, text_of};
+
+/// What a file asks for.
+#[derive(Clone, Debug)]
+pub enum File {
+    /// Something about cells by themselves.
+    Cells(Box<Experiment>),
+    /// What a bond gets out of a link into a cell.
+    Bond(Box<BondExperiment>),
+}
+
+/// Goodput and gaps of a bond, for each access scheme and number of competing stations.
+#[derive(Clone, Debug)]
+pub struct BondExperiment {
+    /// What it is called.
+    pub name: String,
+    /// Access schemes, of [`SCHEMES`].
+    pub schemes: Vec<&'static str>,
+    /// Numbers of stations that compete with the link's.
+    pub stations: Vec<usize>,
+    /// Seeds 1, 2, ... of each.
+    pub seeds: u64,
+    /// The links, of which one has the profile `mmwave`, and what is compared on them.
+    pub scenario: Scenario,
+}
+
+impl File {
+    /// Reads a file, and the scenario that it names.
+    ///
+    /// # Errors
+    ///
+    /// There is no such file, or something in it or in its scenario is wrong: everything at once.
+    pub fn load(file: &Path) -> Result<Self, LoadError> {
+        let text = fs::read_to_string(file).map_err(|source| LoadError::File {
+            path: file.to_path_buf(),
+            source,
+        })?;
+        Self::parse(file, &text).map_err(LoadError::Problems)
+    }
+
+    /// Reads a text as if it stood in that file.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong, with its lines.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Problem>> {
+        let mut document = Document::new(file, text);
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            document.problem(&error.span().unwrap_or(0..0), error.message());
+        }
+        if !errors.is_empty() {
+            return Err(document.into_problems());
+        }
+        let mut root = Section::new(&table, "the experiment");
+        let read = read(&mut document, &mut root);
+        root.finish(&mut document);
+        match read {
+            Some(read) if document.is_right() => Ok(read),
+            _ => Err(document.into_problems()),
+        }
+    }
+}
+
+/// The keys that only some kinds have.
+const KEYS_OF_KINDS: [(&str, &[&str]); 4] = [
+    ("blockage", &["jain"]),
+    ("stations", &["overhead", "bond"]),
+    ("failure", &["overhead"]),
+    ("scenario", &["bond"]),
+];
+/// The kinds, for messages.
+const KINDS: &str = "\"jain\", \"overhead\" or \"bond\"";
+
+fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File> {
+    let name = root.parsed(document, "name", crate::scenario::parse_name);
+    if !root.has("name") {
+        root.missing(document, "name", "name = \"jain\"");
+    }
+    root.text(document, "about");
+    let kind = root.text(document, "kind");
+    if !root.has("kind") {
+        let example = format!("kind = {KINDS}");
+        root.missing(document, "kind", &example);
+    }
+    let schemes = read_schemes(document, root);
+    let seeds = root.integer(document, "seeds", 1..10_001);
+    let seeds = seeds.map(|at| at.value);
+    // Known whatever the kind is, or if there is none.
+    for (key, _) in KEYS_OF_KINDS {
+        root.has(key);
+    }
+    root.has("cell");
+    let kind = kind?;
+    for (key, kinds) in KEYS_OF_KINDS {
+        if let Some(value) = root.value(key)
+            && !kinds.contains(&kind.value.as_str())
+        {
+            let reason = format!(
+                "`{key}` means nothing in an experiment of kind \"{}\"",
+                kind.value
+            );
+            document.problem(&value.span(), reason);
+        }
+    }
+    if kind.value == "bond" {
+        if let Some(cell) = root.value("cell") {
+            let reason = "[cell]: a bond's cell is said at its link, in the scenario";
+            document.problem(&cell.span(), reason);
+        }
+        return read_bond(document, root, name?.value, schemes, seeds);
+    }
+    let cell = match root.value("cell") {
+        None => CellConfig::default(),
+        Some(value) => {
+            let section = Section::of(document, value, "[cell]")?;
+            read_cell(document, section)
+        }
+    };
+    let kind = match kind.value.as_str() {
+        "jain" => {
+            let blockage = numbers(document, root, "blockage");
+            if !root.has("blockage") {
+                root.missing(document, "blockage", "blockage = [0.1, 0.2]");
+            }
+            Kind::Jain(blockage?)
+        }
+        "overhead" => {
+            let failure = root.number(document, "failure");
+            Kind::Overhead {
+                stations: read_stations(document, root)?,
+                failure: failure.map_or(0.1, |at| at.value),
+            }
+        }
+        other => {
+            let reason = format!("`{other}` is no kind of experiment: write {KINDS}");
+            document.problem(&kind.span, reason);
+            return None;
+        }
+    };
+    Some(File::Cells(Box::new(Experiment {
+        name: name?.value,
+        kind,
+        schemes,
+        seeds: 1..=seeds.unwrap_or(10),
+        cell,
+    })))
+}
+
+fn read_bond(
+    document: &mut Document<'_>,
+    root: &mut Section<'_, '_>,
+    name: String,
+    schemes: Vec<&'static str>,
+    seeds: Option<u64>,
+) -> Option<File> {
+    let stations = read_stations(document, root);
+    let path = root.text(document, "scenario");
+    if !root.has("scenario") {
+        root.missing(document, "scenario", "scenario = \"FILE\", with its links");
+    }
+    let path = path?;
+    let scenario = match Scenario::load(&document.path(&path.value)) {
+        Ok(scenario) => scenario,
+        Err(LoadError::Problems(problems)) => {
+            for problem in problems {
+                document.problem_elsewhere(problem);
+            }
+            return None;
+        }
+        Err(error) => {
+            document.problem(&path.span, format!("scenario: {error}"));
+            return None;
+        }
+    };
+    if scenario.wigig_links().count() != 1 {
+        let reason = "scenario: one of its links must have profile = \"mmwave\", and no other";
+        document.problem(&path.span, reason);
+    }
+    Some(File::Bond(Box::new(BondExperiment {
+        name,
+        schemes,
+        stations: stations?,
+        seeds: seeds.unwrap_or(scenario.seeds),
+        scenario,
+    })))
+}
+
+/// All schemes, if none are named.
+fn read_schemes(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<&'static str> {
+    let Some(listed) = root.texts(document, "schemes") else {
+        return SCHEMES.to_vec();
+    };
+    let mut found: Vec<&'static str> = Vec::new();
+    for At { span, value } in &listed {
+        match SCHEMES.into_iter().find(|known| known == value) {
+            Some(scheme) if found.contains(&scheme) => {
+                document.problem(span, format!("schemes: `{value}` is there twice"));
+            }
+            Some(scheme) => found.push(scheme),
+            None => {
+                let known = SCHEMES.join(", ");
+                let reason = format!("`{value}` is no access scheme: there are {known}");
+                document.problem(span, reason);
+            }
+        }
+    }
+    if listed.is_empty() {
+        document.problem(&root.span(), "schemes: name at least one");
+    }
+    found
+}
+
+/// Whole numbers of stations, at least one of them.
+fn read_stations(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<Vec<usize>> {
+    let Some(value) = root.value("stations") else {
+        root.missing(document, "stations", "stations = [2, 4, 8]");
+        return None;
+    };
+    let span = value.span();
+    let all = numbers(document, root, "stations")?;
+    let whole = |number: &f64| number.fract() == 0.0 && (0.0..=1023.0).contains(number);
+    if !all.iter().all(whole) {
+        document.problem(&span, "stations are whole numbers from 0 to 1023");
+        return None;
+    }
+    Some(all.iter().map(|number| *number as usize).collect())
+}
+
+/// A list of numbers that is not empty.
+fn numbers(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+) -> Option<Vec<f64>> {
+    let value = section.value(key)?;
+    let listed = value.get_ref().as_array();
+    let read: Option<Vec<f64>> =
+        listed.and_then(|all| all.iter().map(crate::scenario::number_of).collect());
+    let read = read.filter(|all| !all.is_empty());
+    if read.is_none() {
+        document.problem(
+            &value.span(),
+            format!("{key} is a list of numbers: {key} = [1, 2]"),
+        );
+    }
+    read
+}
+
+/// `[cell]`; what it does not say is the cell of section 3.3.2.
+fn read_cell(document: &mut Document<'_>, mut section: Section<'_, '_>) -> CellConfig {
+    let mut cell = CellConfig::default();
+    let mut count = |document: &mut Document<'_>, key, least, to: &mut usize| {
+        if let Some(at) = section.integer(document, key, least..MOST) {
+            *to = at.value as usize;
+        }
+    };
+    count(document, "stations", 0, &mut cell.stations);
+    count(document, "chatty", 0, &mut cell.chatty);
+    count(document, "panels", 0, &mut cell.panels);
+    count(document, "intervals", 0, &mut cell.intervals);
+    let mut number = |document: &mut Document<'_>, key, to: &mut f64| {
+        if let Some(at) = section.number(document, key) {
+            *to = at.value;
+        }
+    };
+    number(document, "radius_m", &mut cell.radius);
+    number(document, "ap_height_m", &mut cell.heights.0);
+    number(document, "station_height_m", &mut cell.heights.1);
+    number(document, "ap_power_dbm", &mut cell.power_dbm.0);
+    number(document, "station_power_dbm", &mut cell.power_dbm.1);
+    number(document, "facing_deg", &mut cell.facing_deg);
+    if let Some(sectors) = numbers(document, &mut section, "sectors") {
+        cell.sectors = sectors.iter().map(|number| *number as usize).collect();
+    }
+    if let Some(value) = section.value("office") {
+        match text_of(document, value, "office")
+            .as_ref()
+            .map(|at| at.value.as_str())
+        {
+            Some("mixed") => cell.office = Office::Mixed,
+            Some("open") => cell.office = Office::Open,
+            Some(other) => {
+                let reason = format!("`{other}` is no office: write \"mixed\" or \"open\"");
+                document.problem(&value.span(), reason);
+            }
+            None => {}
+        }
+    }
+    let blockage = section.number(document, "blockage");
+    let blockers = section.number(document, "blockers_m");
+    match (blockage, blockers) {
+        (Some(_), Some(blockers)) => {
+            let reason = "`blockage` and `blockers_m` contradict each other: remove one";
+            document.problem(&blockers.span, reason);
+        }
+        (Some(at), None) => cell.blockage = Blockage::Probability(at.value),
+        (None, Some(at)) => cell.blockage = Blockage::ModelA { metres: at.value },
+        (None, None) => {}
+    }
+    section.finish(document);
+    cell
+}
+
+/// Above all counts that a cell may have, which are checked when it is made.
+const MOST: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name = \"j\"\nkind = \"jain\"\nblockage = [0.0, 0.2]\nseeds = 2\nschemes = [\"jpoc\"]\n\
+                        [cell]\nstations = 4\nsectors = [36, 64]\n";
+
+    fn parse(text: &str) -> Result<File, Vec<Problem>> {
+        File::parse(Path::new("e.toml"), text)
+    }
+
+    #[test]
+    fn what_is_said_counts_and_the_rest_is_the_thesis() {
+        let File::Cells(read) = parse(GOOD).unwrap() else {
+            panic!("no cells");
+        };
+        assert_eq!(read.kind, Kind::Jain(vec![0.0, 0.2]));
+        assert_eq!(
+            (read.schemes.as_slice(), read.seeds),
+            (&["jpoc"][..], 1..=2)
+        );
+        assert_eq!(read.cell.stations, 4);
+        assert_eq!(read.cell.sectors, [36, 64]);
+        assert_eq!(read.cell.radius, CellConfig::default().radius);
+    }
+
+    #[test]
+    fn mistakes_have_their_lines() {
+        for (from, to, line, hint) in [
+            ("\"jain\"", "\"jane\"", 2, "write \"jain\", \"overhead\" or"),
+            (
+                "blockage = [0.0, 0.2]",
+                "stations = [2]",
+                3,
+                "means nothing",
+            ),
+            ("[0.0, 0.2]", "[]", 3, "list of numbers"),
+            ("seeds = 2", "seeds = 0", 4, "from 1 to 10000"),
+            ("\"jpoc\"", "\"jpok\"", 5, "there are 80211ad"),
+            ("\"jpoc\"", "\"jpoc\", \"jpoc\"", 5, "there twice"),
+            ("stations = 4", "station = 4", 7, "no key 'station'"),
+            (
+                "stations = 4",
+                "office = \"big\"",
+                7,
+                "\"mixed\" or \"open\"",
+            ),
+            (
+                "stations = 4",
+                "blockage = 0.1\nblockers_m = 1.0",
+                8,
+                "contradict",
+            ),
+        ] {
+            let problems = parse(&GOOD.replace(from, to)).unwrap_err();
+            let is_it = |p: &&Problem| p.line == line && p.reason.contains(hint);
+            assert!(problems.iter().any(|p| is_it(&p)), "{to}: {problems:?}");
+        }
+        let overhead = "name = \"o\"\nkind = \"overhead\"\nstations = [2, 2.5]\n";
+        let problems = parse(overhead).unwrap_err();
+        assert!(problems[0].reason.contains("whole numbers"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_bond_has_a_scenario_with_a_wigig_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let links =
+            "name = \"l\"\nduration = \"2s\"\nseeds = 3\n[[link]]\nname = \"wigig\"\nscale = 0.1\n";
+        let wigig = "profile = \"mmwave\"\naccess = \"jpoc\"\nstations = 1\n";
+        let text = "name = \"b\"\nkind = \"bond\"\nscenario = \"l.toml\"\nstations = [1, 8]\n";
+        let file = directory.path().join("b.toml");
+        let parse = |links: &str| {
+            fs::write(directory.path().join("l.toml"), links).unwrap();
+            File::parse(&file, text)
+        };
+        let File::Bond(bond) = parse(&format!("{links}{wigig}")).unwrap() else {
+            panic!("no bond");
+        };
+        assert_eq!((bond.seeds, bond.stations.as_slice()), (3, &[1, 8][..]));
+        assert_eq!(bond.schemes, SCHEMES);
+        let problems = parse(&format!("{links}profile = \"lte\"\n")).unwrap_err();
+        assert!(
+            problems[0].reason.contains("one of its links must have"),
+            "{problems:?}"
+        );
+        assert_eq!(problems[0].line, 3);
+        let problems = parse(&format!("{links}{wigig}colour = \"red\"\n")).unwrap_err();
+        assert!(problems[0].file.ends_with("l.toml"), "{problems:?}");
+    }
+}
