@@ -7,6 +7,7 @@
 //!
 //! - [`channel`], [`codebook`] and [`budget`]: how well each sector of a client is heard.
 //! - [`mac`]: beacon intervals, the A-BFT of 802.11ad and 802.11ay, frames that overlap.
+//! - [`mobility`]: clients that walk about.
 //! - [`jpoc`]: power control and the number of mini-slots.
 //! - [`cell`]: many clients over many beacon intervals; [`figures`]: the chapter's figures as data.
 //! - [`experiment`]: the figures that files ask for, as tables and as [`picture`]s.
@@ -40,6 +41,7 @@ pub mod figures;
 pub mod geometry;
 pub mod jpoc;
 pub mod mac;
+pub mod mobility;
 mod pattern;
 pub mod phy;
 pub mod picture;

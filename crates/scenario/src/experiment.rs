@@ -15,6 +15,7 @@ use std::path::Path;
 use sumlink_mmwave::cell::{Blockage, CellConfig, SCHEMES};
 use sumlink_mmwave::channel::inh::Office;
 use sumlink_mmwave::experiment::{Experiment, Kind};
+use sumlink_mmwave::mobility::Walk;
 use toml::de::DeTable;
 
 use crate::error::LoadError;
@@ -83,14 +84,15 @@ impl File {
 }
 
 /// The keys that only some kinds have.
-const KEYS_OF_KINDS: [(&str, &[&str]); 4] = [
+const KEYS_OF_KINDS: [(&str, &[&str]); 5] = [
     ("blockage", &["jain"]),
     ("stations", &["overhead", "bond"]),
     ("failure", &["overhead"]),
+    ("speeds", &["mobility"]),
     ("scenario", &["bond"]),
 ];
 /// The kinds, for messages.
-const KINDS: &str = "\"jain\", \"overhead\" or \"bond\"";
+const KINDS: &str = "\"jain\", \"overhead\", \"mobility\" or \"bond\"";
 
 fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File> {
     let name = root.parsed(document, "name", crate::scenario::parse_name);
@@ -151,6 +153,13 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
                 stations: read_stations(document, root)?,
                 failure: failure.map_or(0.1, |at| at.value),
             }
+        }
+        "mobility" => {
+            let speeds = numbers(document, root, "speeds");
+            if !root.has("speeds") {
+                root.missing(document, "speeds", "speeds = [0, 1.4], in m/s");
+            }
+            Kind::Mobility(speeds?)
         }
         other => {
             let reason = format!("`{other}` is no kind of experiment: write {KINDS}");
@@ -318,6 +327,14 @@ fn read_cell(document: &mut Document<'_>, mut section: Section<'_, '_>) -> CellC
         (None, Some(at)) => cell.blockage = Blockage::ModelA { metres: at.value },
         (None, None) => {}
     }
+    let speed = section.number(document, "speed_mps");
+    let pause = section.number(document, "pause_s");
+    if speed.is_some() || pause.is_some() {
+        cell.walk = Some(Walk {
+            speed: speed.map_or(0.0, |at| at.value),
+            pause: pause.map_or(0.0, |at| at.value),
+        });
+    }
     section.finish(document);
     cell
 }
@@ -354,7 +371,7 @@ mod tests {
     #[test]
     fn mistakes_have_their_lines() {
         for (from, to, line, hint) in [
-            ("\"jain\"", "\"jane\"", 2, "write \"jain\", \"overhead\" or"),
+            ("\"jain\"", "\"jane\"", 2, "write \"jain\", \"overhead\","),
             (
                 "blockage = [0.0, 0.2]",
                 "stations = [2]",

@@ -113,6 +113,22 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
 }
 
 #[test]
+fn clients_that_walk_are_told_for_each_speed() {
+    let bench = Bench::new();
+    let text = "name = \"m\"\nkind = \"mobility\"\nspeeds = [0, 1.4]\nschemes = [\"jpoc\"]\nseeds = 1\n\
+                [cell]\nstations = 2\nintervals = 200\nblockage = 0.0\npause_s = 1\n";
+    bench.write("m.toml", text);
+    let told = json(&bench, &["mmwave", "run", "m.toml", "--json", "--out", "d"]);
+    let attempts = |index: usize| {
+        told["points"][index]["attempts_per_minute"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(attempts(1) > attempts(0), "{told}");
+    assert!(bench.path("d/m.svg").exists());
+}
+
+#[test]
 fn one_a_bft_the_office_and_its_beams_are_shown() {
     let bench = Bench::new();
     let abft = json(

@@ -84,7 +84,7 @@ impl Ap {
 
     /// SNR of each of a client's sectors at the access point, with the power that it sends its sweep with.
     fn snr(&self, cell: &Cell, client: &mut Client<'_>) -> Result<Vec<f64>, MmwaveError> {
-        let device = &client.station.device;
+        let (most_dbm, gain_db) = (client.device.power_dbm, client.device.codebook.gain_db());
         let sweeps = client.sweeps(cell);
         let power = match self {
             Self::Jpoc(
@@ -99,9 +99,9 @@ impl Ap {
                 let announced =
                     Announcement::new(*gamma, cell.noise_dbm, cell.ap.power_dbm, array)?;
                 let heard = sweeps.best_ap().1 + cell.ap.power_dbm;
-                announced.client_dbm(heard, device.codebook.gain_db(), *margin, device.power_dbm)
+                announced.client_dbm(heard, gain_db, *margin, most_dbm)
             }
-            _ => device.power_dbm,
+            _ => most_dbm,
         };
         Ok(sweeps.client_snr(power, cell.noise_dbm))
     }

@@ -7,19 +7,22 @@ use sumlink_link::Random;
 
 use super::outcome::{Service, StationOutcome};
 use super::{Blockage, Cell, CellConfig, Station, purpose};
-use crate::budget::{Sweeps, pair_db};
+use crate::budget::{Device, Sweeps, pair_db};
 use crate::channel::Channel;
 use crate::channel::blocking::Blockers;
 use crate::error::MmwaveError;
 use crate::mac::Trained;
 use crate::mac::slotted::Sweep;
 use crate::mac::trigger::{Behaviour, Trigger};
+use crate::mobility::Walker;
 use crate::phy;
 use crate::units::{CENTRE_GHZ, wavelength};
 
 /// A client during a run.
 pub(super) struct Client<'a> {
-    pub(super) station: &'a Station,
+    station: &'a Station,
+    /// Its end of the link, where it is now.
+    pub(super) device: Device,
     pub(super) wants_data: bool,
     pub(super) sweep: Sweep,
     trigger: Trigger,
@@ -30,6 +33,7 @@ pub(super) struct Client<'a> {
     /// Data SNRs of its sectors over the channel without blockers, as far as they were needed.
     known: BTreeMap<usize, f64>,
     blockers: Option<Blockers>,
+    walker: Option<Walker>,
     /// What there is of the channel in this beacon interval, where that changes.
     now: Option<Now>,
     gap: usize,
@@ -51,11 +55,17 @@ impl<'a> Client<'a> {
         random: &Random,
     ) -> Result<Self, MmwaveError> {
         let wants_data = index < config.stations;
-        let behaviour = if wants_data {
-            Behaviour::Stationary
-        } else {
-            Behaviour::Disconnected
+        let walk = config.walk.filter(|walk| wants_data && walk.speed > 0.0);
+        let behaviour = match (wants_data, walk) {
+            (true, None) => Behaviour::Stationary,
+            (true, Some(_)) => Behaviour::MobileNlos,
+            (false, _) => Behaviour::Disconnected,
         };
+        let walker = walk.map(|walk| {
+            let random = random.split(purpose::WALKS).split(index as u64);
+            let (pose, dice) = (station.device.pose, station.dice.clone());
+            Walker::new(walk, config.ground(), pose, dice, random)
+        });
         let blockers = match config.blockage {
             Blockage::Probability(_) => None,
             Blockage::ModelA { .. } => {
@@ -65,6 +75,7 @@ impl<'a> Client<'a> {
         };
         Ok(Self {
             station,
+            device: station.device.clone(),
             wants_data,
             sweep: Sweep::default(),
             trigger: Trigger::new(
@@ -75,6 +86,7 @@ impl<'a> Client<'a> {
             pair: (0, 0),
             known: BTreeMap::new(),
             blockers,
+            walker,
             now: None,
             gap: 0,
             service: Service::Untrained,
@@ -109,37 +121,53 @@ impl<'a> Client<'a> {
             None => &self.station.sweeps,
             Some(now) => now
                 .sweeps
-                .get_or_insert_with(|| Sweeps::new(&now.channel, &cell.ap, &self.station.device)),
+                .get_or_insert_with(|| Sweeps::new(&now.channel, &cell.ap, &self.device)),
         }
     }
 
-    /// The next beacon interval: blockers move on before anybody sweeps.
-    pub(super) fn move_on(&mut self, cell: &Cell) -> Result<(), MmwaveError> {
-        let (Some(blockers), Blockage::ModelA { metres }) =
-            (&mut self.blockers, cell.config.blockage)
-        else {
-            return Ok(());
+    /// The next beacon interval, so many seconds later: clients and blockers move on before anybody sweeps.
+    pub(super) fn move_on(&mut self, cell: &Cell, seconds: f64) -> Result<(), MmwaveError> {
+        let walked = match &mut self.walker {
+            None => None,
+            Some(walker) => {
+                walker.advance(seconds);
+                self.device.pose = walker.pose();
+                Some(walker.channel()?)
+            }
         };
-        blockers.advance(metres)?;
-        let passes = blockers.passes(&self.station.channel, self.station.device.pose.orientation);
-        self.now = Some(Now {
-            channel: self.station.channel.attenuated(&passes),
-            sweeps: None,
-        });
-        if self.link.is_some() {
-            self.link = Some(self.data_snr(cell));
+        let channel = match (&mut self.blockers, cell.config.blockage) {
+            (Some(blockers), Blockage::ModelA { metres }) => {
+                blockers.advance(metres)?;
+                let free = walked.as_ref().unwrap_or(&self.station.channel);
+                let passes = blockers.passes(free, self.device.pose.orientation);
+                Some(free.attenuated(&passes))
+            }
+            _ => walked,
+        };
+        if let Some(channel) = channel {
+            self.now = Some(Now {
+                channel,
+                sweeps: None,
+            });
+            if self.link.is_some() {
+                self.link = Some(self.data_snr(cell));
+            }
         }
         Ok(())
     }
 
+    /// Whether it walks about.
+    pub(super) fn walks(&self) -> bool {
+        self.walker.is_some()
+    }
+
     fn data_snr(&self, cell: &Cell) -> f64 {
-        let device = &self.station.device;
         let gain = pair_db(
             self.channel(),
             (&cell.ap, self.pair.0),
-            (device, self.pair.1),
+            (&self.device, self.pair.1),
         );
-        device.power_dbm + gain - cell.noise_dbm
+        self.device.power_dbm + gain - cell.noise_dbm
     }
 
     /// Whether the data's SNR is below the slowest scheme of the single-carrier PHY.
@@ -199,6 +227,7 @@ impl<'a> Client<'a> {
 
     fn without_data(&mut self) {
         self.gap += 1;
+        self.outcome.gone += 1;
         self.outcome.longest_gap = self.outcome.longest_gap.max(self.gap);
     }
 

@@ -13,7 +13,7 @@ mod run;
 use sumlink_link::Random;
 
 use crate::budget::{Device, Receiver, Sweeps};
-use crate::channel::inh::{self, Office};
+use crate::channel::inh::Office;
 use crate::channel::{Channel, Pose};
 use crate::codebook::Codebook;
 use crate::error::{MmwaveError, positive, share, within};
@@ -23,7 +23,7 @@ use crate::jpoc::power::EDGE_DB;
 use crate::mac::air::Hearing;
 use crate::mac::interval::Interval;
 use crate::mac::slotted::Slotted;
-use crate::units::CENTRE_GHZ;
+use crate::mobility::{Dice, Ground, Walk};
 
 pub use outcome::{IntervalOutcome, Outcome, Service, StationOutcome, jain};
 pub use run::{Runner, run};
@@ -120,6 +120,8 @@ pub struct CellConfig {
     pub hearing: Hearing,
     /// Who is cut off.
     pub blockage: Blockage,
+    /// How clients that want data walk about; without it they stand.
+    pub walk: Option<Walk>,
     /// Beacon intervals.
     pub interval: Interval,
     /// How many of them.
@@ -144,6 +146,7 @@ impl Default for CellConfig {
             reachable: true,
             hearing: Hearing::THESIS,
             blockage: Blockage::Probability(0.2),
+            walk: None,
             interval: Interval {
                 ap_sectors: 108,
                 ..Interval::THESIS
@@ -154,6 +157,16 @@ impl Default for CellConfig {
 }
 
 impl CellConfig {
+    /// Where clients are.
+    fn ground(&self) -> Ground {
+        Ground {
+            ap: Point::new(0.0, 0.0, self.heights.0),
+            radius: self.radius,
+            facing: self.facing_deg.to_radians(),
+            office: self.office,
+        }
+    }
+
     /// Whether there can be such a cell.
     pub(crate) fn check(&self) -> Result<(), MmwaveError> {
         let count = "from 1 to 1024";
@@ -164,6 +177,9 @@ impl CellConfig {
             count,
         )?;
         positive("radius of the cell in metres", self.radius)?;
+        if let Some(walk) = self.walk {
+            walk.checked()?;
+        }
         if let Some(distance) = self.first_distance {
             let range = "from 0 to the radius of the cell";
             within("distance in metres", distance, (0.0, self.radius), range)?;
@@ -226,6 +242,8 @@ pub struct Station {
     pub distance: f64,
     /// What is between them.
     pub channel: Channel,
+    /// What that was drawn with.
+    pub(crate) dice: Dice,
     /// What sweeps of both ends are worth.
     pub sweeps: Sweeps,
 }
@@ -250,6 +268,7 @@ mod purpose {
     pub(super) const BLOCKAGE: u64 = 3;
     pub(super) const ACCESS: u64 = 4;
     pub(super) const TRIGGERS: u64 = 5;
+    pub(super) const WALKS: u64 = 6;
 }
 
 impl Cell {
@@ -262,7 +281,7 @@ impl Cell {
     pub fn draw(config: &CellConfig, seed: u64) -> Result<Self, MmwaveError> {
         config.check()?;
         let noise_dbm = config.receiver.noise_dbm()?;
-        let centre = Point::new(0.0, 0.0, config.heights.0);
+        let centre = config.ground().ap;
         let ap = Device {
             pose: Pose {
                 point: centre,
@@ -332,13 +351,16 @@ impl Station {
             panels: 1,
             power_dbm: config.power_dbm.1,
         };
-        let los = channel.next_f64() < inh::los_probability(config.office, distance)?;
-        let channel = inh::draw_with(los, centre, point, CENTRE_GHZ, channel)?;
+        let dice = Dice::throw(channel);
+        let (found, after) = dice.channel(config.office, centre, point)?;
+        *channel = after;
+        let channel = found;
         let sweeps = Sweeps::new(&channel, ap, &device);
         Ok(Self {
             device,
             distance,
             channel,
+            dice,
             sweeps,
         })
     }

@@ -18,6 +18,8 @@ pub struct StationOutcome {
     pub failures: u32,
     /// The beacon interval in which it was first trained.
     pub first: Option<usize>,
+    /// Beacon intervals without data.
+    pub gone: usize,
     /// Most beacon intervals in a row without data.
     pub longest_gap: usize,
 }

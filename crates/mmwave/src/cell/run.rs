@@ -67,8 +67,13 @@ impl<'a> Runner<'a> {
     pub fn step(&mut self) -> Result<IntervalOutcome, MmwaveError> {
         let (cell, config) = (self.cell, &self.cell.config);
         let now = Duration::from_secs_f64(config.interval.length_us * 1e-6 * self.number as f64);
+        // Where everybody is when the run begins.
+        let later_s = match self.number {
+            0 => 0.0,
+            _ => config.interval.length_us * 1e-6,
+        };
         for client in &mut self.clients {
-            client.move_on(cell)?;
+            client.move_on(cell, later_s)?;
         }
         let contenders: Vec<usize> = (0..self.clients.len())
             .filter(|index| self.clients[*index].contends(now))
@@ -92,7 +97,8 @@ impl<'a> Runner<'a> {
             // Drawn for everybody in every interval, so that schemes see the same blockages.
             let chance = self.blockage.next_f64();
             let blocked = match config.blockage {
-                Blockage::Probability(p) => chance < p,
+                // Who stands has been heard with its sector, and keeps what it is worth; who walks may walk out of it.
+                Blockage::Probability(p) => chance < p || (client.walks() && client.below_data()),
                 Blockage::ModelA { .. } => client.below_data(),
             };
             client.send(part_s, blocked);

@@ -138,6 +138,55 @@ fn blockers_of_model_a_send_clients_back_into_the_contest() {
 }
 
 #[test]
+fn who_walks_keeps_its_link_only_as_long_as_its_beams_fit() {
+    let config = CellConfig {
+        walk: Some(Walk {
+            speed: 3.0,
+            pause: 0.0,
+        }),
+        intervals: 600,
+        ..config(2, 0.0)
+    };
+    let outcome = outcome(&config, "jpoc", 2);
+    let standing = self::outcome(
+        &CellConfig {
+            walk: None,
+            ..config
+        },
+        "jpoc",
+        2,
+    );
+    let sum = |outcome: &Outcome, of: fn(&StationOutcome) -> f64| -> f64 {
+        outcome.stations.iter().map(of).sum()
+    };
+    // Every 15 to 20 s of a minute, and whenever the link was lost; who stands trains once.
+    let trained = |one: &StationOutcome| f64::from(one.attempts - one.failures);
+    assert!(sum(&outcome, trained) >= 2.0 * 3.0);
+    assert!(sum(&standing, trained) <= 2.0 * 3.0);
+    let rate = |one: &StationOutcome| one.megabits / one.used_s;
+    assert!(sum(&outcome, rate) < sum(&standing, rate));
+}
+
+#[test]
+fn a_walk_of_no_speed_is_standing() {
+    let standing = config(4, 0.2);
+    let walk = CellConfig {
+        walk: Some(Walk {
+            speed: 0.0,
+            pause: 1.0,
+        }),
+        ..standing.clone()
+    };
+    for scheme in ["80211ad", "jpoc"] {
+        assert_eq!(
+            outcome(&standing, scheme, 3),
+            outcome(&walk, scheme, 3),
+            "{scheme}"
+        );
+    }
+}
+
+#[test]
 fn chatty_clients_contend_and_get_nothing() {
     let config = CellConfig {
         chatty: 8,

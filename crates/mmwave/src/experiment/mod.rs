@@ -40,6 +40,8 @@ pub enum Kind {
         /// The share.
         failure: f64,
     },
+    /// What becomes of clients that walk about with these speeds, in m/s; 0 stands.
+    Mobility(Vec<f64>),
 }
 
 /// One scheme at one value of what is varied.
@@ -57,13 +59,14 @@ impl Kind {
         match self {
             Self::Jain(_) => "jain",
             Self::Overhead { .. } => "overhead",
+            Self::Mobility(_) => "mobility",
         }
     }
 
     /// All values of what is varied.
     fn values(&self) -> Vec<f64> {
         match self {
-            Self::Jain(all) => all.clone(),
+            Self::Jain(all) | Self::Mobility(all) => all.clone(),
             Self::Overhead { stations, .. } => stations.iter().map(|n| *n as f64).collect(),
         }
     }
@@ -73,6 +76,7 @@ impl Kind {
         match self {
             Self::Jain(_) => ("blockage", "jain"),
             Self::Overhead { .. } => ("stations", "mini_slots"),
+            Self::Mobility(_) => ("speed_mps", "mbps"),
         }
     }
 }
@@ -118,6 +122,18 @@ impl Experiment {
                 point.count("stations", stations as u64);
                 point.maybe("mini_slots", mini_slots);
                 point.maybe("failure", failed);
+            }
+            Kind::Mobility(_) => {
+                let (seeds, speed) = (self.seeds.clone(), task.value);
+                let found = access::mobility(&self.cell, &access, speed, seeds)?;
+                point.number("speed_mps", speed);
+                point.number("jain", found.jain.mean);
+                point.number("attempts_per_minute", found.attempts_per_minute);
+                point.number("failure", found.failure);
+                point.number("gone", found.gone);
+                point.number("longest_gap_s", found.longest_gap_s.median);
+                point.number("longest_gap_90_s", found.longest_gap_s.high);
+                point.number("mbps", found.mbps);
             }
         }
         Ok(point)
@@ -181,6 +197,11 @@ impl Experiment {
                 ),
                 ("clients", "mini-slots of an A-BFT"),
                 (0.0, highest.max(36.0) * 1.05),
+            ),
+            Kind::Mobility(_) => (
+                format!("Rate of each of {} walking clients", self.cell.stations),
+                ("metres per second", "Mbit/s"),
+                (0.0, highest.max(1.0) * 1.05),
             ),
         };
         let labels = Labels {
@@ -281,6 +302,22 @@ mod tests {
         );
         assert!(points[0].find("failure").unwrap() <= 0.1);
         assert!(overhead.picture(&points).contains("at most 10 %"));
+    }
+
+    #[test]
+    fn who_walks_trains_more_often() {
+        let mut mobility = experiment(Kind::Mobility(vec![0.0, 1.4]));
+        mobility.cell.intervals = 300;
+        mobility.cell.blockage = crate::cell::Blockage::Probability(0.0);
+        mobility.schemes = vec!["jpoc"];
+        let points = points(&mobility);
+        let of = |name: &str| [0, 1].map(|index: usize| points[index].find(name).unwrap());
+        let [stands, walks] = of("attempts_per_minute");
+        // Once a minute against every 15 to 20 s.
+        assert!(walks > 1.5 * stands, "{stands} {walks}");
+        let [stands, walks] = of("mbps");
+        assert!(walks < stands, "{stands} {walks}");
+        assert!(mobility.picture(&points).contains("walking"));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use core::time::Duration;
 use sumlink_link::Random;
 
 use super::Spread;
-use crate::cell::{Access, Blockage, Cell, CellConfig, Outcome, run};
+use crate::cell::{Access, Blockage, Cell, CellConfig, Outcome, StationOutcome, run};
 use crate::error::{MmwaveError, share};
 use crate::mac::slotted::Slotted;
 use crate::mac::trigger::{Behaviour, Trigger};
+use crate::mobility::Walk;
 
 /// Which seeds a figure is over.
 pub type Seeds = RangeInclusive<u64>;
@@ -79,9 +80,61 @@ pub fn jain(
     })
 }
 
+/// What becomes of clients that walk about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MobilityPoint {
+    /// Jain's index of data time over seeds.
+    pub jain: Spread,
+    /// A-BFTs of a client in a minute.
+    pub attempts_per_minute: f64,
+    /// Share of them that failed.
+    pub failure: f64,
+    /// Share of beacon intervals in which a client had no data.
+    pub gone: f64,
+    /// Longest time without data of each client, in seconds.
+    pub longest_gap_s: Spread,
+    /// Mbit/s of a client on average, over the whole time.
+    pub mbps: f64,
+}
+
+/// Clients that walk from waypoint to waypoint with that speed in m/s, resting as the cell says (not at all if it says
+/// nothing); with 0 they stand.
+///
+/// # Errors
+///
+/// As [`outcomes`]; a speed that is none.
+pub fn mobility(
+    config: &CellConfig,
+    access: &Access,
+    speed: f64,
+    seeds: Seeds,
+) -> Result<MobilityPoint, MmwaveError> {
+    let pause = config.walk.map_or(0.0, |walk| walk.pause);
+    let config = CellConfig {
+        walk: Some(Walk { speed, pause }),
+        ..config.clone()
+    };
+    let all = outcomes(&config, access, seeds)?;
+    let stations: Vec<_> = all.iter().flat_map(|one| &one.stations).collect();
+    let interval_s = config.interval.length_us * 1e-6;
+    let client_s = interval_s * (config.intervals * stations.len()).max(1) as f64;
+    let sum = |of: fn(&StationOutcome) -> f64| stations.iter().map(|one| of(one)).sum::<f64>();
+    let gaps = stations
+        .iter()
+        .map(|one| one.longest_gap as f64 * interval_s);
+    Ok(MobilityPoint {
+        jain: Spread::of(all.iter().map(Outcome::jain).collect()),
+        attempts_per_minute: sum(|one| f64::from(one.attempts)) * 60.0 / client_s,
+        failure: failure(&all),
+        gone: sum(|one| one.gone as f64) * interval_s / client_s,
+        longest_gap_s: Spread::of(gaps.collect()),
+        mbps: sum(|one| one.megabits) / client_s,
+    })
+}
+
 /// Share of attempts that failed, over several runs.
 pub fn failure(all: &[Outcome]) -> f64 {
-    let sum = |of: fn(&crate::cell::StationOutcome) -> u32| -> u64 {
+    let sum = |of: fn(&StationOutcome) -> u32| -> u64 {
         let stations = all.iter().flat_map(|one| &one.stations);
         stations.map(|station| u64::from(of(station))).sum()
     };

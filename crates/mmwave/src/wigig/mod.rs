@@ -16,6 +16,7 @@ use sumlink_link::{Change, Jitter};
 use crate::cell::{Access, Blockage, Cell, CellConfig, IntervalOutcome, Runner, Service};
 use crate::error::MmwaveError;
 use crate::mac::data::packet_mbps;
+use crate::mobility::Walk;
 use crate::phy::{SINGLE_CARRIER, best_mcs};
 
 /// One-way delay of the link, and how much it varies: ours, the same as of the profiles `mmwave-*` of `sumlink-link`. That a
@@ -40,6 +41,8 @@ pub struct WigigLink {
     pub distance: Option<f64>,
     /// What cuts stations off.
     pub blockage: Blockage,
+    /// How all of them walk about, this one too; without it they stand.
+    pub walk: Option<Walk>,
 }
 
 /// What the link does in a beacon interval.
@@ -68,6 +71,7 @@ impl WigigLink {
             chatty: 0,
             distance: None,
             blockage: CellConfig::default().blockage,
+            walk: None,
         }
     }
 
@@ -78,6 +82,7 @@ impl WigigLink {
             chatty: self.chatty,
             first_distance: self.distance,
             blockage: self.blockage,
+            walk: self.walk,
             ..CellConfig::default()
         }
     }

@@ -219,6 +219,25 @@ fn blockers_in_the_room_cut_the_link_too() {
     assert!(steps[0].rate > 0);
 }
 
+#[test]
+fn a_station_that_walks_has_another_rate_every_interval() {
+    let walks = WigigLink {
+        walk: Some(Walk::PEDESTRIAN),
+        ..link("jpoc", 2, 0.0)
+    };
+    let steps = walks.schedule(1, MINUTE).unwrap();
+    let snr: Vec<f64> = steps
+        .iter()
+        .filter_map(|step| match step.service {
+            Service::Data { snr_db, .. } => Some(snr_db),
+            _ => None,
+        })
+        .collect();
+    let changes = snr.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(changes * 3 > snr.len(), "{changes} of {}", snr.len());
+    assert_eq!(steps, walks.schedule(1, MINUTE).unwrap());
+}
+
 /// Rates in Mbit/s and outages of the first three seconds, as a text of which a change is seen.
 fn told(scheme: &str) -> String {
     let steps = link(scheme, 8, 0.2);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sumlink_link::profile::{Timeline, scale};
 use sumlink_link::{Change, Profile};
 use sumlink_mmwave::cell::{Access, Blockage, SCHEMES};
+use sumlink_mmwave::mobility::Walk;
 use sumlink_mmwave::wigig::WigigLink;
 
 use crate::config::{Direction, LinkChange, MAX_LINKS, PlannedChange, Setting, check_rate};
@@ -18,8 +19,8 @@ use super::section::{Section, keep, number_of};
 /// The name of the profile that `sumlink-mmwave` makes.
 const WIGIG: &str = "mmwave";
 /// The keys that only it has.
-const WIGIG_KEYS: [&str; 6] = [
-    "access", "stations", "chatty", "distance", "blockage", "blockers",
+const WIGIG_KEYS: [&str; 8] = [
+    "access", "stations", "chatty", "distance", "blockage", "blockers", "speed", "pause",
 ];
 
 /// A generator of what a link does over time.
@@ -188,6 +189,8 @@ fn read_wigig(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     let distance = section.number(document, "distance");
     let blockage = section.parsed(document, "blockage", parse_percentage);
     let blockers = section.number(document, "blockers");
+    let speed = section.number(document, "speed");
+    let pause = section.number(document, "pause");
     if let (Some(_), Some(blockers)) = (&blockage, &blockers) {
         let reason = "blockage and blockers contradict each other: remove one";
         document.problem(&blockers.span, reason);
@@ -215,6 +218,19 @@ fn read_wigig(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     } else if let Some(at) = blockers {
         link.blockage = Blockage::ModelA { metres: at.value };
         check(document, &at.span, "blockers", &link);
+    }
+    let mut walk = Walk::PEDESTRIAN;
+    if let Some(at) = pause {
+        walk.pause = at.value;
+        if speed.is_none() {
+            section.missing(document, "speed", "speed = 1.4, which pause belongs to");
+        }
+        right &= keep(document, &at.span, "pause", walk.checked()).is_some();
+    }
+    if let Some(at) = speed {
+        walk.speed = at.value;
+        right &= keep(document, &at.span, "speed", walk.checked()).is_some();
+        link.walk = Some(walk);
     }
     right.then_some(link)
 }
@@ -293,12 +309,18 @@ mod tests {
 
     #[test]
     fn what_the_cell_has_besides_counts() {
-        let keys =
-            format!("{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\n");
+        let keys = format!(
+            "{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\nspeed = 1\npause = 2\n"
+        );
         let read = scenario(&keys);
         let link = read.links[1].profile.as_ref().unwrap().wigig().unwrap();
         assert_eq!((link.others, link.chatty, link.distance), (2, 3, Some(4.5)));
         assert_eq!(link.blockage, Blockage::Probability(0.05));
+        let walk = Walk {
+            speed: 1.0,
+            pause: 2.0,
+        };
+        assert_eq!(link.walk, Some(walk));
         let is_delay = |c: &PlannedChange| matches!(c.change.setting, Setting::Delay(_));
         assert!(!read.lab_config(1).timeline.iter().any(is_delay));
         let model_a = scenario(&format!("{JPOC}blockers = 0.2\n"));
@@ -336,6 +358,16 @@ mod tests {
                 "access = \"jpoc\"\nstations = 2\nblockage = \"2%\"\nblockers = 1\n",
                 13,
                 "contradict",
+            ),
+            (
+                "access = \"jpoc\"\nstations = 2\nspeed = 60\n",
+                12,
+                "from 0 to 50",
+            ),
+            (
+                "access = \"jpoc\"\nstations = 2\npause = 1\n",
+                6,
+                "has no speed",
             ),
             (
                 "access = \"jpoc\"\nstations = 600\nchatty = 600\n",

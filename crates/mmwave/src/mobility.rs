@@ -1,0 +1,342 @@
+//! Clients that walk about in a cell.
+//!
+//! Random waypoint: a client walks straight to a place of the disc, every one being as probable, rests there, and goes on to
+//! another one. It looks at the access point to within the cell's angle when it sets out and does not turn while it walks,
+//! so that the access point moves through its sectors; when that leaves the 120 degrees that its array sees, it turns.
+//!
+//! The channel is that of 3GPP TR 38.901 at the new place with the same dice: path loss and the direct ray follow the client,
+//! shadowing and clusters stay as they were relative to it, and whether there is a line of sight is decided by the same number
+//! against the probability there. After 10 m, the correlation distance of 38.901's indoor office (clause 7.6.3), the dice are
+//! thrown anew. Fading in between is none, as powers of rays are added.
+
+use sumlink_link::Random;
+
+use crate::channel::inh::{self, Office};
+use crate::channel::{Channel, Pose};
+use crate::codebook::HALF_COVERAGE_DEG;
+use crate::error::{MmwaveError, within};
+use crate::geometry::{Point, wrapped};
+use crate::units::CENTRE_GHZ;
+
+/// Metres after which a channel has forgotten what it was (38.901, clause 7.6.3, indoor office).
+pub const CORRELATION_M: f64 = 10.0;
+
+/// How clients walk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Walk {
+    /// Metres per second while they walk: 1.4 is a pedestrian's.
+    pub speed: f64,
+    /// Seconds for which they rest at each waypoint.
+    pub pause: f64,
+}
+
+impl Walk {
+    /// A pedestrian who rests 5 s at each waypoint: ours.
+    pub const PEDESTRIAN: Self = Self {
+        speed: 1.4,
+        pause: 5.0,
+    };
+
+    /// Checks its numbers.
+    ///
+    /// # Errors
+    ///
+    /// A speed that is not from 0 to 50 m/s, a pause that is not from 0 to 3600 s.
+    pub fn checked(self) -> Result<Self, MmwaveError> {
+        within("speed in m/s", self.speed, (0.0, 50.0), "from 0 to 50")?;
+        within(
+            "pause in seconds",
+            self.pause,
+            (0.0, 3600.0),
+            "from 0 to 3600",
+        )?;
+        Ok(self)
+    }
+}
+
+/// Where clients walk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ground {
+    /// The access point, above the middle of the disc.
+    pub ap: Point,
+    /// Radius of the disc in metres.
+    pub radius: f64,
+    /// How far clients look past the access point at most, in radians.
+    pub facing: f64,
+    /// Which office.
+    pub office: Office,
+}
+
+/// What decides a channel besides the place: the same dice give neighbouring places like channels.
+#[derive(Clone, Debug)]
+pub struct Dice {
+    /// Below the probability of a line of sight there is one.
+    chance: f64,
+    rays: Random,
+}
+
+impl Dice {
+    /// Throws them.
+    pub fn throw(random: &mut Random) -> Self {
+        let chance = random.next_f64();
+        Self {
+            chance,
+            rays: random.clone(),
+        }
+    }
+
+    /// The channel to a place, and the generator after it.
+    ///
+    /// # Errors
+    ///
+    /// A place that is no place.
+    pub fn channel(
+        &self,
+        office: Office,
+        ap: Point,
+        client: Point,
+    ) -> Result<(Channel, Random), MmwaveError> {
+        let los = self.chance < inh::los_probability(office, ap.distance_2d(client))?;
+        let mut random = self.rays.clone();
+        let channel = inh::draw_with(los, ap, client, CENTRE_GHZ, &mut random)?;
+        Ok((channel, random))
+    }
+}
+
+/// A client that walks.
+#[derive(Clone, Debug)]
+pub struct Walker {
+    walk: Walk,
+    ground: Ground,
+    pose: Pose,
+    goal: Point,
+    /// Seconds that it still rests.
+    rest: f64,
+    /// Metres since the dice were thrown.
+    walked: f64,
+    dice: Dice,
+    random: Random,
+}
+
+impl Walker {
+    /// Stands somewhere and sets out at once, with the channel that those dice give it.
+    pub fn new(walk: Walk, ground: Ground, pose: Pose, dice: Dice, mut random: Random) -> Self {
+        let goal = ground.anywhere(pose.point.z, &mut random);
+        Self {
+            walk,
+            ground,
+            pose,
+            goal,
+            rest: 0.0,
+            walked: 0.0,
+            dice,
+            random,
+        }
+    }
+
+    /// Where it is and how it is turned.
+    pub fn pose(&self) -> Pose {
+        self.pose
+    }
+
+    /// What is between it and the access point.
+    ///
+    /// # Errors
+    ///
+    /// None for places of the disc.
+    pub fn channel(&self) -> Result<Channel, MmwaveError> {
+        let found = self
+            .dice
+            .channel(self.ground.office, self.ground.ap, self.pose.point);
+        found.map(|(channel, _)| channel)
+    }
+
+    /// So many seconds later.
+    pub fn advance(&mut self, seconds: f64) {
+        if self.walk.speed == 0.0 {
+            return;
+        }
+        let mut left = seconds;
+        // A waypoint each time: with no pause and a short way there may be several in an interval.
+        while left > 0.0 {
+            let resting = self.rest.min(left);
+            self.rest -= resting;
+            left -= resting;
+            let way = self.pose.point.distance_2d(self.goal);
+            let reach = self.walk.speed * left;
+            let step = reach.min(way);
+            if way > 0.0 {
+                let part = step / way;
+                let (from, to) = (self.pose.point, self.goal);
+                self.pose.point.x += (to.x - from.x) * part;
+                self.pose.point.y += (to.y - from.y) * part;
+                self.walked += step;
+            }
+            if reach < way {
+                break;
+            }
+            left -= step / self.walk.speed;
+            self.pose.point = self.goal;
+            self.rest = self.walk.pause;
+            self.goal = self.ground.anywhere(self.goal.z, &mut self.random);
+            self.turn();
+        }
+        let at_ap = self.pose.point.direction_to(self.ground.ap).azimuth;
+        let away = wrapped(self.pose.orientation.yaw - at_ap).abs();
+        if away > self.ground.facing.max(HALF_COVERAGE_DEG.to_radians()) {
+            self.turn();
+        }
+        if self.walked >= CORRELATION_M {
+            self.walked = 0.0;
+            let number = self.random.next_u64();
+            self.dice = Dice::throw(&mut self.random.split(number));
+        }
+    }
+
+    /// Looks at the access point again, to within the angle.
+    fn turn(&mut self) {
+        let at_ap = self.pose.point.direction_to(self.ground.ap).azimuth;
+        let away = (2.0 * self.random.next_f64() - 1.0) * self.ground.facing;
+        self.pose.orientation.yaw = wrapped(at_ap + away);
+    }
+}
+
+impl Ground {
+    /// A place of the disc, each with the same probability, at that height.
+    pub fn anywhere(&self, height: f64, random: &mut Random) -> Point {
+        let distance = self.radius * random.next_f64().sqrt();
+        let around = core::f64::consts::TAU * random.next_f64();
+        let (x, y) = (distance * around.cos(), distance * around.sin());
+        Point::new(x, y, height)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::decibels;
+
+    const AP: Point = Point {
+        x: 0.0,
+        y: 0.0,
+        z: 3.0,
+    };
+
+    fn walker(walk: Walk, seed: u64) -> Walker {
+        let ground = Ground {
+            ap: AP,
+            radius: 25.0,
+            facing: 60f64.to_radians(),
+            office: Office::Mixed,
+        };
+        let mut random = Random::new(seed);
+        let place = ground.anywhere(1.0, &mut random);
+        let pose = Pose::looking(place, AP, 0.3);
+        let dice = Dice::throw(&mut random.split(1));
+        Walker::new(walk, ground, pose, dice, random.split(2))
+    }
+
+    #[test]
+    fn nobody_is_faster_than_it_walks_or_leaves_the_disc() {
+        for seed in 1..20 {
+            let walk = Walk {
+                speed: 1.4,
+                pause: 2.0,
+            };
+            let mut walker = walker(walk, seed);
+            let mut rested = 0;
+            for _ in 0..3000 {
+                let before = walker.pose().point;
+                walker.advance(0.1);
+                let now = walker.pose().point;
+                let step = before.distance_2d(now);
+                assert!(step <= 0.14 + 1e-9, "{step}");
+                assert!(AP.distance_2d(now) <= 25.0 + 1e-9);
+                assert_eq!(now.z, 1.0);
+                rested += usize::from(step < 1e-9);
+            }
+            // Some twelve ways of 23 m on average in five minutes, and 20 intervals of rest after each.
+            assert!((60..900).contains(&rested), "{rested}");
+        }
+    }
+
+    #[test]
+    fn it_walks_as_far_as_its_speed_says_between_rests() {
+        let walk = Walk {
+            speed: 2.0,
+            pause: 0.0,
+        };
+        let mut walker = walker(walk, 3);
+        let mut far = 0.0;
+        for _ in 0..100_000 {
+            let before = walker.pose().point;
+            walker.advance(0.01);
+            far += before.distance_2d(walker.pose().point);
+        }
+        // Straight except at waypoints, where a corner of a hundredth of a second is cut.
+        assert!((1990.0..=2000.0 + 1e-6).contains(&far), "{far}");
+    }
+
+    #[test]
+    fn the_access_point_stays_in_view() {
+        let mut walker = walker(Walk::PEDESTRIAN, 5);
+        for _ in 0..5000 {
+            walker.advance(0.1);
+            let pose = walker.pose();
+            let at = pose.point.direction_to(AP).azimuth;
+            let away = wrapped(pose.orientation.yaw - at).abs().to_degrees();
+            assert!(away <= 60.0 + 1e-6, "{away}");
+        }
+    }
+
+    #[test]
+    fn who_stands_keeps_its_channel_and_a_step_changes_it_little() {
+        let mut stands = walker(
+            Walk {
+                speed: 0.0,
+                pause: 0.0,
+            },
+            7,
+        );
+        let before = stands.channel().unwrap();
+        stands.advance(60.0);
+        assert_eq!(stands.channel().unwrap(), before);
+
+        let mut walks = walker(Walk::PEDESTRIAN, 7);
+        let (mut small, mut all) = (0, 0);
+        let mut before = walks.channel().unwrap();
+        for _ in 0..400 {
+            walks.advance(0.1);
+            let now = walks.channel().unwrap();
+            let change = (decibels(now.gain()) - decibels(before.gain())).abs();
+            small += usize::from(change < 1.0);
+            all += 1;
+            before = now;
+        }
+        // 50 m have five new throws and a few changes between line of sight and none, and steps of 14 cm otherwise.
+        assert!(small * 10 > all * 9, "{small} of {all}");
+    }
+
+    #[test]
+    fn dice_are_thrown_anew_after_the_correlation_distance() {
+        let mut walker = walker(Walk::PEDESTRIAN, 11);
+        let mut thrown = 0;
+        let mut walked = 0.0;
+        for _ in 0..2000 {
+            let before = (walker.dice.chance, walker.pose().point);
+            walker.advance(0.1);
+            walked += before.1.distance_2d(walker.pose().point);
+            thrown += u32::from(before.0 != walker.dice.chance);
+        }
+        let expected = (walked / CORRELATION_M) as u32;
+        assert!(thrown.abs_diff(expected) <= 2, "{thrown} {expected}");
+    }
+
+    #[test]
+    fn walks_that_cannot_be_are_refused() {
+        for (speed, pause) in [(-1.0, 0.0), (51.0, 0.0), (f64::NAN, 0.0), (1.0, -1.0)] {
+            assert!(Walk { speed, pause }.checked().is_err());
+        }
+        assert!(Walk::PEDESTRIAN.checked().is_ok());
+    }
+}
