@@ -9,6 +9,7 @@
 mod congestion;
 mod fault;
 mod interrupt;
+mod mmwave;
 mod run;
 mod scenario;
 mod scheduler;
@@ -21,6 +22,8 @@ mod _native {
     use crate::congestion::Ack;
     #[pymodule_export]
     use crate::interrupt::interrupt;
+    #[pymodule_export]
+    use crate::mmwave::{Experiment, access_names, good_beams, heat_map};
     #[pymodule_export]
     use crate::run::run;
     #[pymodule_export]

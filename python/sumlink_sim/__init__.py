@@ -3,8 +3,10 @@
 The engine that sumlink's daemon runs, over a model of TCP, over emulated links; the same seed gives the same figures to the
 last bit. :func:`run` runs a scenario, :func:`sweep` a grid of them; both take schedulers and congestion controls that are
 Python classes (:class:`Scheduler`, :class:`CongestionControl`) and give :class:`Results`, which are pandas frames.
+:mod:`~sumlink_sim.mmwave` has the experiments with 60 GHz Wi-Fi's initial access.
 """
 
+from . import mmwave
 from ._native import Ack, Flight, Path, Stream, View
 from ._native import congestion_names, scheduler_names
 from ._native import version as __version__
@@ -32,6 +34,7 @@ __all__ = [
     "View",
     "__version__",
     "congestion_names",
+    "mmwave",
     "run",
     "scheduler_names",
     "sweep",

@@ -4,13 +4,17 @@ from typing import Any, final
 
 __all__ = [
     "Ack",
+    "Experiment",
     "Flight",
     "Path",
     "Scenario",
     "Stream",
     "View",
+    "access_names",
     "check_system",
     "congestion_names",
+    "good_beams",
+    "heat_map",
     "interrupt",
     "optimised",
     "run",
@@ -299,3 +303,30 @@ def run(
     trace: str | None = None,
 ) -> tuple[str, str | None, BaseException | None]:
     """The run as JSON, why a class of the caller's own ended it (None if none did), and what it raised."""
+
+@final
+class Experiment:
+    """An experiment about cells of 60 GHz Wi-Fi that was read and found right."""
+
+    def __new__(cls, text: str, file: str) -> Experiment:
+        """Reads a text as if it stood in that file. The argument of the ValueError is a list of (file, line, reason)."""
+
+    @property
+    def tasks(self) -> list[tuple[str, float]]:
+        """Every access scheme with every value of what is varied."""
+
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """The first seed and the last."""
+
+    def point(self, task: int, seeds: tuple[int, int]) -> dict[str, Any]:
+        """Figures by name of the task of that number over the seeds from the first to the last."""
+
+def heat_map(gamma: float | None, sectors: int, room: str, draws: int, seed: int) -> list[list[float]]:
+    """Competition index of a client in each part of an office against one near the access point, nearest row first."""
+
+def good_beams(gamma: float | None, sectors: int, room: str, draws: int, seed: int) -> list[int]:
+    """How many sectors of each client of an office are heard."""
+
+def access_names() -> list[str]:
+    """Names of the access schemes."""

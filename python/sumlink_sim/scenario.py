@@ -33,7 +33,7 @@ class Scenario:
         Raises:
             ScenarioError: with everything that is wrong, and the keys it is about.
         """
-        text, places = _to_toml(document)
+        text, places = to_toml(document)
         self._take(text, FilePath(directory) / "dict", places)
 
     @classmethod
@@ -58,7 +58,7 @@ class Scenario:
             self._inner = _native.Scenario(text, str(file))
         except ValueError as error:
             problems = error.args[0]
-            raise ScenarioError(_tell(problems, places, str(file))) from None
+            raise ScenarioError(tell(problems, places, str(file))) from None
         self._text, self._file, self._is_file = text, file, places is None
 
     @property
@@ -114,7 +114,7 @@ class Scenario:
         for key, value in values.items():
             _assign(document, key, value)
         said = ", ".join(f"{key}={value}" for key, value in values.items())
-        text, places = _to_toml(document)
+        text, places = to_toml(document)
         new = type(self).__new__(type(self))
         try:
             new._take(text, self._file, places)
@@ -137,7 +137,7 @@ def _again(text: str, file: str, places: list[str] | None) -> Scenario:
     return new
 
 
-def _tell(problems: list[tuple[Any, int, str]], places: list[str] | None, scenario: str) -> str:
+def tell(problems: list[tuple[Any, int, str]], places: list[str] | None, scenario: str) -> str:
     """All problems in one line; of a dict with its keys in place of lines. A recording that it names has lines."""
     told = []
     for file, line, reason in problems:
@@ -170,7 +170,7 @@ def _assign(document: dict[str, Any], key: str, value: Any) -> None:
     at[parts[-1]] = value
 
 
-def _to_toml(document: Mapping[str, Any]) -> tuple[str, list[str]]:
+def to_toml(document: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The text of a file, and for each of its lines the key that it is about."""
     lines: list[str] = []
     places: list[str] = []

@@ -81,17 +81,22 @@ def _gather(pool: Executor, todo: list[Payload]) -> Iterator[tuple[str, Run]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def on_dask(todo: list[Payload], address: str) -> Iterator[tuple[str, Run]]:
-    """An existing cluster. It gives what a dead worker had to do, and what only it knew, to another one."""
+def client_of(address: str) -> tuple[Any, Any]:
+    """The package distributed, and a client of an existing cluster."""
     try:
         import distributed as package
     except ImportError as error:
         raise ScenarioError("dask: the package distributed is missing: pip install 'sumlink-sim[dask]'") from error
     distributed: Any = package  # some of it has no types
     try:
-        client = distributed.Client(address, timeout=DASK_TIMEOUT, set_as_default=False)
+        return distributed, distributed.Client(address, timeout=DASK_TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ScenarioError(f"dask: there is no cluster at {address}: {error}") from error
+
+
+def on_dask(todo: list[Payload], address: str) -> Iterator[tuple[str, Run]]:
+    """An existing cluster. It gives what a dead worker had to do, and what only it knew, to another one."""
+    distributed, client = client_of(address)
     with client:
         by_key = {f"sumlink-{payload.id}": payload for payload in todo}
         futures = [client.submit(work, payload, key=key, pure=True) for key, payload in by_key.items()]

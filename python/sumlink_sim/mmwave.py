@@ -1,0 +1,342 @@
+"""Experiments with 60 GHz Wi-Fi's initial access: fairness, overhead, mobility, beams, and what a bond gets of it.
+
+Each gives a pandas frame, with a row for every access scheme, value of what is varied, and seed; docs/mmwave.md of sumlink says
+what is modelled. Points do not depend on each other: they are made on all cores, or at a Dask cluster, and are the same
+wherever they are made.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path as FilePath
+from typing import Any
+
+import pandas as pd
+
+from . import _native
+from .errors import ScenarioError
+from .running import Source, as_scenario, check_jobs, check_seeds
+from .scenario import tell, to_toml
+from .sweep import Sweep, sweep
+from .workers import client_of
+
+SCHEMES: tuple[str, ...] = tuple(_native.access_names())
+"""The access schemes."""
+
+Cell = Mapping[str, Any]
+"""What `[cell]` of an experiment's file may say: `{"stations": 16, "radius_m": 25.0}`."""
+
+
+def jain(
+    blockage: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    schemes: Sequence[str] = SCHEMES,
+    seeds: int | Iterable[int] = 10,
+    *,
+    cell: Cell | None = None,
+    jobs: int | None = None,
+    dask: str | None = None,
+) -> pd.DataFrame:
+    """Fairness of data time against the probability of being blocked in a beacon interval (thesis, figure 3.7a).
+
+    Args:
+        blockage: probabilities.
+        schemes: of :data:`SCHEMES`.
+        seeds: 1, 2, ... so many, or a list of seeds.
+        cell: what is not said is the cell of the thesis' section 3.3.2.
+        jobs: points at once on this machine; None: as many as there are processors.
+        dask: the address of the scheduler of an existing Dask cluster that makes the points instead.
+
+    Returns:
+        Columns `scheme`, `blockage`, `seed`, `jain`, `failure` (share of attempts that failed), `goodput_mbps` (of all clients).
+
+    Raises:
+        ScenarioError: an argument makes no sense; the message says which.
+    """
+    frame = _by_seed("jain", {"blockage": _numbers("blockage", blockage)}, schemes, seeds, cell, jobs, dask)
+    # Over one seed there is no spread.
+    return frame.drop(columns=["jain_10", "jain_90"])
+
+
+def mobility(
+    speeds: Sequence[float] = (0.0, 0.5, 1.4, 3.0),
+    schemes: Sequence[str] = SCHEMES,
+    seeds: int | Iterable[int] = 10,
+    *,
+    cell: Cell | None = None,
+    jobs: int | None = None,
+    dask: str | None = None,
+) -> pd.DataFrame:
+    """Clients that walk from waypoint to waypoint, against their speed in m/s.
+
+    The arguments are those of :func:`jain`.
+
+    Returns:
+        Columns `scheme`, `speed_mps`, `seed`, `jain`, `attempts_per_minute` and `failure` (A-BFTs of a client, and the share
+        that failed), `gone` (share of beacon intervals without data), `longest_gap_s` and `longest_gap_90_s` (median and 90 %
+        of the clients' longest times without data), `mbps` of a client.
+    """
+    return _by_seed("mobility", {"speeds": _numbers("speeds", speeds)}, schemes, seeds, cell, jobs, dask)
+
+
+def overhead(
+    stations: Sequence[int] = (2, 4, 8, 16, 24, 32),
+    schemes: Sequence[str] = SCHEMES,
+    seeds: int = 10,
+    *,
+    failure: float = 0.1,
+    cell: Cell | None = None,
+    jobs: int | None = None,
+    dask: str | None = None,
+) -> pd.DataFrame:
+    """Mini-slots with which at most a share `failure` of attempts fails (thesis, figure 3.7b).
+
+    The arguments are those of :func:`jain`. How many suffice is a matter of all seeds together: there is a row for each scheme
+    and number of stations.
+
+    Returns:
+        Columns `scheme`, `stations`, `mini_slots` (missing where no number of slots meets it), `failure`.
+    """
+    varied = {"stations": [*stations], "failure": failure}
+    numbers = check_seeds(seeds)
+    experiment = _experiment("overhead", varied, schemes, cell)
+    todo = [(experiment, task, (numbers[0], numbers[-1])) for task in range(len(_native_of(*experiment).tasks))]
+    frame = pd.DataFrame(_made(todo, jobs, dask))
+    return frame.astype({"scheme": "string", "stations": "int64", "mini_slots": "float64", "failure": "float64"})
+
+
+def heat_map(
+    gamma: float | None = None, *, sectors: int = 36, room: str = "inh", draws: int = 50, seed: int = 1
+) -> pd.DataFrame:
+    """Competition index of a client in each part of an office against one near the access point (figures 3.1c, 3.5b, c, 3.6).
+
+    Args:
+        gamma: SNR in dB that power control gives the best sector; None: all power.
+        sectors: of the clients, 36 or 64.
+        room: `inh`, 3GPP's indoor office, or `tgad`, the conference room of 802.11ad.
+        draws: places and orientations in each part.
+        seed: of all random numbers.
+
+    Returns:
+        A row for each row of parts, nearest first, and a column for each column, both counted from 1.
+    """
+    try:
+        rows = _native.heat_map(gamma, sectors, room, draws, seed)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ScenarioError(f"heat_map: {error}") from None
+    frame = pd.DataFrame(rows)
+    frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
+    frame.columns = pd.RangeIndex(1, len(frame.columns) + 1, name="column")
+    return frame
+
+
+def good_beams(
+    gammas: Sequence[float | None] = (None, 10.0, 4.0),
+    *,
+    sectors: int = 36,
+    room: str = "inh",
+    draws: int = 50,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """How many sectors of each client of an office are heard, by power control (figure 3.5a).
+
+    Returns:
+        Columns `gamma_db` (missing without power control), `client`, `good_beams`.
+    """
+    rows: list[dict[str, Any]] = []
+    for gamma in gammas:
+        try:
+            found = _native.good_beams(gamma, sectors, room, draws, seed)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ScenarioError(f"good_beams: {error}") from None
+        rows.extend({"gamma_db": gamma, "client": client, "good_beams": beams} for client, beams in enumerate(found))
+    return pd.DataFrame(rows).astype({"gamma_db": "float64", "client": "int64", "good_beams": "int64"})
+
+
+def bond(
+    scenario: Source,
+    access: Sequence[str] = SCHEMES,
+    stations: Sequence[int] = (1, 8, 32),
+    systems: Sequence[str] = ("sumlink:fbdt", "mptcp", "alone"),
+    seeds: int | Iterable[int] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    dask: str | None = None,
+) -> pd.DataFrame:
+    """Goodput and longest gap of a bond whose WiGig link must win its beam training, by access scheme and competitors.
+
+    Args:
+        scenario: as for :func:`sumlink_sim.run`; one of its links has `profile = "mmwave"`.
+        access: access schemes, of :data:`SCHEMES`.
+        stations: numbers of stations that compete with the link's.
+        systems: as for :func:`sumlink_sim.run`; of `alone` the WiGig link is shown.
+        seeds: the same.
+        out: keep the runs there, as :func:`sumlink_sim.sweep` does; None: nowhere.
+        jobs: the same.
+        dask: the same.
+
+    Returns:
+        Columns `access`, `stations`, `system`, `seed`, `goodput_mbps`, `longest_gap_s`: the longest time after the warm-up in
+        which nothing arrived, in whole intervals of the series. Runs that failed have neither.
+    """
+    read = as_scenario(scenario)
+    link = _wigig_of(read.document)
+    keys = [f"link.{link}.access", f"link.{link}.stations"]
+    grid: dict[str, list[Any]] = {keys[0]: [*access], keys[1]: [*stations]}
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = FilePath(scratch if out is None else out)
+        done = sweep(read, grid, systems, seeds, out=directory, jobs=jobs, dask=dask)
+        return _bond_frame(done, keys, link, read.warmup)
+
+
+def plot(frame: pd.DataFrame, y: str, *, x: str | None = None, by: str | None = None, ax: Any = None) -> Any:
+    """Draws a line for each access scheme: medians over seeds, and the quarters beside them where there are several.
+
+    Args:
+        frame: of a function of this module.
+        y: the column that is shown.
+        x: the column below; None: what the experiment varies.
+        by: the column that tells lines apart; None: `scheme` or `access`.
+        ax: matplotlib's axes; None: new ones.
+
+    Returns:
+        The axes.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ScenarioError("plot: the package matplotlib is missing: pip install 'sumlink-sim[notebook]'") from error
+    by = by or next((name for name in ("scheme", "access") if name in frame.columns), None)
+    x = x or next((name for name in ("blockage", "speed_mps", "stations") if name in frame.columns), None)
+    for name in (x, y, by):
+        if name not in frame.columns:
+            raise ScenarioError(f"plot: the frame has no column {name!r} (there are: {', '.join(map(str, frame.columns))})")
+    if ax is None:
+        _, ax = pyplot.subplots()
+    for line, part in frame.groupby(by, sort=False):
+        quarters = part.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
+        (drawn,) = ax.plot(quarters.index, quarters[0.5], marker="o", label=str(line))
+        if len(part) > len(quarters):
+            ax.fill_between(quarters.index, quarters[0.25], quarters[0.75], color=drawn.get_color(), alpha=0.2)
+    ax.set_xlabel(str(x))
+    ax.set_ylabel(y)
+    ax.legend()
+    return ax
+
+
+Recipe = tuple[str, tuple[str, ...]]
+"""An experiment as text, and the keys that its lines are about."""
+Work = tuple[Recipe, int, tuple[int, int]]
+"""A point: the experiment, the task's number, the first and the last seed."""
+
+
+def _experiment(kind: str, varied: Mapping[str, Any], schemes: Sequence[str], cell: Cell | None) -> Recipe:
+    if isinstance(schemes, str):
+        raise ScenarioError(f"schemes: give a list, such as [{schemes!r}]")
+    document: dict[str, Any] = {"name": kind, "kind": kind, "schemes": [*schemes], **varied}
+    if cell is not None:
+        document["cell"] = dict(cell)
+    text, places = to_toml(document)
+    recipe = (text, tuple(places))
+    _native_of(*recipe)
+    return recipe
+
+
+@functools.lru_cache(maxsize=16)
+def _native_of(text: str, places: tuple[str, ...]) -> _native.Experiment:
+    try:
+        return _native.Experiment(text, "dict")
+    except ValueError as error:
+        raise ScenarioError(tell(error.args[0], [*places], "dict")) from None
+
+
+def _by_seed(
+    kind: str,
+    varied: Mapping[str, Any],
+    schemes: Sequence[str],
+    seeds: int | Iterable[int],
+    cell: Cell | None,
+    jobs: int | None,
+    dask: str | None,
+) -> pd.DataFrame:
+    experiment = _experiment(kind, varied, schemes, cell)
+    numbers = check_seeds(seeds)
+    tasks = range(len(_native_of(*experiment).tasks))
+    todo = [(experiment, task, (seed, seed)) for task, seed in itertools.product(tasks, numbers)]
+    rows = _made(todo, jobs, dask)
+    for (_, _, (seed, _)), row in zip(todo, rows, strict=True):
+        row["seed"] = seed
+    frame = pd.DataFrame(rows)
+    scheme, value, *figures = [name for name in frame.columns if name != "seed"]
+    types = {scheme: "string", **dict.fromkeys([value, *figures], "float64"), "seed": "int64"}
+    return frame[[scheme, value, "seed", *figures]].astype(types)
+
+
+def _point(work: Work) -> dict[str, Any]:
+    """Makes a point, wherever that is."""
+    experiment, task, seeds = work
+    try:
+        return _native_of(*experiment).point(task, seeds)
+    except ValueError as error:
+        raise ScenarioError(str(error)) from None
+
+
+def _made(todo: list[Work], jobs: int | None, dask: str | None) -> list[dict[str, Any]]:
+    """All points in their order: the part in Rust does not hold Python's lock, threads use all cores."""
+    workers = check_jobs(jobs)
+    if dask is None:
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                return list(pool.map(_point, todo))
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+    _, client = client_of(dask)
+    with client:
+        made: list[dict[str, Any]] = client.gather(client.map(_point, todo, pure=True))
+        return made
+
+
+def _numbers(key: str, values: Sequence[float]) -> list[float]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ScenarioError(f"{key}: give a list of numbers, not {values!r}")
+    return [*values]
+
+
+def _wigig_of(document: Mapping[str, Any]) -> str:
+    links = [link["name"] for link in document.get("link", []) if link.get("profile") == "mmwave"]
+    if len(links) != 1:
+        raise ScenarioError(f"scenario: one of its links must have profile = \"mmwave\", and there are {len(links)}")
+    return str(links[0])
+
+
+def _bond_frame(done: Sweep, keys: list[str], link: str, warmup: float) -> pd.DataFrame:
+    runs, flows, series = done.runs, done.flows, done.series
+    series = series[series["time_s"] > warmup - 1e-9]
+    index = ["system", "seed", *keys]
+    # Of links alone each has a flow of its own.
+    of_wigig = flows[(flows["system"] == "alone") & (flows["link"] == link)]
+    numbers = of_wigig.assign(name=of_wigig["flow"].astype("string"))[[*index, "name", "goodput_bps"]]
+    alone = series[(series["system"] == "alone") & (series["of"] == "flow")].merge(numbers, on=[*index, "name"])
+    whole = series[(series["system"] != "alone") & (series["of"] == "run")]
+    gaps = pd.concat([whole, alone]).groupby(index)[["time_s", "bps"]].apply(_longest_gap).rename("longest_gap_s")
+    goodput = runs[runs["system"] != "alone"][[*index, "goodput_bps"]]
+    goodput = pd.concat([goodput, numbers[[*index, "goodput_bps"]]])
+    frame = runs[index].merge(goodput, on=index, how="left").merge(gaps.reset_index(), on=index, how="left")
+    frame["goodput_mbps"] = frame.pop("goodput_bps") / 1e6
+    frame = frame.rename(columns={keys[0]: "access", keys[1]: "stations"})
+    order = ["access", "stations", "system", "seed", "goodput_mbps", "longest_gap_s"]
+    return frame[order].reset_index(drop=True)
+
+
+def _longest_gap(series: pd.DataFrame) -> float:
+    """Seconds in a row in which nothing arrived."""
+    ordered = series.sort_values("time_s")
+    silent = ordered["bps"] <= 0
+    runs = silent.groupby((silent != silent.shift()).cumsum()).sum()
+    interval = ordered["time_s"].diff().median() if len(ordered) > 1 else 0.0
+    return float(runs.max() * interval) if len(runs) else 0.0
