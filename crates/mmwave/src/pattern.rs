@@ -60,6 +60,19 @@ impl Pattern {
         self.beams.iter().map(gain).collect()
     }
 
+    /// How many beams are heard in each direction of the grid when power control gives the best one `gamma_db` and `least_db`
+    /// is enough to be heard: those within the difference of the best. As of figure 3.5(a), with one ray.
+    pub fn good_beams(&self, gamma_db: f64, least_db: f64) -> Vec<usize> {
+        let points = self.azimuths.len() * self.elevations.len();
+        let margin = gamma_db - least_db;
+        let heard = |point: usize| {
+            let gains = || self.beams.iter().map(|beam| beam[point]);
+            let best = gains().fold(f64::NEG_INFINITY, f64::max);
+            gains().filter(|gain| *gain >= best - margin).count()
+        };
+        (0..points).map(heard).collect()
+    }
+
     fn at(&self, beam: &[f64], direction: Direction) -> f64 {
         let (left, x) = place(&self.azimuths, direction.azimuth.to_degrees());
         let (low, y) = place(&self.elevations, direction.elevation.to_degrees());
@@ -197,6 +210,20 @@ mod tests {
         assert!((at(0, 90.0) - 7.0).abs() < 1e-9 && (at(1, -90.0)).abs() < 1e-9);
         assert_eq!(pattern.gain_db(), 7.0);
         assert_eq!(pattern.directions().count(), 2);
+    }
+
+    #[test]
+    fn beams_are_good_that_are_near_the_best_one() {
+        let pattern: Pattern = TWO_BEAMS.parse().unwrap();
+        // At -10 degrees they have 3 and 0 dB, at 10 degrees 7 and -10.
+        assert_eq!(pattern.good_beams(4.0, 1.0), [2, 1]);
+        assert_eq!(pattern.good_beams(3.9, 1.0), [1, 1]);
+        assert_eq!(pattern.good_beams(18.0, 1.0), [2, 2]);
+        assert_eq!(
+            pattern.good_beams(0.5, 1.0),
+            [0, 0],
+            "the best is not enough"
+        );
     }
 
     #[test]

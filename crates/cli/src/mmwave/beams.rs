@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 use sumlink_mmwave::Pattern;
 use sumlink_mmwave::figures::office::brackets;
+use sumlink_mmwave::mac::air::Hearing;
 
 use super::heatmap::OfficeArgs;
 use crate::config::{ConfigError, Problem};
@@ -17,8 +18,9 @@ use crate::output::{print, print_json};
 pub(crate) struct BeamsArgs {
     #[command(flatten)]
     office: OfficeArgs,
-    /// Tell of this file of measured patterns instead: its beams, directions and largest gain.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["gamma", "sectors", "room", "draws", "seed"])]
+    /// Tell of this file of measured patterns instead: its beams, directions and largest gain, and with --gamma how many of
+    /// its beams are heard in each direction.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sectors", "room", "draws", "seed"])]
     patterns: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -28,7 +30,7 @@ pub(crate) struct BeamsArgs {
 /// Runs the verb.
 pub(super) fn run(args: &BeamsArgs) -> Result<(), CliError> {
     if let Some(file) = &args.patterns {
-        return patterns(file, args.json);
+        return patterns(file, args.office.office().gamma_db, args.json);
     }
     let office = args.office.office();
     let all = office.good_beams()?;
@@ -38,20 +40,28 @@ pub(super) fn run(args: &BeamsArgs) -> Result<(), CliError> {
             "gamma_db": office.gamma_db, "sectors": office.sectors, "clients": all.len(), "none": none, "shares": shares,
         }));
     }
-    let width = office.sectors.div_ceil(6);
-    let mut text = format!(
-        "good-beams of {} clients\n   none {:5.1} %\n",
-        all.len(),
-        none * 100.0
-    );
-    for (index, share) in shares.iter().enumerate() {
-        let (from, to) = (index * width + 1, ((index + 1) * width).min(office.sectors));
-        text += &format!("{:>7} {:5.1} %\n", format!("{from}-{to}"), share * 100.0);
-    }
-    print(&text)
+    print(&table(
+        &format!("{} clients", all.len()),
+        &all,
+        office.sectors,
+    ))
 }
 
-fn patterns(file: &Path, json: bool) -> Result<(), CliError> {
+/// Shares of all by their number of good-beams, in words.
+fn table(of: &str, all: &[usize], sectors: usize) -> String {
+    let (none, shares) = brackets(all, sectors);
+    let width = sectors.div_ceil(6);
+    let mut text = format!("good-beams of {of}\n   none {:5.1} %\n", none * 100.0);
+    for (index, share) in shares.iter().enumerate() {
+        let (from, to) = (index * width + 1, ((index + 1) * width).min(sectors));
+        if from <= to {
+            text += &format!("{:>7} {:5.1} %\n", format!("{from}-{to}"), share * 100.0);
+        }
+    }
+    text
+}
+
+fn patterns(file: &Path, gamma: Option<f64>, json: bool) -> Result<(), CliError> {
     let text = std::fs::read_to_string(file).map_err(|reason| ConfigError::Unreadable {
         file: file.to_owned(),
         reason,
@@ -72,10 +82,23 @@ fn patterns(file: &Path, json: bool) -> Result<(), CliError> {
     })?;
     let (beams, directions) = (pattern.beams(), pattern.directions().count());
     let gain = pattern.gain_db();
-    match json {
-        true => print_json(&json!({ "beams": beams, "directions": directions, "gain_db": gain })),
-        false => print(&format!(
-            "{beams} beams, each in {directions} directions, {gain:.1} dB at most\n"
-        )),
+    let least = Hearing::THESIS.least_snr_db;
+    let good = gamma.map(|gamma| pattern.good_beams(gamma, least));
+    let mean = |all: &Vec<usize>| all.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
+    if json {
+        let mut object = json!({ "beams": beams, "directions": directions, "gain_db": gain });
+        if let Some(all) = &good {
+            let (none, shares) = brackets(all, beams);
+            object["good_beams"] =
+                json!({ "gamma_db": gamma, "mean": mean(all), "none": none, "shares": shares });
+        }
+        return print_json(&object);
     }
+    let mut text =
+        format!("{beams} beams, each in {directions} directions, {gain:.1} dB at most\n");
+    if let Some(all) = &good {
+        let of = format!("{directions} directions, {:.1} on average", mean(all));
+        text += &table(&of, all, beams);
+    }
+    print(&text)
 }
