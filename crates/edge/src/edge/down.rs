@@ -55,6 +55,11 @@ impl Edge {
         let id = self.track_segment(key, segment, now)?;
         let position = self.with(id, now, |_, tracked| {
             let arrival = tracked.flow.far_segment(segment);
+            if let Some((value, _)) = segment.options.timestamps
+                && (tracked.timestamp).is_none_or(|latest| value.wrapping_sub(latest) as i32 > 0)
+            {
+                tracked.timestamp = Some(value);
+            }
             if tracked.orphaned.is_some() && tracked.flow.orphaned().is_none() {
                 tracked.orphaned = None;
             }

@@ -52,6 +52,8 @@ struct Tracked {
     repair: Option<Repair>,
     /// What was sent again from here and may come back as a duplicate SACK block.
     repaired: RangeSet,
+    /// The latest timestamp of its far end.
+    timestamp: Option<u32>,
     /// Since when its far end has been sending again what its user cannot use.
     orphaned: Option<Instant>,
     used: Instant,
@@ -182,6 +184,7 @@ impl Edge {
             visible: Visible::new(&self.config.visible),
             repair: None,
             repaired: RangeSet::new(),
+            timestamp: None,
             orphaned: None,
             used: now,
             timer: None,
@@ -261,6 +264,7 @@ impl Tracked {
             visible: Visible::new(&crate::visible::Parameters::default()),
             repair: None,
             repaired: RangeSet::new(),
+            timestamp: None,
             orphaned: None,
             used: Instant::ZERO,
             timer: None,

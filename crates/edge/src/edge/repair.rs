@@ -1,8 +1,10 @@
 //! Sending again from here, and what happens when time passes.
 
+use std::sync::Arc;
+
 use super::{Edge, Event, Repair, Reset, Tracked};
 use crate::flow::{FlowId, Phase};
-use crate::packet;
+use crate::packet::{self, Parsed};
 use crate::queue::LinkQueue;
 use crate::seq::{self, Position};
 use crate::{Instant, LinkId};
@@ -125,6 +127,11 @@ impl Edge {
         let Some(kept) = tracked.copies.at_mut(start) else {
             return false;
         };
+        if let Some(latest) = tracked.timestamp
+            && kept.timestamp.is_some_and(|value| value != latest)
+        {
+            kept.packet = with_timestamp(&kept.packet, latest);
+        }
         if link.push_urgent(kept.packet.clone()).is_err() {
             return false;
         }
@@ -202,4 +209,15 @@ impl Edge {
         });
         self.forget(id);
     }
+}
+
+/// The same packet with a later timestamp: a user that has since seen a later one than that of the copy, because its far end
+/// has sent something older again, takes the copy for one of a connection long past (PAWS; RFC 7323, section 5.3).
+fn with_timestamp(packet: &Arc<[u8]>, timestamp: u32) -> Arc<[u8]> {
+    let mut edited = packet.to_vec();
+    let Parsed::Tcp(segment) = packet::parse(&edited, false) else {
+        return packet.clone();
+    };
+    packet::set_timestamp(&mut edited, &segment, timestamp);
+    edited.into()
 }

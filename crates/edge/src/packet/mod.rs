@@ -15,7 +15,8 @@ use etherparse::{IpNumber, IpSlice, TcpSlice};
 pub use build::reset;
 pub use options::{Options, SackBlocks};
 pub use rewrite::{
-    clamp_mss, set_ack, set_sack_blocks, set_timestamp_echo, set_window, strip_sack_permitted,
+    clamp_mss, set_ack, set_sack_blocks, set_timestamp, set_timestamp_echo, set_window,
+    strip_sack_permitted,
 };
 
 /// What a packet is to the edge node.

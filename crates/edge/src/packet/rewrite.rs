@@ -14,6 +14,13 @@ pub fn set_window(packet: &mut [u8], segment: &Segment, window: u16) {
     replace(packet, segment, segment.header + 14, &window.to_be_bytes());
 }
 
+/// Writes another timestamp, where the segment has timestamps.
+pub fn set_timestamp(packet: &mut [u8], segment: &Segment, timestamp: u32) {
+    if let Some(at) = segment.options.timestamps_at {
+        replace(packet, segment, at + 2, &timestamp.to_be_bytes());
+    }
+}
+
 /// Writes another timestamp echo, where the segment has timestamps.
 pub fn set_timestamp_echo(packet: &mut [u8], segment: &Segment, echo: u32) {
     if let Some(at) = segment.options.timestamps_at {

@@ -35,6 +35,7 @@ fn edits_leave_a_right_checksum() {
     let before = segment(&packet);
     set_ack(&mut packet, &before, 0xfedc_ba98);
     set_window(&mut packet, &before, 17);
+    set_timestamp(&mut packet, &before, 12);
     set_timestamp_echo(&mut packet, &before, 99);
     clamp_mss(&mut packet, &before, 1300);
     let mut blocks = SackBlocks::default();
@@ -42,7 +43,7 @@ fn edits_leave_a_right_checksum() {
     set_sack_blocks(&mut packet, &before, &blocks);
     let after = segment(&packet);
     assert_eq!((after.ack, after.window), (0xfedc_ba98, 17));
-    assert_eq!(after.options.timestamps, Some((11, 99)));
+    assert_eq!(after.options.timestamps, Some((12, 99)));
     assert_eq!(after.options.mss.unwrap().0, 1300);
     assert_eq!(after.options.sack, blocks);
     set_sack_blocks(&mut packet, &after, &SackBlocks::default());
