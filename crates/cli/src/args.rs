@@ -49,6 +49,8 @@ pub(crate) enum Verb {
     Server(ServerArgs),
     /// Run the client: makes one session over all links and serves SOCKS5, HTTP and forwards.
     Client(ClientArgs),
+    /// Run one end of an edge node: spreads the packets of ordinary connections over links, by a TUN device and tunnels.
+    Edge(EdgeArgs),
     /// Check a configuration file; problems are told with line and reason.
     Check(CheckArgs),
     /// List this machine's interfaces, and which of them can be used as links.
@@ -98,6 +100,7 @@ impl Verb {
             Self::Pubkey(args) => args.json,
             Self::Server(args) => args.json,
             Self::Client(args) => args.json,
+            Self::Edge(args) => args.json,
             Self::Check(args) => args.json,
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,
@@ -242,10 +245,27 @@ pub(crate) struct CommonArgs {
     pub(crate) control: Option<PathBuf>,
 }
 
+/// `sumlink edge`
+#[derive(Debug, Args)]
+pub(crate) struct EdgeArgs {
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Unix socket for `sumlink status`, instead of the file's; made with mode 0600.
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<PathBuf>,
+    /// Write queues, counters and link states to this file as JSON lines, ten a second.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Print events as JSON lines on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `sumlink check`
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The configuration file of a client or a server.
+    /// The configuration file of a client, a server or an edge node.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Print JSON.

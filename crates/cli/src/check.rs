@@ -28,16 +28,14 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
 }
 
 fn told(file: &File, args: &CheckArgs) -> Result<(), CliError> {
-    let role = match file {
-        File::Client(_) => "client",
-        File::Server(_) => "server",
-    };
+    let role = file.role();
     if args.json {
         return print_json(&json!({ "file": args.file, "ok": true, "role": role, "problems": [] }));
     }
     print(&format!(
-        "{}: ok, a {role}'s configuration: {}\n",
+        "{}: ok, {} {role}'s configuration: {}\n",
         shown(&args.file),
+        if role == "edge" { "an" } else { "a" },
         describe(file)
     ))
 }
@@ -60,6 +58,15 @@ fn describe(file: &File) -> String {
             format!(
                 "server {} over {links}",
                 client.server.as_deref().unwrap_or_default()
+            )
+        }
+        File::Edge(edge) => {
+            let links = edge.node.links.iter().map(|link| link.name.as_str());
+            format!(
+                "the {}'s end, {} over {}",
+                edge.node.role.name(),
+                edge.node.core.steering,
+                links.collect::<Vec<_>>().join(", ")
             )
         }
         File::Server(server) => {

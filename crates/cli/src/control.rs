@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sumlink_edge_node::NodeStatus;
 use sumlink_transport::{LinkPolicy, LinkReport, SessionStatus, SetPolicyError};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
@@ -38,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Report {
     /// Version of the program that runs.
     pub(crate) version: String,
-    /// `client` or `server`.
+    /// `client`, `server` or `edge`.
     pub(crate) role: String,
     /// Its process id.
     pub(crate) pid: u32,
@@ -46,6 +47,9 @@ pub(crate) struct Report {
     pub(crate) note: String,
     /// The sessions: at most one at a client.
     pub(crate) sessions: Vec<SessionStatus>,
+    /// The edge node, where this is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) edge: Option<NodeStatus>,
 }
 
 impl Report {
@@ -58,6 +62,7 @@ impl Report {
             pid: std::process::id(),
             note,
             sessions,
+            edge: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use sumlink_edge_node::NodeError;
 use sumlink_lab::LabError;
 use sumlink_proxy::ListenError;
 use sumlink_transport::keys::KeyError;
@@ -141,6 +142,9 @@ pub(crate) enum CliError {
     /// The system's or the user's: an interface that cannot be split.
     #[error("{0}")]
     Split(String),
+    /// The user's or the system's: an edge node could not start, or not go on.
+    #[error(transparent)]
+    Edge(#[from] NodeError),
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -200,6 +204,7 @@ impl CliError {
                 RefusalKind::Other => Exit::Other,
             },
             Self::Control(_) => Exit::Control,
+            Self::Edge(error) => edge_exit(error),
             Self::Kernel(error) => kernel_exit(error),
             Self::Lab(error) => lab_exit(error),
             Self::Told(exit) => *exit,
@@ -264,6 +269,15 @@ fn connect_exit(error: &ConnectError) -> Exit {
 fn server_exit(error: &ServerError) -> Exit {
     match error {
         ServerError::Config(_) | ServerError::NobodyAuthorized => Exit::Config,
+        _ => Exit::Network,
+    }
+}
+
+/// The codes of the ways in which an edge node fails: its device and its tunnels are links.
+fn edge_exit(error: &NodeError) -> Exit {
+    match error {
+        NodeError::Config(_) => Exit::Config,
+        NodeError::System { .. } => Exit::Other,
         _ => Exit::Network,
     }
 }

@@ -7,6 +7,7 @@ mod client;
 mod config;
 mod congestion;
 mod control;
+mod edge;
 mod exit;
 mod generate;
 mod keys;
@@ -53,6 +54,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Verb::Pubkey(args) => keys::pubkey(&args),
         Verb::Server(args) => block_on(server::run(args)),
         Verb::Client(args) => block_on(client::run(args)),
+        Verb::Edge(args) => block_on(edge::run(args)),
         Verb::Check(args) => check::run(&args),
         Verb::Links(args) => block_on(links::run(&args)),
         Verb::Status(args) => status::run(&args),

@@ -127,10 +127,10 @@ impl Reload {
     fn apply(&self, file: &Path, handle: &ServerHandle) -> Result<usize, ConfigError> {
         let settings = match config::read(file, Depth::Text)? {
             File::Server(settings) => settings,
-            File::Client(_) => {
+            other => {
                 return Err(ConfigError::OtherRole {
                     file: file.to_owned(),
-                    is: "client",
+                    is: other.role(),
                 });
             }
         };

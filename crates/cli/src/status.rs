@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use sumlink_edge_node::NodeStatus;
 use sumlink_transport::status::{PathStatus, SessionStatus, StreamStatus};
 
 use crate::args::StatusArgs;
@@ -82,6 +83,7 @@ fn render(report: &Report, width: usize) -> String {
         report.version, report.role, report.pid
     );
     match report.sessions.len() {
+        0 if report.edge.is_some() => {}
         0 => out.push_str(", no session"),
         1 => {}
         n => out.push_str(&format!(", {n} sessions")),
@@ -94,7 +96,75 @@ fn render(report: &Report, width: usize) -> String {
         out.push('\n');
         out.push_str(&render_session(session, width));
     }
+    if let Some(edge) = &report.edge {
+        out.push('\n');
+        out.push_str(&render_edge(edge, width));
+    }
     out
+}
+
+/// One end of an edge node.
+fn render_edge(edge: &NodeStatus, width: usize) -> String {
+    let mut head = Table::new(&["device", &printable(&edge.device)]);
+    let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
+    let (core, order) = (&edge.core, &edge.reorder);
+    line("up", duration(edge.uptime_s));
+    line(
+        "sends",
+        format!(
+            "{}, {}, as the {}'s end",
+            edge.mode, edge.steering, edge.role
+        ),
+    );
+    line(
+        "flows",
+        format!(
+            "{}, {} of them busy; {} reset",
+            core.flows, core.busy_flows, core.resets
+        ),
+    );
+    line(
+        "packets",
+        format!(
+            "{} to the links, {} of them without room; {} from the links",
+            core.down_packets, core.dropped, core.up_packets
+        ),
+    );
+    line(
+        "duplicates",
+        format!(
+            "{}: {} boosted, {} held; {} packets sent again from here",
+            core.duplicates,
+            core.boosted,
+            core.held,
+            core.repaired + core.repaired_late
+        ),
+    );
+    line(
+        "order",
+        format!(
+            "{} put in order, {} of them waited; {} missing, {} late",
+            order.delivered, order.reordered, order.missing, order.late
+        ),
+    );
+    let columns = [
+        "LINK", "STATE", "RTT", "QUEUE", "SERVED", "SENT", "RECEIVED",
+    ];
+    let mut links = Table::new(&columns);
+    for link in &edge.links {
+        links.row([
+            printable(&link.name),
+            link.state.clone(),
+            link.rtt_ms
+                .map_or("-".to_owned(), |ms| format!("{ms:.1} ms")),
+            format!("{}/{}", link.queue_packets, link.queue_limit),
+            link.service_bps.map_or("-".to_owned(), rate),
+            bytes(link.sent_bytes),
+            bytes(link.received_bytes),
+        ]);
+    }
+    links.fit(width, &["RECEIVED", "SENT", "SERVED"]);
+    format!("{}\n{}", head.render(), links.render())
 }
 
 fn render_session(session: &SessionStatus, width: usize) -> String {
@@ -267,6 +337,8 @@ fn dash(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_edge_node::status::LinkStatus;
+
     use super::*;
 
     fn session() -> SessionStatus {
@@ -350,7 +422,45 @@ mod tests {
             pid: 4711,
             note: note.to_owned(),
             sessions,
+            edge: None,
         }
+    }
+
+    #[test]
+    fn an_edge_node_with_a_dead_link() {
+        let link = |name: &str, state: &str, rtt_ms| LinkStatus {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            rtt_ms,
+            queue_packets: 12,
+            queue_limit: 40,
+            service_bps: rtt_ms.map(|_| 25e6),
+            sent_bytes: 1_500_000,
+            ..LinkStatus::default()
+        };
+        let mut report = report("", Vec::new());
+        report.edge = Some(NodeStatus {
+            role: "node".to_owned(),
+            mode: "lwip+visible".to_owned(),
+            steering: "qdepl".to_owned(),
+            device: "edge0".to_owned(),
+            links: vec![
+                link("lte", "up", Some(31.5)),
+                link("wifi\u{7}", "down", None),
+            ],
+            ..NodeStatus::default()
+        });
+        let text = render(&report, 80);
+        assert!(widest(&text) <= 80 && !text.contains('\u{7}'), "{text}");
+        for words in [
+            "lwip+visible, qdepl, as the node's end",
+            "31.5 ms",
+            "12/40",
+            "down",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!text.contains("no session"), "{text}");
     }
 
     #[test]

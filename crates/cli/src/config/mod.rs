@@ -19,7 +19,9 @@ use sumlink_transport::config::Carriers;
 use sumlink_transport::links::is_pattern;
 
 pub(crate) use read::{Depth, read};
-pub(crate) use settings::{ClientPlan, ClientSettings, ServerPlan, ServerSettings, parse_server};
+pub(crate) use settings::{
+    ClientPlan, ClientSettings, EdgeSettings, ServerPlan, ServerSettings, parse_server,
+};
 
 use crate::exit::Exit;
 
@@ -30,6 +32,19 @@ pub(crate) enum File {
     Client(Box<ClientSettings>),
     /// A server's.
     Server(Box<ServerSettings>),
+    /// An edge node's.
+    Edge(Box<EdgeSettings>),
+}
+
+impl File {
+    /// The verb that it is for.
+    pub(crate) fn role(&self) -> &'static str {
+        match self {
+            Self::Client(_) => "client",
+            Self::Server(_) => "server",
+            Self::Edge(_) => "edge",
+        }
+    }
 }
 
 /// Why a configuration file cannot be used.
@@ -52,8 +67,8 @@ pub(crate) enum ConfigError {
         /// What is wrong, by ascending line; never empty.
         problems: Vec<Problem>,
     },
-    /// The user's: a client was given a server's file, or the other way round.
-    #[error("{}: this is a {is}'s configuration; start it with `sumlink {is} --config`", file.display())]
+    /// The user's: a file for another verb.
+    #[error("{}: this is {} {is}'s configuration; start it with `sumlink {is} --config`", file.display(), if *is == "edge" { "an" } else { "a" })]
     OtherRole {
         /// The file.
         file: PathBuf,
@@ -252,7 +267,7 @@ mod tests {
             std::fs::write(&file, format!("server = \"h:1\"\n[session]\n{more}")).unwrap();
             match read(&file, Depth::Text).unwrap() {
                 File::Client(client) => client.session.config(),
-                File::Server(_) => unreachable!("it has a `server`"),
+                _ => unreachable!("it has a `server`"),
             }
         };
         let plain = session("");

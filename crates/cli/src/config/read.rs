@@ -1,5 +1,6 @@
 //! From a file's text to settings, or to everything that is wrong with it.
 
+mod edge;
 mod links;
 
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ pub(crate) enum Depth {
     Complete,
 }
 
-/// Reads a client's or a server's file; its keys tell which it is.
+/// Reads a client's, a server's or an edge node's file; its keys tell which it is.
 pub(crate) fn read(file: &Path, depth: Depth) -> Result<File, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|reason| ConfigError::Unreadable {
         file: file.to_owned(),
@@ -82,6 +83,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read(&mut self) -> Option<File> {
         let has = |keys: &[&str]| keys.iter().any(|key| self.document.has(key));
+        if has(&raw::EDGE_KEYS) && !has(&["server", "listen"]) {
+            return Some(File::Edge(Box::new(self.edge()?)));
+        }
         match (has(&raw::CLIENT_KEYS), has(&raw::SERVER_KEYS)) {
             (true, false) => Some(File::Client(Box::new(self.client()?))),
             (false, true) => Some(File::Server(Box::new(self.server()?))),
@@ -101,10 +105,15 @@ impl Reader<'_> {
             (false, false) => {
                 self.problem(
                     0..0,
-                    "neither `server` (a client's file) nor `listen` (a server's)",
+                    "neither `server` (a client's file) nor `listen` (a server's) nor `role` (an edge node's)",
                 );
                 // A mistyped one may be the reason.
-                let known = [&raw::CLIENT_KEYS[..], &raw::SERVER_KEYS, &raw::COMMON_KEYS];
+                let known = [
+                    &raw::CLIENT_KEYS[..],
+                    &raw::SERVER_KEYS,
+                    &raw::COMMON_KEYS,
+                    &raw::EDGE_KEYS,
+                ];
                 self.tell(self.document.unknown_keys(&known.concat()));
                 None
             }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sumlink_edge_node::NodeConfig;
 use sumlink_engine::SelectorConfig;
 use sumlink_proxy::{ClassRule, Forward};
 use sumlink_transport::config::{
@@ -56,6 +57,28 @@ pub(crate) struct ServerSettings {
     pub(crate) coupled: Option<String>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) session: SessionSettings,
+}
+
+/// What an edge node is told.
+#[derive(Debug)]
+pub(crate) struct EdgeSettings {
+    pub(crate) node: NodeConfig,
+    pub(crate) control: Option<PathBuf>,
+}
+
+impl EdgeSettings {
+    /// What that file says.
+    pub(crate) fn load(file: &Path) -> Result<Self, CliError> {
+        match read(file, Depth::Complete)? {
+            File::Edge(settings) => Ok(*settings),
+            other => Err(other_role(file.to_owned(), &other)),
+        }
+    }
+}
+
+fn other_role(file: PathBuf, other: &File) -> CliError {
+    let is = other.role();
+    ConfigError::OtherRole { file, is }.into()
 }
 
 /// `[session]`, each thing only if it was said.
@@ -140,9 +163,7 @@ impl ClientPlan {
         let file = match source.file()? {
             None => ClientSettings::default(),
             Some((_, File::Client(settings))) => *settings,
-            Some((file, File::Server(_))) => {
-                return Err(ConfigError::OtherRole { file, is: "server" }.into());
-            }
+            Some((file, other)) => return Err(other_role(file, &other)),
         };
         let CommonArgs {
             scheduler,
@@ -236,9 +257,7 @@ impl ServerPlan {
                 ..ServerSettings::default()
             },
             Some((_, File::Server(settings))) => *settings,
-            Some((file, File::Client(_))) => {
-                return Err(ConfigError::OtherRole { file, is: "client" }.into());
-            }
+            Some((file, other)) => return Err(other_role(file, &other)),
         };
         let CommonArgs {
             scheduler,

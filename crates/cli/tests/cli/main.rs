@@ -4,6 +4,7 @@ mod cc;
 mod check;
 mod common;
 mod daemons;
+mod edge;
 mod mmwave;
 mod sim;
 mod verbs;

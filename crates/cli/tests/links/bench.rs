@@ -112,6 +112,11 @@ impl Bench {
         } else {
             Side::Server
         };
+        self.sumlink_on(side, name, args)
+    }
+
+    /// The same on either side.
+    pub(crate) fn sumlink_on(&self, side: Side, name: &str, args: &[&str]) -> Daemon {
         let log = self.path(&format!("{name}.log"));
         let mut command = match self.path("hosts").exists() && side == Side::Client {
             true => self.program_with_hosts(args),
@@ -165,6 +170,38 @@ impl Bench {
     pub(crate) fn set(&self, link: &str, change: &str) {
         let change = LinkChange::parse_for(link, change).unwrap();
         self.lab.set(link, &[change]).unwrap();
+    }
+
+    /// Starts nginx on the server's side, on its addresses and on loopback: files of `www` to download, and to upload into `www/in`.
+    pub(crate) fn serve_files(&self) -> Child {
+        let www = self.path("www");
+        fs::create_dir_all(www.join("in")).unwrap();
+        let (www, temporary) = (www.display(), self.path("nginx-temp"));
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("    {kind}_temp_path \"{}\";\n", temporary.display()))
+            .concat();
+        // One process, so that ending it ends the server; and no other user, which a user namespace may not have.
+        let config = format!(
+            "user root root;\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{ }}\n\
+             http {{\n    access_log off;\n    client_max_body_size 0;\n{temporary}    server {{\n        \
+             listen 10.99.0.1:80;\n        listen 127.0.0.1:80;\n        listen [fd99::1]:80;\n        root \"{www}\";\n        \
+             location /in/ {{ dav_methods PUT; }}\n    }}\n}}\n"
+        );
+        let config = self.write("nginx.conf", config);
+        let dir = self.dir();
+        let mut command = Command::new("nginx");
+        command
+            .arg("-p")
+            .arg(dir)
+            .arg("-c")
+            .arg(&config)
+            .args(["-e", "stderr"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(self.path("nginx.log")).unwrap());
+        let child = self.lab.spawn(Side::Server, command).unwrap();
+        self.until_listening(Side::Server, 80);
+        child
     }
 
     /// Waits until something on one side listens on a TCP port.

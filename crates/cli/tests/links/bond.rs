@@ -1,7 +1,7 @@
 //! A sumlink client and a server with emulated links between them.
 
-use std::fs::{self, File};
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::process::Child;
 use std::thread;
 
 use serde::Deserialize;
@@ -204,34 +204,8 @@ impl Bond {
 
     /// Serves the directory `www` on port 80 of the server's machine; files can be put below `in`.
     pub(crate) fn serve_files(&mut self) {
-        let www = self.bench.path("www");
-        fs::create_dir_all(www.join("in")).unwrap();
-        let (www, temporary) = (www.display(), self.bench.path("nginx-temp"));
-        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("    {kind}_temp_path \"{}\";\n", temporary.display()))
-            .concat();
-        // One process, so that ending it ends the server; and no other user, which a user namespace may not have.
-        let config = format!(
-            "user root root;\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{ }}\n\
-             http {{\n    access_log off;\n    client_max_body_size 0;\n{temporary}    server {{\n        \
-             listen 10.99.0.1:80;\n        listen 127.0.0.1:80;\n        listen [fd99::1]:80;\n        root \"{www}\";\n        \
-             location /in/ {{ dav_methods PUT; }}\n    }}\n}}\n"
-        );
-        let config = self.bench.write("nginx.conf", config);
-        let dir = self.bench.dir();
-        let mut command = Command::new("nginx");
-        command
-            .arg("-p")
-            .arg(dir)
-            .arg("-c")
-            .arg(&config)
-            .args(["-e", "stderr"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(self.bench.path("nginx.log")).unwrap());
-        let child = self.bench.lab.spawn(Side::Server, command).unwrap();
-        self.keep(child);
-        self.bench.until_listening(Side::Server, 80);
+        let nginx = self.bench.serve_files();
+        self.keep(nginx);
     }
 
     /// Ends both programs the way a user does; they must have come through without a panic.

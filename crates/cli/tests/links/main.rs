@@ -10,6 +10,7 @@ mod chaos;
 mod congestion;
 mod curl;
 mod daemon;
+mod edge;
 mod faults;
 mod hostile;
 mod memory;

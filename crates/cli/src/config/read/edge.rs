@@ -1,0 +1,340 @@
+//! An edge node's file.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use sumlink_edge::lwa::{ReorderConfig, SequenceBits};
+use sumlink_edge::visible::Parameters;
+use sumlink_edge::{Config, LinkSettings, Mode, Sack, steering};
+use sumlink_edge_node::{LinkConfig, NodeConfig, Role, TunConfig};
+use sumlink_lab::units;
+use toml::Spanned;
+
+use super::super::raw::{self, Field};
+use super::super::settings::EdgeSettings;
+use super::super::{closest, parse_link};
+use super::{Reader, parse_address};
+
+/// Bytes that may wait below a link, where nothing is said.
+const BACKLOG: usize = 64 << 10;
+
+impl Reader<'_> {
+    pub(super) fn edge(&mut self) -> Option<EdgeSettings> {
+        let raw: raw::Edge = self.shape()?;
+        if !self.document.has("role") {
+            self.problem(
+                0..0,
+                "no role: add `role = \"node\"`, or `role = \"user\"` at the other end",
+            );
+        }
+        let roles = [("node", Role::Node), ("user", Role::User)];
+        let role = self.parse(raw.role, |s| named("role", s, &roles));
+        let role = role.unwrap_or_default();
+        let mode_span = raw.mode.as_ref().map(Spanned::span);
+        let mode = self.parse(raw.mode, |s| named("mode", s, &Mode::NAMES));
+        let mode = mode.unwrap_or(match role {
+            Role::Node => Mode::default(),
+            Role::User => Mode::Lwip,
+        });
+        if role == Role::User && mode == Mode::LwipVisible {
+            let reason = "`lwip+visible` is the node's business: write \"lwip\" or \"lwa\" at the user's end";
+            self.problem(mode_span.unwrap_or(0..0), reason);
+        }
+        let steering = self.parse(raw.steering, |s| parse_steering(s));
+        let uplink_span = raw.uplink.as_ref().map(Spanned::span);
+        if role == Role::Node && raw.uplink.is_some() {
+            let reason = "`uplink` is for the user's end: the node steers over all links";
+            self.problem(uplink_span.clone().unwrap_or(0..0), reason);
+        }
+        let (links, settings) = self.edge_links(raw.link);
+        let only = raw.uplink.map(Spanned::into_inner).and_then(|name| {
+            let found = links.iter().position(|link| link.name == name);
+            if found.is_none() {
+                let reason = format!("no link is called `{name}`");
+                self.problem(uplink_span.unwrap_or(0..0), reason);
+            }
+            found
+        });
+        let (tun, mss) = self.tun(raw.tun);
+        let (sequence_bits, reorder) = self.lwa(raw.lwa);
+        let mut visible = self.visible(raw.visible);
+        let words = [("on", true), ("off", false)];
+        if let Some(boost) = self.parse(raw.boost, |s| named("boost", s, &words)) {
+            visible.boost = boost;
+        }
+        let sacks = [("rewrite", Sack::Rewrite), ("strip", Sack::Strip)];
+        let sack = self.parse(raw.sack, |s| named("sack", s, &sacks));
+        let tunnel = self.parse(raw.tunnel, |n| {
+            u16::try_from(*n).map_err(|_| "write a number from 0 to 65535")
+        });
+        let dead_span = raw.dead_after.as_ref().map(Spanned::span);
+        let probe = self.parse(raw.probe, |s| span_of_time(s, 10, 60_000));
+        let probe = probe.unwrap_or(Duration::from_millis(100));
+        let dead_after = self.parse(raw.dead_after, |s| span_of_time(s, 20, 600_000));
+        let dead_after = dead_after.unwrap_or((probe * 5).max(Duration::from_millis(500)));
+        if dead_after < probe * 2 {
+            let reason =
+                "a link must be allowed to miss a probe: `dead_after` is at least twice `probe`";
+            self.problem(dead_span.unwrap_or(0..0), reason);
+        }
+        let core = Config {
+            links: settings,
+            mode,
+            steering: steering.unwrap_or(Config::default().steering),
+            sack: sack.unwrap_or_default(),
+            visible,
+            sequence_bits,
+            mss: Some(mss),
+            ..Config::default()
+        };
+        // What is wrong with one value was told at its place.
+        if self.problems.is_empty()
+            && let Err(error) = core.check()
+        {
+            self.problem(0..0, error);
+        }
+        Some(EdgeSettings {
+            control: raw.control.map(|path| self.beside(path.get_ref())),
+            node: NodeConfig {
+                role,
+                core,
+                tun,
+                links,
+                tunnel: tunnel.unwrap_or_default(),
+                only,
+                reorder,
+                probe,
+                dead_after,
+            },
+        })
+    }
+
+    fn edge_links(
+        &mut self,
+        blocks: Vec<Spanned<raw::EdgeLink>>,
+    ) -> (Vec<LinkConfig>, Vec<LinkSettings>) {
+        if blocks.is_empty() && !self.document.has("link") {
+            self.problem(
+                0..0,
+                "no links: add a [[link]] block for each, with `name`, `local` and `remote`",
+            );
+        }
+        let mut links: Vec<LinkConfig> = Vec::new();
+        let mut settings = Vec::new();
+        for block in blocks {
+            let block = block.into_inner();
+            let name_span = block.name.span();
+            let remote_span = block.remote.span();
+            let name = self.parse(Some(block.name), |s| parse_link(s));
+            let local = self.parse(Some(block.local), |s| parse_address(s));
+            let remote = self.parse(Some(block.remote), |s| parse_address(s));
+            let interface = self.parse(block.interface, |s| parse_link(s));
+            let rate = self.parse(block.rate, |s| parse_rate(s));
+            let backlog = self.parse(block.backlog, |s| parse_backlog(s));
+            let queue = self.parse(block.queue, |n| {
+                usize::try_from(*n)
+                    .ok()
+                    .filter(|n| (1..=100_000).contains(n))
+                    .ok_or("write a number of packets from 1 to 100000")
+            });
+            let (Some(name), Some(local), Some(remote)) = (name, local, remote) else {
+                continue;
+            };
+            if links.iter().any(|link| link.name == name) {
+                self.problem(
+                    name_span,
+                    format!("link `{name}` is there twice: remove one"),
+                );
+                continue;
+            }
+            if let Err(reason) = check_pair(local, remote) {
+                self.problem(remote_span, reason);
+            }
+            let default = LinkSettings::default();
+            settings.push(LinkSettings {
+                queue: queue.unwrap_or(default.queue),
+                rate: rate.map(|bits| bits as f64 / 8.0),
+            });
+            links.push(LinkConfig {
+                name,
+                local,
+                remote,
+                interface,
+                rate,
+                backlog: backlog.unwrap_or(BACKLOG),
+            });
+        }
+        (links, settings)
+    }
+
+    fn tun(&mut self, raw: raw::Tun) -> (TunConfig, u16) {
+        let default = TunConfig::default();
+        let mtu = self.parse(raw.mtu, |n| within(*n, 576, 65_000));
+        let mtu = mtu.unwrap_or(default.mtu as u64) as usize;
+        let mss_span = raw.mss.as_ref().map(Spanned::span);
+        // The headers of IPv4 and TCP without options, as everywhere where an MSS is made of an MTU.
+        let largest = (mtu - 40) as u64;
+        let mss = self
+            .parse(raw.mss, |n| within(*n, 216, 64_960))
+            .unwrap_or(largest);
+        if mss > largest {
+            let reason =
+                format!("segments of {mss} bytes do not fit an MTU of {mtu}: at most {largest}");
+            self.problem(mss_span.unwrap_or(0..0), reason);
+        }
+        let tun = TunConfig {
+            name: self
+                .parse(raw.name, |s| parse_link(s))
+                .unwrap_or(default.name),
+            addresses: self.parse_all(raw.addresses, |s| parse_net(s)),
+            routes: self.parse_all(raw.routes, |s| parse_net(s)),
+            mtu,
+        };
+        (tun, mss.min(largest) as u16)
+    }
+
+    fn lwa(&mut self, raw: raw::Lwa) -> (SequenceBits, ReorderConfig) {
+        let default = ReorderConfig::default();
+        let bits = self.parse(raw.bits, |n| match n {
+            12 => Ok(SequenceBits::Twelve),
+            18 => Ok(SequenceBits::Eighteen),
+            _ => Err("sequence numbers have 12 or 18 bits"),
+        });
+        let bits = bits.unwrap_or(default.bits);
+        let timer = self.parse(raw.timer, |s| span_of_time(s, 0, 3000));
+        let memory = self.parse(raw.memory, |s| {
+            let bytes = units::parse_size(s).map_err(|error| error.to_string())?;
+            match (1 << 16..=1 << 30).contains(&bytes) {
+                true => Ok(bytes as usize),
+                false => Err(format!("`{s}` is out of range: write 64KiB to 1GiB")),
+            }
+        });
+        let reorder = ReorderConfig {
+            bits,
+            timer: timer.unwrap_or(default.timer),
+            bytes: memory.unwrap_or(default.bytes),
+        };
+        (bits, reorder)
+    }
+
+    fn visible(&mut self, raw: raw::Visible) -> Parameters {
+        let default = Parameters::default();
+        let mut share = |field: Field<f64>, default| {
+            let said = self.parse(field, |share| match (0.0..=1.0).contains(share) {
+                true => Ok(*share),
+                false => Err("a share lies between 0 and 1"),
+            });
+            said.unwrap_or(default)
+        };
+        let mut parameters = Parameters {
+            least_free: share(raw.least_free, default.least_free),
+            boost_fraction: share(raw.boost_fraction, default.boost_fraction),
+            rise: share(raw.rise, default.rise),
+            fall: share(raw.fall, default.fall),
+            ..default
+        };
+        let mut number = |field: Field<f64>, default| {
+            let said = self.parse(field, |number| match (0.0..=1e6).contains(number) {
+                true => Ok(*number),
+                false => Err("write a number from 0 to 1000000"),
+            });
+            said.unwrap_or(default)
+        };
+        parameters.held_at_first = number(raw.held_at_first, default.held_at_first);
+        parameters.repair_after = number(raw.repair_after, default.repair_after);
+        let times = self.parse(raw.most_retransmissions, |n| within(*n, 0, 1000));
+        if let Some(times) = times {
+            parameters.most_retransmissions = times as u32;
+        }
+        if let Some(least) = self.parse(raw.least_repair, |s| span_of_time(s, 1, 60_000)) {
+            parameters.least_repair = least;
+        }
+        if let Some(give_up) = self.parse(raw.give_up, |s| span_of_time(s, 1000, 600_000)) {
+            parameters.give_up = give_up;
+        }
+        parameters
+    }
+}
+
+/// The value of that name.
+fn named<T: Copy>(what: &str, text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    if let Some((_, value)) = names.iter().find(|(name, _)| *name == text) {
+        return Ok(*value);
+    }
+    let known = names.iter().map(|(name, _)| *name);
+    Err(unknown(what, text, &known.collect::<Vec<_>>()))
+}
+
+fn parse_steering(text: &str) -> Result<String, String> {
+    let known: Vec<&str> = steering::POLICIES.iter().map(|(name, ..)| *name).collect();
+    match known.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(unknown("steering", text, &known)),
+    }
+}
+
+fn unknown(what: &str, text: &str, known: &[&str]) -> String {
+    match closest(text, known.iter().copied()) {
+        Some(near) => format!("no {what} `{text}`: did you mean `{near}`?"),
+        None => format!("no {what} `{text}`: there is {}", known.join(", ")),
+    }
+}
+
+fn within(number: i64, least: u64, most: u64) -> Result<u64, String> {
+    u64::try_from(number)
+        .ok()
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| format!("write a number from {least} to {most}"))
+}
+
+/// A time between so many milliseconds.
+fn span_of_time(text: &str, least: u64, most: u64) -> Result<Duration, String> {
+    let time = units::parse_duration(text).map_err(|error| error.to_string())?;
+    let [low, high] = [least, most].map(Duration::from_millis);
+    match (low..=high).contains(&time) {
+        true => Ok(time),
+        false => Err(format!(
+            "`{text}` is out of range: write {least}ms to {most}ms"
+        )),
+    }
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let rate = units::parse_rate(text).map_err(|error| error.to_string())?;
+    match rate {
+        0 => Err(
+            "a link without a rate carries nothing: leave the key out where the rate is not known"
+                .to_owned(),
+        ),
+        rate => Ok(rate),
+    }
+}
+
+fn parse_backlog(text: &str) -> Result<usize, String> {
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    match (4608..=1 << 26).contains(&bytes) {
+        true => Ok(bytes as usize),
+        false => Err(format!("`{text}` is out of range: write 4608B to 64MiB")),
+    }
+}
+
+/// An address with its network's length; without one it is that of a host.
+fn parse_net(text: &str) -> Result<IpNet, String> {
+    let net = text.parse::<IpNet>().ok();
+    let host = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    net.or_else(host)
+        .ok_or_else(|| format!("`{text}` is no network: write it like 10.88.0.1/24 or fd88::1/64"))
+}
+
+fn check_pair(local: SocketAddr, remote: SocketAddr) -> Result<(), String> {
+    if local.is_ipv4() != remote.is_ipv4() {
+        return Err("`local` and `remote` are of different families".to_owned());
+    }
+    if remote.ip().is_unspecified() || remote.port() == 0 {
+        return Err(format!(
+            "`{remote}` is nobody's address: the other end's, with its port"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! `sumlink edge`: one end of an edge node, at work until a signal ends it.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use sumlink_edge_node::{Node, NodeHandle, Notice};
+use tokio::sync::mpsc;
+
+use crate::args::EdgeArgs;
+use crate::config::EdgeSettings;
+use crate::control::{ControlSocket, Refusal, RefusalKind, Report};
+use crate::exit::CliError;
+use crate::output::Events;
+use crate::signals::Stop;
+
+/// How often a line of the trace is written.
+const TRACE: Duration = Duration::from_millis(100);
+
+/// Runs the verb until a signal ends it.
+pub(crate) async fn run(args: EdgeArgs) -> Result<(), CliError> {
+    let events = Events::new(args.json);
+    let settings = EdgeSettings::load(&args.config)?;
+    let mut stop = Stop::new()?;
+    let control = args.control.or(settings.control);
+    let control = control.as_deref().map(ControlSocket::bind).transpose()?;
+    let trace = args.trace.as_deref().map(TraceFile::create).transpose()?;
+    let device = settings.node.tun.name.clone();
+    let mut running = Node::open(settings.node).await?.start()?;
+    tracing::info!(%device, "the device is up");
+    events.tell(&json!({ "event": "ready", "device": device }));
+    let handle = running.handle();
+    let failed = tokio::select! {
+        () = follow(&mut running.notices, events) => true,
+        never = answer(control.as_ref(), handle.clone()) => never,
+        error = write_trace(trace, handle) => return Err(error),
+        name = stop.next() => {
+            tracing::info!("{name}: removing {device}");
+            false
+        }
+    };
+    let status = running.stop()?;
+    if failed {
+        // The thread does not end by itself but with an error, which has just been returned.
+        return Err(std::io::Error::other("the edge node ended by itself").into());
+    }
+    events.tell(&json!({ "event": "stopped", "status": status }));
+    Ok(())
+}
+
+/// Tells what happens until nothing can happen any more.
+async fn follow(notices: &mut mpsc::Receiver<Notice>, events: Events) {
+    while let Some(notice) = notices.recv().await {
+        events.tell(&notice);
+    }
+}
+
+/// Answers at the control socket for ever, if there is one.
+async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
+    let Some(control) = control else {
+        return std::future::pending().await;
+    };
+    let report = move || {
+        let status = handle.status();
+        let dead = status.links.iter().all(|link| link.state == "down");
+        let note = match dead {
+            true => "no link carries anything: packets wait".to_owned(),
+            false => String::new(),
+        };
+        let mut report = Report::new("edge", note, Vec::new());
+        report.edge = Some(status);
+        std::future::ready(report)
+    };
+    let link = |_, _| async {
+        Err(Refusal {
+            error: "the links of an edge node have no policies: change its file and start it anew"
+                .to_owned(),
+            kind: RefusalKind::Usage,
+        })
+    };
+    control.serve(report, link).await;
+    true
+}
+
+/// A file that is written as the node works.
+struct TraceFile {
+    file: BufWriter<File>,
+    path: std::path::PathBuf,
+}
+
+impl TraceFile {
+    fn create(path: &Path) -> Result<Self, CliError> {
+        let write = |reason| CliError::Write {
+            path: path.to_owned(),
+            reason,
+        };
+        Ok(Self {
+            file: BufWriter::new(File::create(path).map_err(write)?),
+            path: path.to_owned(),
+        })
+    }
+
+    fn line(&mut self, status: &sumlink_edge_node::NodeStatus) -> std::io::Result<()> {
+        serde_json::to_writer(&mut self.file, status)?;
+        self.file.write_all(b"\n")?;
+        self.file.flush()
+    }
+}
+
+/// Writes lines for ever, if that was asked for; returns when they cannot be written.
+async fn write_trace(trace: Option<TraceFile>, handle: NodeHandle) -> CliError {
+    let Some(mut trace) = trace else {
+        return std::future::pending().await;
+    };
+    let mut ticks = tokio::time::interval(TRACE);
+    loop {
+        ticks.tick().await;
+        if let Err(reason) = trace.line(&handle.status()) {
+            let path = trace.path;
+            return CliError::Write { path, reason };
+        }
+    }
+}

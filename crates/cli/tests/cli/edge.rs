@@ -1,0 +1,155 @@
+//! `sumlink edge`: what its file may say, and what is told before anything is made.
+
+use crate::common::Bench;
+
+/// A right file, whose lines 1 to 6 these are.
+const MINIMUM: &str =
+    "[[link]]\nname = \"a\"\nlocal = \"10.77.1.1:7400\"\nremote = \"10.77.1.2:7400\"\n";
+
+#[test]
+fn the_examples_of_the_manual_are_right() {
+    let manual = include_str!("../../../../docs/edge.md");
+    let blocks = manual.split("```toml\n").skip(1);
+    let files: Vec<&str> = blocks.filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(files.len(), 2);
+    for (text, role) in files.iter().zip(["node", "user"]) {
+        let bench = Bench::new();
+        bench.write("edge.toml", text);
+        let ran = bench.run(&["check", "edge.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let said = format!("ok, an edge's configuration: the {role}'s end");
+        assert!(ran.out.contains(&said), "{}", ran.out);
+        let as_client = bench.run(&["client", "--config", "edge.toml"]);
+        assert_eq!(as_client.code, 3);
+        assert!(
+            as_client.err.contains("sumlink edge --config"),
+            "{}",
+            as_client.err
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_told_with_its_line() {
+    let bench = Bench::new();
+    // Each with the line of the problem and words of it.
+    for (lines, line, words) in [
+        ("role = \"nod\"", 1, "did you mean `node`?"),
+        ("mode = \"lwip\"", 1, "no role"),
+        (
+            "role = \"node\"\nmood = \"lwip\"",
+            2,
+            "did you mean `mode`?",
+        ),
+        ("role = \"node\"\nmode = \"lwap\"", 2, "did you mean `lwa`?"),
+        (
+            "role = \"user\"\nmode = \"lwip+visible\"",
+            2,
+            "the node's business",
+        ),
+        ("role = \"node\"\nuplink = \"a\"", 2, "for the user's end"),
+        (
+            "role = \"user\"\nuplink = \"b\"",
+            2,
+            "no link is called `b`",
+        ),
+        (
+            "role = \"node\"\nsteering = \"best\"",
+            2,
+            "there is qdepl, lrtt, roundrobin, flowhash",
+        ),
+        ("role = \"node\"\nboost = \"no\"", 2, "no boost `no`"),
+        ("role = \"node\"\ntunnel = 65536", 2, "0 to 65535"),
+        (
+            "role = \"node\"\nprobe = \"1s\"\ndead_after = \"1s\"",
+            3,
+            "at least twice",
+        ),
+        ("role = \"node\"\n[tun]\nmtu = 100", 3, "576 to 65000"),
+        (
+            "role = \"node\"\n[tun]\nmtu = 1400\nmss = 1361",
+            4,
+            "at most 1360",
+        ),
+        (
+            "role = \"node\"\n[tun]\naddresses = [\"10.88.0.1/33\"]",
+            3,
+            "is no network",
+        ),
+        ("role = \"node\"\n[lwa]\nbits = 15", 3, "12 or 18 bits"),
+        (
+            "role = \"node\"\n[visible]\nfall = 2.0",
+            3,
+            "between 0 and 1",
+        ),
+        (
+            "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"\nremote = \"[::1]:1\"",
+            5,
+            "different families",
+        ),
+        (
+            "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"\nremote = \"0.0.0.0:1\"",
+            5,
+            "nobody's address",
+        ),
+        (
+            "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"",
+            2,
+            "missing field `remote`",
+        ),
+        (
+            "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"\nremote = \"1.1.1.2:1\"\nrate = \"0\"",
+            6,
+            "carries nothing",
+        ),
+        (
+            "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"\nremote = \"1.1.1.2:1\"\nqueue = 0",
+            6,
+            "1 to 100000",
+        ),
+    ] {
+        bench.write("x.toml", &format!("{lines}\n{MINIMUM}"));
+        for args in [&["check", "x.toml"][..], &["edge", "--config", "x.toml"]] {
+            let ran = bench.run(args);
+            assert_eq!(ran.code, 3, "{lines}: {}", ran.err);
+            let place = format!("x.toml:{line}: ");
+            assert!(
+                ran.err.contains(&place) && ran.err.contains(words),
+                "{lines}: {}",
+                ran.err
+            );
+        }
+    }
+    bench.write("x.toml", "role = \"node\"\n");
+    assert!(
+        bench
+            .run(&["edge", "--config", "x.toml"])
+            .err
+            .contains("no links")
+    );
+    bench.write("x.toml", &format!("role = \"node\"\n{MINIMUM}{MINIMUM}"));
+    assert!(
+        bench
+            .run(&["edge", "--config", "x.toml"])
+            .err
+            .contains("x.toml:7: link `a` is there twice")
+    );
+    assert_eq!(bench.run(&["edge", "--config", "none.toml"]).code, 3);
+    assert_eq!(bench.run(&["edge"]).code, 2);
+}
+
+#[test]
+fn an_address_that_is_not_here_is_a_matter_of_the_network() {
+    let bench = Bench::new();
+    // TEST-NET-1 (RFC 5737) is nobody's.
+    let link = MINIMUM.replace("10.77.1.1", "192.0.2.1");
+    bench.write("x.toml", &format!("role = \"node\"\n{link}"));
+    let ran = bench.run(&["edge", "--json", "--config", "x.toml"]);
+    assert_eq!(ran.code, 5, "{}{}", ran.out, ran.err);
+    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let message = json["error"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("link a: cannot open a tunnel from 192.0.2.1:7400"),
+        "{message}"
+    );
+}

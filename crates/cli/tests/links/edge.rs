@@ -1,0 +1,310 @@
+//! `sumlink edge`: ordinary programs with the kernel's TCP at both ends, an edge node and two links between them.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use sumlink_lab::Side;
+
+use crate::bench::{Bench, until};
+use crate::daemon::Daemon;
+use crate::traffic::Pattern;
+
+/// Unequal enough for packets to overtake each other.
+const LINKS: [&str; 2] = ["a:rate=16mbit,delay=5ms", "b:rate=8mbit,delay=15ms"];
+const RATES: [&str; 2] = ["15.7mbit", "7.8mbit"];
+
+/// Two ends and a server of files between which they stand.
+struct Edge {
+    bench: Bench,
+    node: Daemon,
+    user: Daemon,
+    nginx: Child,
+}
+
+/// One end's file. `top` are lines of its own.
+fn file(side: Side, top: &str) -> String {
+    let mut text = match side {
+        Side::Server => format!(
+            "role = \"node\"\ncontrol = \"node.sock\"\n{top}\n[tun]\naddresses = [\"10.88.0.1/24\"]\n"
+        ),
+        Side::Client => format!(
+            "role = \"user\"\ncontrol = \"user.sock\"\n{top}\n[tun]\naddresses = [\"10.88.0.2/24\"]\n\
+             routes = [\"10.99.0.1\"]\n"
+        ),
+    };
+    for (number, rate) in RATES.iter().enumerate() {
+        let name = ["a", "b"][number];
+        let ends = [2, 1].map(|host| format!("10.77.{}.{host}:7400", number + 1));
+        let (local, remote) = (&ends[side as usize], &ends[1 - side as usize]);
+        text.push_str(&format!(
+            "[[link]]\nname = \"{name}\"\ninterface = \"{name}\"\nlocal = \"{local}\"\nremote = \"{remote}\"\nrate = \"{rate}\"\n"
+        ));
+    }
+    text
+}
+
+fn start_node(bench: &Bench) -> Daemon {
+    let node = bench.sumlink_on(Side::Server, "node", &["edge", "--config", "node.toml"]);
+    node.event("ready");
+    node
+}
+
+impl Edge {
+    /// Both ends with these lines on top of their files; returns when both links are up.
+    fn start(node: &str, user: &str) -> Option<Self> {
+        let bench = Bench::new(&LINKS.map(str::to_owned))?;
+        bench.write("node.toml", file(Side::Server, node));
+        bench.write("user.toml", file(Side::Client, user));
+        let nginx = bench.serve_files();
+        let node = start_node(&bench);
+        let user = bench.sumlink_on(Side::Client, "user", &["edge", "--config", "user.toml"]);
+        user.event("ready");
+        let edge = Self {
+            bench,
+            node,
+            user,
+            nginx,
+        };
+        edge.until_states("node", ["up", "up"]);
+        edge.until_states("user", ["up", "up"]);
+        Some(edge)
+    }
+
+    /// What an end says of itself.
+    fn status(&self, end: &str) -> Value {
+        let side = match end {
+            "node" => Side::Server,
+            _ => Side::Client,
+        };
+        let socket = format!("{end}.sock");
+        let output = self
+            .bench
+            .run_sumlink(side, &["status", "--json", "--control", &socket]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["edge"].clone()
+    }
+
+    #[track_caller]
+    fn until_states(&self, end: &str, wanted: [&str; 2]) {
+        until(&format!("{end}: {wanted:?}"), || {
+            let status = self.status(end);
+            let state = |link: usize| status["links"][link]["state"] == wanted[link];
+            (state(0) && state(1)).then_some(())
+        });
+    }
+
+    /// A file of that many bytes at the server; its digest.
+    fn offer(&self, bytes: usize) -> Vec<u8> {
+        let contents = Pattern::bytes(bytes as u64, bytes);
+        fs::write(self.bench.path("www/file"), &contents).unwrap();
+        digest(&SHA256, &contents).as_ref().to_vec()
+    }
+
+    /// The digest of what was downloaded.
+    fn copy(&self) -> Vec<u8> {
+        let copy = fs::read(self.bench.path("copy")).unwrap();
+        digest(&SHA256, &copy).as_ref().to_vec()
+    }
+
+    fn curl(&self) -> Child {
+        let words = ["curl", "-sSf", "--max-time", "80", "-o", "copy"];
+        let words = [&words[..], &["http://10.99.0.1/file"]].concat();
+        self.bench.spawn(Side::Client, &words)
+    }
+
+    /// Waits until so much of the file is there.
+    fn until_copied(&self, bytes: u64) {
+        let copy = self.bench.path("copy");
+        until("a part of the file is there", || {
+            let metadata = fs::metadata(&copy).ok()?;
+            (metadata.len() >= bytes).then_some(())
+        });
+    }
+
+    /// Ends both the way a user does; nothing of them may be left.
+    fn stop(mut self) {
+        for (side, daemon) in [
+            (Side::Client, &mut self.user),
+            (Side::Server, &mut self.node),
+        ] {
+            daemon.signal("TERM");
+            let stopped = daemon.event("stopped");
+            assert!(stopped["status"]["uptime_s"].as_f64().unwrap() > 0.0);
+            assert_eq!(daemon.wait(), Some(0));
+            assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+            let links = self.bench.run(side, &["ip", "-br", "link"]);
+            assert!(!links.contains("edge0"), "{links}");
+            let routes = self.bench.run(side, &["ip", "route"]);
+            assert!(!routes.contains("10.88."), "{routes}");
+        }
+        for socket in ["node.sock", "user.sock"] {
+            assert!(!self.bench.path(socket).exists(), "{socket}");
+        }
+    }
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        let _ = self.nginx.kill();
+        let _ = self.nginx.wait();
+    }
+}
+
+/// A download and an upload, byte for byte; `judge` sees the counters of both ends.
+fn transfers(node: &str, user: &str, judge: impl FnOnce(&Value, &Value)) {
+    let Some(edge) = Edge::start(node, user) else {
+        return;
+    };
+    let expected = edge.offer(3_000_000);
+    assert!(edge.curl().wait().unwrap().success());
+    assert_eq!(edge.copy(), expected);
+    let words = ["curl", "-sSf", "-T", "copy", "http://10.99.0.1/in/copy"];
+    edge.bench.run(Side::Client, &words);
+    let uploaded = fs::read(edge.bench.path("www/in/copy")).unwrap();
+    assert_eq!(digest(&SHA256, &uploaded).as_ref(), expected);
+    let (at_node, at_user) = (edge.status("node"), edge.status("user"));
+    for link in 0..2 {
+        let bytes = at_node["links"][link]["sent_bytes"].as_u64().unwrap();
+        assert!(bytes > 100_000, "link {link} carried {bytes}: {at_node}");
+    }
+    judge(&at_node, &at_user);
+    edge.stop();
+}
+
+fn count(status: &Value, path: &str) -> u64 {
+    let value = status.pointer(path).and_then(Value::as_u64);
+    value.unwrap_or_else(|| panic!("{path}: {status}"))
+}
+
+#[test]
+fn lwip_with_every_packet_over_another_link() {
+    transfers(
+        "mode = \"lwip\"\nsteering = \"roundrobin\"",
+        "uplink = \"a\"",
+        |node, user| {
+            assert_eq!(count(node, "/core/held") + count(node, "/core/boosted"), 0);
+            assert_eq!(count(user, "/reorder/delivered"), 0);
+        },
+    );
+}
+
+#[test]
+fn lwa_gives_packets_their_order_back_in_both_directions() {
+    let lines = "mode = \"lwa\"\nsteering = \"roundrobin\"";
+    transfers(lines, lines, |node, user| {
+        for end in [node, user] {
+            assert!(count(end, "/reorder/delivered") > 1000, "{end}");
+            assert!(count(end, "/reorder/reordered") > 0, "{end}");
+            assert_eq!(count(end, "/reorder/malformed"), 0);
+        }
+    });
+}
+
+#[test]
+fn visible_with_boost_and_without() {
+    let lines = "mode = \"lwip+visible\"\nsteering = \"roundrobin\"\nsack = \"strip\"\n";
+    for boost in ["on", "off"] {
+        let lines = format!("{lines}boost = \"{boost}\"");
+        transfers(&lines, "uplink = \"a\"", |node, _| {
+            assert!(count(node, "/core/held") > 0, "{node}");
+            assert_eq!(boost == "off", count(node, "/core/boosted") == 0, "{node}");
+        });
+    }
+}
+
+#[test]
+fn a_link_that_dies_takes_nothing_with_it_and_comes_back() {
+    for mode in ["lwip", "lwa", "lwip+visible"] {
+        let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "uplink = \"a\"") else {
+            return;
+        };
+        let expected = edge.offer(4_000_000);
+        let mut curl = edge.curl();
+        edge.until_copied(500_000);
+        // The one that the acknowledgements take, too.
+        edge.bench.set("a", "rate=0");
+        edge.until_states("node", ["down", "up"]);
+        edge.until_states("user", ["down", "up"]);
+        edge.bench.set("a", "rate=16mbit");
+        edge.until_states("node", ["up", "up"]);
+        assert!(curl.wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+#[test]
+fn a_node_that_is_killed_and_started_anew_corrupts_nothing() {
+    for mode in [
+        "lwip",
+        "lwa",
+        "lwip+visible",
+        "lwip+visible\"\nboost = \"off",
+    ] {
+        let Some(mut edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
+            return;
+        };
+        let expected = edge.offer(4_000_000);
+        let curl = edge.curl();
+        edge.until_copied(500_000);
+        edge.node.signal("KILL");
+        edge.node.wait();
+        edge.node = start_node(&edge.bench);
+        let output = curl.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            assert_eq!(edge.copy(), expected, "{mode}");
+        } else {
+            // A node that owed something may cost the connection, but never silently.
+            assert_eq!(mode, "lwip+visible", "{error}");
+            assert!(!error.is_empty());
+        }
+        // In any case the next one goes through.
+        assert!(edge.curl().wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+#[test]
+fn ends_of_different_tunnels_do_not_hear_each_other() {
+    let Some(mut edge) = Edge::start("tunnel = 3", "tunnel = 3") else {
+        return;
+    };
+    edge.node.signal("TERM");
+    assert_eq!(edge.node.wait(), Some(0));
+    edge.bench
+        .write("node.toml", file(Side::Server, "tunnel = 4"));
+    edge.node = start_node(&edge.bench);
+    edge.until_states("node", ["down", "down"]);
+    edge.until_states("user", ["down", "down"]);
+    for end in ["node", "user"] {
+        assert!(count(&edge.status(end), "/links/0/foreign") > 0);
+    }
+    edge.stop();
+}
+
+#[test]
+fn without_the_privilege_it_says_which() {
+    let Some(bench) = Bench::new(&LINKS.map(str::to_owned)) else {
+        return;
+    };
+    bench.write("node.toml", file(Side::Server, ""));
+    // A user namespace that does not own the network namespace: root without the right to change the network.
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "--"])
+        .arg(env!("CARGO_BIN_EXE_sumlink"))
+        .args(["edge", "--config", "node.toml"])
+        .current_dir(bench.path("."))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = bench.lab.spawn(Side::Server, command).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{error}");
+    assert!(error.contains("CAP_NET_ADMIN"), "{error}");
+    assert!(!bench.path("node.sock").exists());
+}

@@ -1,0 +1,343 @@
+//! One end at work: the core, its tunnels and its device, told the time by whoever drives it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use sumlink_edge::lwa::SequenceBits;
+use sumlink_edge::{Edge, Event, Instant, LinkId, Mode};
+
+use crate::config::{NodeConfig, Role};
+use crate::device::Device;
+use crate::error::NodeError;
+use crate::receive::Receive;
+use crate::status::{LinkStatus, NodeStatus};
+use crate::tunnel::{State, Tunnel};
+use crate::wire::{Header, Kind};
+
+/// Something that somebody may want to know at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Notice {
+    /// A link came up or went down.
+    Link {
+        /// Which.
+        link: String,
+        /// `up` or `down`.
+        state: &'static str,
+    },
+    /// Both ends of a flow were sent a reset.
+    FlowReset {
+        /// The server's address and port.
+        far: String,
+        /// The user's.
+        user: String,
+        /// Why.
+        reason: &'static str,
+        /// Bytes that the server had been told of and the user has not got.
+        undelivered: u64,
+    },
+}
+
+pub(crate) struct End {
+    role: Role,
+    core: Edge,
+    mode: Mode,
+    steering: String,
+    /// What goes into a tunnel is.
+    kind: Kind,
+    tunnel: u16,
+    epoch: u32,
+    only: Option<usize>,
+    pub(crate) tunnels: Vec<Tunnel>,
+    /// Whether the core may use it.
+    used: Vec<bool>,
+    receive: Receive,
+    pub(crate) device: Device,
+    device_name: String,
+    device_refused: u64,
+    /// What is sent is put together here.
+    scratch: Vec<u8>,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl End {
+    pub(crate) fn new(
+        config: NodeConfig,
+        device: Device,
+        tunnels: Vec<Tunnel>,
+    ) -> Result<Self, NodeError> {
+        let kind = match (config.core.mode, config.core.sequence_bits) {
+            (Mode::Lwa, SequenceBits::Twelve) => Kind::Pdu12,
+            (Mode::Lwa, SequenceBits::Eighteen) => Kind::Pdu18,
+            _ => Kind::Packet,
+        };
+        let mut end = Self {
+            role: config.role,
+            mode: config.core.mode,
+            steering: config.core.steering.clone(),
+            kind,
+            tunnel: config.tunnel,
+            epoch: epoch_now(),
+            only: config.only,
+            used: vec![true; tunnels.len()],
+            receive: Receive::new(config.reorder),
+            device,
+            device_name: config.tun.name,
+            device_refused: 0,
+            scratch: Vec::new(),
+            notices: Vec::new(),
+            core: Edge::new(config.core)?,
+            tunnels,
+        };
+        end.choose(Instant::ZERO);
+        Ok(end)
+    }
+
+    /// A packet has come from the device.
+    pub(crate) fn handle_device(&mut self, packet: &[u8], now: Instant) {
+        self.core.handle_far(packet.to_vec(), now);
+        self.settle(now);
+    }
+
+    /// A datagram has come over a link.
+    pub(crate) fn handle_datagram(&mut self, link: usize, datagram: &[u8], now: Instant) {
+        let read = Header::read(datagram).filter(|(header, _)| header.tunnel == self.tunnel);
+        let Some((header, payload)) = read else {
+            self.tunnels[link].counts.foreign += 1;
+            return;
+        };
+        let bits = match header.kind {
+            Kind::Packet => {
+                self.core.handle_user(payload.to_vec(), now);
+                return self.settle(now);
+            }
+            Kind::Pdu12 => SequenceBits::Twelve,
+            Kind::Pdu18 => SequenceBits::Eighteen,
+            Kind::Probe => return self.control(link, Kind::Answer, payload, now),
+            Kind::Answer => return self.answered(link, payload, now),
+        };
+        let core = &mut self.core;
+        let give = |packet| core.handle_user(packet, now);
+        self.receive
+            .handle_pdu(bits, header.epoch, payload, now, give);
+        self.settle(now);
+    }
+
+    /// The earliest thing that is due.
+    pub(crate) fn poll_timeout(&self, now: Instant) -> Instant {
+        let tunnels = self.tunnels.iter().flat_map(|tunnel| {
+            // A link that waits for its socket is told by the kernel.
+            let paced = !tunnel.is_blocked() && !tunnel.pace.is_ready(now);
+            let ready = paced.then(|| tunnel.pace.ready());
+            [Some(tunnel.liveness.poll_timeout()), ready]
+        });
+        let others = [self.core.poll_timeout(), self.receive.poll_timeout()];
+        let all = tunnels.chain(others).flatten();
+        all.min().unwrap_or(Instant::MAX)
+    }
+
+    /// What is due now.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.core.poll_timeout().is_some_and(|at| at <= now) {
+            self.core.handle_timeout(now);
+        }
+        let core = &mut self.core;
+        let give = |packet| core.handle_user(packet, now);
+        self.receive.handle_timeout(now, give);
+        for link in 0..self.tunnels.len() {
+            if self.tunnels[link].liveness.is_due(now) {
+                self.tunnels[link].counts.probes += 1;
+                let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+                self.control(link, Kind::Probe, &nanos.to_be_bytes(), now);
+            }
+            if self.tunnels[link].liveness.expire(now) {
+                self.changed(link, now);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// A probe or an answer. It waits for nothing: it must arrive while data have to wait.
+    fn control(&mut self, link: usize, kind: Kind, payload: &[u8], now: Instant) {
+        self.header(kind).write(payload, &mut self.scratch);
+        self.tunnels[link].send_control(kind, &self.scratch, now);
+    }
+
+    fn answered(&mut self, link: usize, payload: &[u8], now: Instant) {
+        let Ok(bytes) = payload.try_into() else {
+            return;
+        };
+        let tunnel = &mut self.tunnels[link];
+        tunnel.counts.answers += 1;
+        let sent = Instant::from_nanos(u64::from_be_bytes(bytes));
+        if tunnel.liveness.answered(sent, now) {
+            self.changed(link, now);
+        }
+        self.settle(now);
+    }
+
+    /// A link has come up or gone down.
+    fn changed(&mut self, link: usize, now: Instant) {
+        let tunnel = &mut self.tunnels[link];
+        let (name, state) = (&tunnel.name, tunnel.liveness.state);
+        match state {
+            State::Down => {
+                tracing::warn!(link = %name, "the link carries nothing: no answer to probes")
+            }
+            _ => tracing::info!(link = %name, "the link is up"),
+        }
+        self.notices.push(Notice::Link {
+            link: name.clone(),
+            state: state.name(),
+        });
+        if state == State::Down {
+            tunnel.pending = None;
+        }
+        self.choose(now);
+    }
+
+    /// Tells the core which links it may use.
+    fn choose(&mut self, now: Instant) {
+        let alive = |link: usize| self.tunnels[link].liveness.state != State::Down;
+        let only = self.only.filter(|&link| alive(link));
+        let wanted: Vec<bool> = (0..self.tunnels.len())
+            .map(|link| alive(link) && only.is_none_or(|only| only == link))
+            .collect();
+        // What comes up first takes what waits for those that go down.
+        for up in [true, false] {
+            for (link, &is_wanted) in wanted.iter().enumerate() {
+                if is_wanted != up || self.used[link] == up {
+                    continue;
+                }
+                let id = LinkId(link as u8);
+                match up {
+                    true => self.core.link_up(id, now),
+                    false => self.core.link_down(id, now),
+                }
+                self.used[link] = up;
+            }
+        }
+    }
+
+    /// Takes out of the core what is there: the second half of its law.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        while let Some(event) = self.core.poll_event() {
+            self.tell(event);
+        }
+        while let Some(packet) = self.core.poll_far() {
+            if let Err(error) = self.device.write(&packet) {
+                self.device_refused += 1;
+                tracing::debug!(%error, len = packet.len(), "the device refuses a packet");
+            }
+        }
+        for link in 0..self.tunnels.len() {
+            self.pump(link, now);
+        }
+    }
+
+    /// Sends what the link can take.
+    fn pump(&mut self, link: usize, now: Instant) {
+        let header = self.header(self.kind);
+        let tunnel = &mut self.tunnels[link];
+        if !tunnel.flush_control(now) {
+            return;
+        }
+        while tunnel.pace.is_ready(now) {
+            let next = tunnel.pending.take();
+            let next = next.or_else(|| self.core.poll_link(LinkId(link as u8), now));
+            let Some(packet) = next else {
+                return;
+            };
+            header.write(&packet, &mut self.scratch);
+            if !tunnel.send(&self.scratch, now) {
+                tunnel.pending = Some(packet);
+                return;
+            }
+        }
+    }
+
+    fn header(&self, kind: Kind) -> Header {
+        Header {
+            kind,
+            tunnel: self.tunnel,
+            epoch: self.epoch,
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::FlowReset {
+                flow,
+                reason,
+                undelivered,
+            } => {
+                let reason = match reason {
+                    sumlink_edge::Reset::Undeliverable => "undeliverable",
+                    sumlink_edge::Reset::Orphaned => "orphaned",
+                };
+                tracing::warn!(far = %flow.far, user = %flow.user, reason, undelivered, "a flow was reset");
+                self.notices.push(Notice::FlowReset {
+                    far: flow.far.to_string(),
+                    user: flow.user.to_string(),
+                    reason,
+                    undelivered,
+                });
+            }
+            Event::LinkDown { link, moved, lost } => {
+                tracing::debug!(
+                    link = link.0,
+                    moved,
+                    lost,
+                    "packets of a link that is not used any more"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// All that it can tell.
+    pub(crate) fn status(&self, now: Instant) -> NodeStatus {
+        let ms = |time: Instant| time.as_secs_f64() * 1e3;
+        let links = self.tunnels.iter().enumerate().map(|(number, tunnel)| {
+            let queue = self.core.link(LinkId(number as u8));
+            let counts = tunnel.counts;
+            LinkStatus {
+                name: tunnel.name.clone(),
+                state: tunnel.liveness.state.name().to_owned(),
+                rtt_ms: tunnel.liveness.rtt.map(ms),
+                trip_ms: queue.and_then(|queue| queue.trip()).map(ms),
+                queue_packets: queue.map_or(0, |queue| queue.len()),
+                queue_bytes: queue.map_or(0, |queue| queue.bytes()),
+                queue_limit: queue.map_or(0, |queue| queue.limit()),
+                service_bps: queue.and_then(|queue| queue.rate()).map(|rate| rate * 8.0),
+                sent_packets: counts.sent_packets,
+                sent_bytes: counts.sent_bytes,
+                received_packets: counts.received_packets,
+                received_bytes: counts.received_bytes,
+                probes: counts.probes,
+                answers: counts.answers,
+                refused: counts.refused,
+                foreign: counts.foreign,
+            }
+        });
+        let mode = Mode::NAMES.iter().find(|(_, mode)| *mode == self.mode);
+        NodeStatus {
+            role: self.role.name().to_owned(),
+            mode: mode.map_or("", |(name, _)| *name).to_owned(),
+            steering: self.steering.clone(),
+            device: self.device_name.clone(),
+            uptime_s: now.as_secs_f64(),
+            links: links.collect(),
+            core: self.core.counters().into(),
+            reorder: self.receive.stats().into(),
+            device_refused: self.device_refused,
+        }
+    }
+}
+
+/// The epoch of an end that starts now: 64 ms are shorter than a start, and half the numbers last for four years.
+fn epoch_now() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| (now.as_millis() / 64) as u32)
+}

@@ -1,0 +1,230 @@
+//! The thread that moves packets.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::prctl;
+use nix::sys::time::TimeSpec;
+use sumlink_edge::Instant;
+use tokio::sync::mpsc;
+
+use crate::config::NodeConfig;
+use crate::device::Device;
+use crate::end::End;
+pub use crate::end::Notice;
+use crate::error::NodeError;
+use crate::status::NodeStatus;
+use crate::tunnel::Tunnel;
+
+/// How often the status is written down for those who ask.
+const STATUS: Duration = Duration::from_millis(100);
+
+/// Packets that are taken from one source before the others get their turn.
+const TURN: usize = 32;
+
+/// Notices that wait for somebody to take them; more are dropped.
+const MOST_NOTICES: usize = 1000;
+
+/// One end with its device and sockets, not yet at work.
+pub struct Node {
+    end: End,
+}
+
+/// One end at work.
+#[derive(Debug)]
+pub struct Running {
+    /// What happens; ends when the thread does.
+    pub notices: mpsc::Receiver<Notice>,
+    handle: NodeHandle,
+    /// Closing it ends the thread.
+    stop: UnixStream,
+    thread: JoinHandle<Result<(), NodeError>>,
+}
+
+/// Asks an end at work.
+#[derive(Clone, Debug)]
+pub struct NodeHandle {
+    status: Arc<Mutex<NodeStatus>>,
+}
+
+impl NodeHandle {
+    /// How it was a moment ago, 100 ms at the most.
+    pub fn status(&self) -> NodeStatus {
+        let status = self.status.lock();
+        status.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Node {
+    /// Makes the device and the sockets. Must be called inside a tokio runtime with I/O, on a thread in the network namespace
+    /// where both belong.
+    pub async fn open(config: NodeConfig) -> Result<Self, NodeError> {
+        config.core.check()?;
+        let tunnels = config.links.iter().map(|link| Tunnel::open(link, &config));
+        let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
+        // Last, as routes through it may hide those to the links' other ends.
+        let device = Device::open(&config.tun).await?;
+        let end = End::new(config, device, tunnels)?;
+        Ok(Self { end })
+    }
+
+    /// Starts to move packets.
+    pub fn start(self) -> Result<Running, NodeError> {
+        let (stop, stopped) = UnixStream::pair().map_err(NodeError::system("making a pipe"))?;
+        let (tell, notices) = mpsc::channel(MOST_NOTICES);
+        let status = Arc::new(Mutex::new(self.end.status(Instant::ZERO)));
+        let handle = NodeHandle {
+            status: Arc::clone(&status),
+        };
+        let mut end = self.end;
+        let thread = std::thread::Builder::new().name("edge".to_owned());
+        let thread = thread
+            .spawn(move || {
+                let clock = std::time::Instant::now();
+                let write = |now: NodeStatus| {
+                    *status.lock().unwrap_or_else(PoisonError::into_inner) = now;
+                };
+                let result = carry(&mut end, &stopped, clock, &tell, &write);
+                write(end.status(clock.elapsed()));
+                result
+            })
+            .map_err(NodeError::system("starting a thread"))?;
+        Ok(Running {
+            notices,
+            handle,
+            stop,
+            thread,
+        })
+    }
+}
+
+impl Running {
+    /// For asking it.
+    pub fn handle(&self) -> NodeHandle {
+        self.handle.clone()
+    }
+
+    /// Ends it, and waits until device and sockets are gone; how it was at the end.
+    pub fn stop(self) -> Result<NodeStatus, NodeError> {
+        drop(self.stop);
+        match self.thread.join() {
+            Ok(result) => result?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        Ok(self.handle.status())
+    }
+}
+
+/// Moves packets until the other end of `stopped` is closed.
+fn carry(
+    end: &mut End,
+    stopped: &UnixStream,
+    clock: std::time::Instant,
+    tell: &mpsc::Sender<Notice>,
+    write: &dyn Fn(NodeStatus),
+) -> Result<(), NodeError> {
+    // The kernel adds 50 us to every time to wait otherwise, which is the time of four packets at 1 Gbit/s.
+    if let Err(error) = prctl::set_timerslack(1) {
+        tracing::debug!(%error, "timer slack");
+    }
+    let mut buffer = vec![0; 1 << 16];
+    let mut next_status = Instant::ZERO;
+    loop {
+        let now = clock.elapsed();
+        end.handle_timeout(now);
+        for notice in end.notices.drain(..) {
+            // Whoever does not listen does not stop the packets.
+            let _ = tell.try_send(notice);
+        }
+        if next_status <= now {
+            write(end.status(now));
+            next_status = now + STATUS;
+        }
+        let due = end.poll_timeout(now).min(next_status);
+        let ready = wait(end, stopped, due.saturating_sub(clock.elapsed()))?;
+        if ready.stopped {
+            return Ok(());
+        }
+        let now = clock.elapsed();
+        for (link, &is_ready) in ready.links.iter().enumerate() {
+            if is_ready {
+                from_link(end, link, &mut buffer, now);
+            }
+        }
+        if ready.device {
+            from_device(end, &mut buffer, now)?;
+        }
+        if ready.room {
+            end.settle(now);
+        }
+    }
+}
+
+/// What there is to do.
+struct Ready {
+    stopped: bool,
+    device: bool,
+    links: Vec<bool>,
+    /// A socket that was full has room again.
+    room: bool,
+}
+
+/// Waits for a packet, for room in a socket, for the end, and no longer than `limit`.
+fn wait(end: &End, stopped: &UnixStream, limit: Duration) -> Result<Ready, NodeError> {
+    let mut fds = vec![
+        PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+        PollFd::new(end.device.as_fd(), PollFlags::POLLIN),
+    ];
+    for tunnel in &end.tunnels {
+        let mut wanted = PollFlags::POLLIN;
+        if tunnel.is_blocked() {
+            wanted |= PollFlags::POLLOUT;
+        }
+        fds.push(PollFd::new(tunnel.as_fd(), wanted));
+    }
+    match ppoll(&mut fds, Some(TimeSpec::from(limit)), None) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(NodeError::system("waiting for packets")(error.into())),
+    }
+    let happened = |fd: &PollFd<'_>| fd.revents().unwrap_or(PollFlags::empty());
+    let links = &fds[2..];
+    Ok(Ready {
+        stopped: !happened(&fds[0]).is_empty(),
+        device: !happened(&fds[1]).is_empty(),
+        // An error that waits at a socket goes away by reading, too.
+        links: links
+            .iter()
+            .map(|fd| happened(fd).intersects(PollFlags::POLLIN | PollFlags::POLLERR))
+            .collect(),
+        room: links
+            .iter()
+            .any(|fd| happened(fd).contains(PollFlags::POLLOUT)),
+    })
+}
+
+fn from_link(end: &mut End, link: usize, buffer: &mut [u8], now: Instant) {
+    for _ in 0..TURN {
+        let Some(len) = end.tunnels[link].receive(buffer) else {
+            return;
+        };
+        end.handle_datagram(link, &buffer[..len], now);
+    }
+}
+
+fn from_device(end: &mut End, buffer: &mut [u8], now: Instant) -> Result<(), NodeError> {
+    for _ in 0..TURN {
+        match end.device.read(buffer) {
+            Ok(len) => end.handle_device(&buffer[..len], now),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(NodeError::system("the TUN device is gone")(error)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,249 @@
+//! What comes out of the tunnels: packets as they are, and numbered ones in order.
+//!
+//! The other end numbers packets by the address that they go to, so that there is one order for each. An end that was
+//! started anew begins at 0 again, which its epoch tells.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use sumlink_edge::Instant;
+use sumlink_edge::lwa::{Header, Reorder, ReorderConfig, ReorderStats, SequenceBits};
+
+/// Addresses with an order of their own; the other end numbers no more. What goes to others is given out as it comes.
+const MOST_USERS: usize = 4096;
+
+/// An epoch that is not the latest one counts after the latest has been silent for so long: clocks are set back.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Puts packets in order.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    config: ReorderConfig,
+    /// The latest epoch, and when it was last heard of.
+    epoch: Option<(u32, Instant)>,
+    users: HashMap<IpAddr, Reorder>,
+    /// Of users of earlier epochs.
+    before: ReorderStats,
+    unreadable: u64,
+    /// Users that have packets to give out, or wait for some.
+    active: Vec<IpAddr>,
+}
+
+impl Receive {
+    pub(crate) fn new(config: ReorderConfig) -> Self {
+        Self {
+            config,
+            epoch: None,
+            users: HashMap::new(),
+            before: ReorderStats::default(),
+            unreadable: 0,
+            active: Vec::new(),
+        }
+    }
+
+    /// Whether what has this epoch may be used; a later one than any before ends what came earlier.
+    fn accept(&mut self, epoch: u32, now: Instant) -> bool {
+        match &mut self.epoch {
+            Some((latest, heard)) if *latest == epoch => {
+                *heard = now;
+                true
+            }
+            Some((latest, heard))
+                if (epoch.wrapping_sub(*latest) as i32) < 0
+                    && now.saturating_sub(*heard) < SILENCE =>
+            {
+                false
+            }
+            _ => {
+                self.before = self.stats();
+                self.users.clear();
+                self.active.clear();
+                self.epoch = Some((epoch, now));
+                true
+            }
+        }
+    }
+
+    /// A numbered packet has come; `out` takes what can be given out now.
+    pub(crate) fn handle_pdu(
+        &mut self,
+        bits: SequenceBits,
+        epoch: u32,
+        pdu: &[u8],
+        now: Instant,
+        mut out: impl FnMut(Vec<u8>),
+    ) {
+        let inner =
+            Header::read(bits, pdu).and_then(|(_, packet)| Some((destination(packet)?, packet)));
+        let Some((user, packet)) = inner else {
+            self.unreadable += 1;
+            return;
+        };
+        if !self.accept(epoch, now) {
+            self.before.late += 1;
+            return;
+        }
+        if !self.users.contains_key(&user) && self.users.len() >= MOST_USERS {
+            out(packet.to_vec());
+            return;
+        }
+        let config = ReorderConfig {
+            bits,
+            ..self.config
+        };
+        let order = self
+            .users
+            .entry(user)
+            .or_insert_with(|| Reorder::new(config));
+        order.handle_pdu(pdu, now);
+        while let Some(packet) = order.poll() {
+            out(packet);
+        }
+        if order.poll_timeout().is_some() && !self.active.contains(&user) {
+            self.active.push(user);
+        }
+    }
+
+    /// When a gap is not waited for any more.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let waiting = self.active.iter().filter_map(|user| self.users.get(user));
+        waiting.filter_map(Reorder::poll_timeout).min()
+    }
+
+    /// Gives out what has waited long enough.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, mut out: impl FnMut(Vec<u8>)) {
+        let users = &mut self.users;
+        self.active.retain(|user| {
+            let Some(order) = users.get_mut(user) else {
+                return false;
+            };
+            order.handle_timeout(now);
+            while let Some(packet) = order.poll() {
+                out(packet);
+            }
+            order.poll_timeout().is_some()
+        });
+    }
+
+    /// What all have seen.
+    pub(crate) fn stats(&self) -> ReorderStats {
+        let mut sum = self.before;
+        for order in self.users.values() {
+            let one = order.stats();
+            sum.delivered += one.delivered;
+            sum.reordered += one.reordered;
+            sum.duplicates += one.duplicates;
+            sum.late += one.late;
+            sum.missing += one.missing;
+            sum.timeouts += one.timeouts;
+            sum.malformed += one.malformed;
+        }
+        sum.malformed += self.unreadable;
+        sum
+    }
+}
+
+/// Where an IP packet goes to.
+fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => {
+            let bytes: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
+            Some(Ipv4Addr::from(bytes).into())
+        }
+        6 => {
+            let bytes: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
+            Some(Ipv6Addr::from(bytes).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BITS: SequenceBits = SequenceBits::Eighteen;
+
+    /// A packet to the user of that number.
+    fn packet(user: u8, content: u8) -> Vec<u8> {
+        let mut packet = vec![0; 21];
+        packet[0] = 0x45;
+        packet[16..20].copy_from_slice(&[10, 0, 0, user]);
+        packet[20] = content;
+        packet
+    }
+
+    fn give(receive: &mut Receive, epoch: u32, (user, number): (u8, u8), ms: u64) -> Vec<u8> {
+        let pdu = Header {
+            sequence: number.into(),
+        }
+        .write(BITS, &packet(user, number));
+        let mut out = Vec::new();
+        let now = Duration::from_millis(ms);
+        receive.handle_pdu(BITS, epoch, &pdu, now, |packet| out.push(packet[20]));
+        out
+    }
+
+    #[test]
+    fn each_user_has_an_order_of_its_own() {
+        let mut receive = Receive::new(ReorderConfig::default());
+        assert_eq!(give(&mut receive, 7, (1, 0), 0), [0]);
+        assert_eq!(give(&mut receive, 7, (1, 2), 0), []);
+        assert_eq!(give(&mut receive, 7, (2, 0), 0), [0]);
+        assert_eq!(give(&mut receive, 7, (1, 1), 1), [1, 2]);
+        assert_eq!(receive.stats().delivered, 4);
+    }
+
+    #[test]
+    fn a_gap_ends_with_its_timer() {
+        let mut receive = Receive::new(ReorderConfig::default());
+        give(&mut receive, 7, (1, 1), 0);
+        let at = receive.poll_timeout().unwrap();
+        let mut out = Vec::new();
+        receive.handle_timeout(at, |packet| out.push(packet[20]));
+        assert_eq!((out, receive.poll_timeout()), (vec![1], None));
+    }
+
+    #[test]
+    fn an_end_that_was_started_anew_begins_anew_and_its_past_is_refused() {
+        let mut receive = Receive::new(ReorderConfig::default());
+        assert_eq!(give(&mut receive, 7, (1, 0), 0), [0]);
+        assert_eq!(give(&mut receive, 7, (1, 1), 0), [1]);
+        assert_eq!(
+            give(&mut receive, 8, (1, 0), 1),
+            [0],
+            "the number is not late"
+        );
+        assert_eq!(
+            give(&mut receive, 7, (1, 2), 2),
+            [],
+            "of the one that is gone"
+        );
+        assert_eq!(receive.stats().late, 1);
+        // Its clock was set back: nothing of the later one for a while.
+        assert_eq!(give(&mut receive, 3, (1, 0), 3000), [0]);
+        assert_eq!(
+            receive.stats().delivered,
+            4,
+            "what was counted before is kept"
+        );
+    }
+
+    #[test]
+    fn what_is_no_packet_is_counted() {
+        let mut receive = Receive::new(ReorderConfig::default());
+        for bad in [
+            &b""[..],
+            &[0x80, 0, 0],
+            &[0x80, 0, 0, 0x45, 1],
+            &[0x80, 0, 0, 0x10],
+        ] {
+            receive.handle_pdu(BITS, 1, bad, Instant::ZERO, |_| {
+                panic!("nothing to give out")
+            });
+        }
+        assert_eq!(receive.stats().malformed, 4);
+        assert!(receive.users.is_empty());
+    }
+}
