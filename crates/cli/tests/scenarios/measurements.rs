@@ -82,6 +82,37 @@ fn links_that_carry_nothing_are_a_figure() {
 }
 
 #[test]
+fn an_edge_node_is_measured_in_each_mode() {
+    if is_skipped() {
+        return;
+    }
+    let place = Place::new(TWO_LINKS);
+    let systems = "lwip:roundrobin,lwa@timer=50ms,lwip+visible@boost=off:flows=2,lwip@far=1ms";
+    let (output, lines) = place.run(&["--systems", systems]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let words = ["the node dropped", "put in order", "it boosted 0 and held"];
+    for (line, words) in lines.iter().zip(words) {
+        assert_eq!(line["outcome"], "measured", "{line}");
+        assert!(line["goodput_bps"].as_f64().unwrap() > 1e6, "{line}");
+        let outcome = &place.record(line)["outcome"];
+        assert!(
+            outcome["note"].as_str().unwrap().contains(words),
+            "{}",
+            outcome["note"]
+        );
+        assert_eq!(outcome["processes"].as_array().unwrap().len(), 2);
+    }
+    assert_eq!(
+        place.record(&lines[2])["outcome"]["flows"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    assert_eq!(lines[3]["outcome"], "skipped", "{}", lines[3]);
+}
+
+#[test]
 fn sixteen_links_work_together() {
     if is_skipped() {
         return;

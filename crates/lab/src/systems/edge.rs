@@ -1,19 +1,281 @@
-//! The edge node, which the simulator has and the laboratory has not.
+//! The edge node: kernel TCP at both ends, which know nothing of it, and between them a tunnel over each link.
+//!
+//! ```text
+//! server namespace                                                  client namespace
+//!   TCP -- edge0 10.88.0.1 -- sumlink edge === links === sumlink edge -- 10.88.0.2 edge0 -- TCP
+//! ```
+//!
+//! The node is in the server's namespace: a TUN device takes packets at once and leaves none with the socket, so that what is
+//! too much is dropped in the node's queues, as it would be on a host of its own.
 
-use super::{Running, Stage, System};
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sumlink_edge::{Mode, Sack};
+use sumlink_scenario::edge::{EdgeVariant, Hosts};
+
+use crate::config::Direction;
 use crate::error::LabError;
+use crate::process::{Process, TICK};
 use crate::scenario::Scenario;
+use crate::signals;
+use crate::topology::{SERVER_V4, Side, client_v4};
+use crate::traffic::Route;
 
-const MISSING: &str = "the laboratory has no edge node: `sumlink sim run` has";
+use super::sumlink::ask;
+use super::{Evidence, Running, Stage, System};
 
-pub(super) struct Edge;
+/// The tunnels' port on both sides.
+const PORT: u16 = 7400;
 
-impl System for Edge {
-    fn missing(&self, _scenario: &Scenario) -> Option<String> {
-        Some(MISSING.to_owned())
+/// How long to wait for the links; one that carries nothing has none.
+const LINKS_LIMIT: Duration = Duration::from_secs(5);
+
+/// What of a link's rate the node uses, in percent: its queue is to be the one that fills.
+const SHARE: u64 = 98;
+
+pub(super) struct Edge {
+    pub(super) variant: Box<EdgeVariant>,
+}
+
+impl Edge {
+    /// The configuration of one end.
+    fn config(&self, stage: &Stage<'_>, side: Side) -> String {
+        let EdgeVariant { config, queue, .. } = &*self.variant;
+        let mode = match side {
+            Side::Server => config.mode,
+            // Acknowledgements take the first link, as in the paper; there is nothing to put in order.
+            Side::Client => Mode::Lwip,
+        };
+        let mode = Mode::NAMES.iter().find(|(_, named)| *named == mode);
+        let mut text = format!(
+            "mode = \"{}\"\ncontrol = \"{}\"\n",
+            mode.map_or("", |(name, _)| *name),
+            control(stage, side).display()
+        );
+        let visible = &config.visible;
+        let _ = match side {
+            Side::Server => write!(
+                text,
+                "role = \"node\"\nsteering = \"{}\"\nboost = \"{}\"\nsack = \"{}\"\n\
+                 [visible]\nleast_free = {:?}\nboost_fraction = {:?}\nrise = {:?}\nfall = {:?}\n\
+                 held_at_first = {:?}\nmost_retransmissions = {}\n\
+                 [tun]\naddresses = [\"10.88.0.1/24\"]\n",
+                config.steering,
+                if visible.boost { "on" } else { "off" },
+                if config.sack == Sack::Strip {
+                    "strip"
+                } else {
+                    "rewrite"
+                },
+                visible.least_free,
+                visible.boost_fraction,
+                visible.rise,
+                visible.fall,
+                visible.held_at_first,
+                visible.most_retransmissions,
+            ),
+            Side::Client => write!(
+                text,
+                "role = \"user\"\nuplink = \"{}\"\n[lwa]\ntimer = \"{}us\"\n\
+                 [tun]\naddresses = [\"10.88.0.2/24\"]\nroutes = [\"{SERVER_V4}/32\"]\n",
+                stage.links().next().unwrap_or_default(),
+                self.variant.timer.as_micros(),
+            ),
+        };
+        for (number, link) in stage.lab.links().iter().enumerate() {
+            let here = client_v4(number);
+            let there = format!("10.77.{}.1", number + 1);
+            let (local, remote, way) = match side {
+                Side::Server => (there, here.to_string(), Direction::Down),
+                Side::Client => (here.to_string(), there, Direction::Up),
+            };
+            let rate = link.shapes[way.index()].rate * SHARE / 100;
+            let name = &link.name;
+            let _ = write!(
+                text,
+                "[[link]]\nname = \"{name}\"\ninterface = \"{name}\"\nlocal = \"{local}:{PORT}\"\n\
+                 remote = \"{remote}:{PORT}\"\nrate = \"{rate}bit\"\nqueue = {queue}\n"
+            );
+        }
+        text
     }
 
-    fn start(&self, _stage: &Stage<'_>) -> Result<Running, LabError> {
-        Err(LabError::Usage(MISSING.to_owned()))
+    fn start_end(&self, stage: &Stage<'_>, side: Side) -> Result<Process, LabError> {
+        let name = format!("edge-{}", side.name());
+        let file = stage.directory.join(format!("{name}.toml"));
+        fs::write(&file, self.config(stage, side)).map_err(LabError::file(&file))?;
+        let mut command = Command::new(stage.program);
+        command.args(["edge", "--config"]).arg(&file);
+        Process::start(stage.lab, stage.directory, side, &name, command)
+    }
+
+    /// Makes the hosts' TCP what the variant says.
+    fn set_hosts(&self, stage: &Stage<'_>) -> Result<(), LabError> {
+        if self.variant.hosts == Hosts::Linux {
+            return Ok(());
+        }
+        const SACK: &str = "/proc/sys/net/ipv4/tcp_sack";
+        for side in [Side::Client, Side::Server] {
+            let written = stage.lab.run(side, || fs::write(SACK, "0"))?;
+            written.map_err(LabError::file(SACK))?;
+        }
+        Ok(())
+    }
+}
+
+impl System for Edge {
+    fn missing(&self, scenario: &Scenario) -> Option<String> {
+        if scenario.unshaped {
+            return Some(
+                "the edge node paces its queues, and these links have no rates".to_owned(),
+            );
+        }
+        let paced = |way: Direction| {
+            scenario
+                .links()
+                .all(|link| link.shapes[way.index()].rate > 0)
+        };
+        if !(paced(Direction::Up) && paced(Direction::Down)) {
+            let reason =
+                "the edge node paces its queues by a rate, and a link here has none to begin with";
+            return Some(reason.to_owned());
+        }
+        if self.variant.far.is_some() {
+            return Some(
+                "far= is for the simulator: here nothing lies between server and node".to_owned(),
+            );
+        }
+        if self.variant.hosts == Hosts::NewReno {
+            let reason = "the kernel has no plain NewReno: hosts=nosack with congestion = \"reno\" is the nearest";
+            return Some(reason.to_owned());
+        }
+        None
+    }
+
+    fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
+        self.set_hosts(stage)?;
+        let mut node = self.start_end(stage, Side::Server)?;
+        let mut user = self.start_end(stage, Side::Client)?;
+        let start = Instant::now();
+        let links = stage.links().count();
+        let up = |side| {
+            let status = ask(&control(stage, side));
+            status.map_or(0, |status| links_up(&status))
+        };
+        while start.elapsed() < LINKS_LIMIT {
+            signals::check()?;
+            node.check_alive()?;
+            user.check_alive()?;
+            if up(Side::Server) >= links && up(Side::Client) >= links {
+                break;
+            }
+            thread::sleep(TICK);
+        }
+        Ok(Running {
+            routes: vec![Route::direct(stage.target()); self.variant.flows],
+            entry: stage.target(),
+            processes: vec![node, user],
+            is_tcp: true,
+        })
+    }
+
+    fn evidence(&self, stage: &Stage<'_>, running: &mut Running) -> Result<Evidence, LabError> {
+        for process in &mut running.processes {
+            process.check_alive()?;
+        }
+        let [node, user] = [Side::Server, Side::Client].map(|side| ask(&control(stage, side)));
+        let number = |status: &Option<serde_json::Value>, path: &str| {
+            let status = status.as_ref()?;
+            status.pointer(path)?.as_u64()
+        };
+        let of_core = |key: &str| number(&node, &format!("/edge/core/{key}"));
+        let carried = of_core("down_packets");
+        if carried.is_none_or(|packets| packets == 0) {
+            return Err(LabError::Failed {
+                what: "the edge node carried no packet".to_owned(),
+                log: String::new(),
+            });
+        }
+        let word = |value: Option<u64>| value.map_or("?".to_owned(), |value| value.to_string());
+        let core = |key: &str| word(of_core(key));
+        let mut note = format!("the node dropped {} packets", core("dropped"));
+        if self.variant.config.mode == Mode::LwipVisible {
+            let _ = write!(
+                note,
+                "; of {} duplicates it boosted {} and held {}, and it sent {} + {} packets again",
+                core("duplicates"),
+                core("boosted"),
+                core("held"),
+                core("repaired"),
+                core("repaired_late"),
+            );
+        }
+        if self.variant.config.mode == Mode::Lwa {
+            let of_order = |key: &str| word(number(&user, &format!("/edge/reorder/{key}")));
+            let _ = write!(
+                note,
+                "; of {} packets put in order {} waited, {} were missing",
+                of_order("delivered"),
+                of_order("reordered"),
+                of_order("missing"),
+            );
+        }
+        Ok(Evidence {
+            note,
+            ..Evidence::default()
+        })
+    }
+}
+
+/// The control socket of one end.
+fn control(stage: &Stage<'_>, side: Side) -> PathBuf {
+    stage
+        .directory
+        .join(format!("edge-{}.control", side.name()))
+}
+
+fn links_up(status: &serde_json::Value) -> usize {
+    let links = status["edge"]["links"].as_array();
+    let links = links.into_iter().flatten();
+    links.filter(|link| link["state"] == "up").count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn links_without_a_rate_and_hosts_that_are_not_the_kernels_are_not_measured() {
+        let missing = |system: &str, link: &str| {
+            let text =
+                format!("name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"wifi\"\n{link}\n");
+            let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+            let system = super::super::parse(system).unwrap_or_else(|error| panic!("{error}"));
+            system.missing(&scenario)
+        };
+        assert_eq!(missing("lwip", "rate = \"1mbit\""), None);
+        assert_eq!(missing("lwa@timer=50ms", "rate = \"1mbit\""), None);
+        assert!(
+            missing("lwip", "profile = \"wifi\"")
+                .unwrap()
+                .contains("a rate")
+        );
+        assert!(
+            missing("lwip@far=1ms", "rate = \"1mbit\"")
+                .unwrap()
+                .contains("simulator")
+        );
+        assert!(
+            missing("lwip@hosts=newreno", "rate = \"1mbit\"")
+                .unwrap()
+                .contains("nosack")
+        );
     }
 }

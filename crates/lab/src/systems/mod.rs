@@ -148,9 +148,9 @@ fn made(named: Named) -> Box<dyn System> {
         Named::Mptcp { tls } => Box::new(mptcp::Mptcp { tls }),
         Named::Aggligator => Box::new(aggligator::Aggligator),
         Named::Noq => Box::new(noq::Noq),
+        Named::Edge(variant) => Box::new(edge::Edge { variant }),
         Named::Library(scheduler) => Box::new(library::Library { scheduler }),
         Named::Sumlink(variant) => Box::new(sumlink::Sumlink { variant }),
-        Named::Edge(_) => Box::new(edge::Edge),
     }
 }
 

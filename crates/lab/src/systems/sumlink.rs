@@ -192,7 +192,7 @@ fn wait_for_paths(stage: &Stage<'_>, client: &mut Process) -> Result<(), LabErro
 }
 
 /// What a control socket answers; `None` when nobody does.
-fn ask(socket: &Path) -> Option<serde_json::Value> {
+pub(super) fn ask(socket: &Path) -> Option<serde_json::Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
     let limit = Some(Duration::from_secs(2));
     stream.set_read_timeout(limit).ok()?;
