@@ -41,7 +41,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
             2,
             "did you mean `mode`?",
         ),
-        ("role = \"node\"\nmode = \"lwap\"", 2, "did you mean `lwa`?"),
+        ("role = \"node\"\nmode = \"lwaa\"", 2, "did you mean `lwa`?"),
         (
             "role = \"user\"\nmode = \"lwip+visible\"",
             2,
