@@ -53,12 +53,11 @@ impl Edge {
         };
         self.edit_syn(packet, segment);
         let id = self.track_segment(key, segment, now)?;
+        let keeps = self.visible();
         let position = self.with(id, now, |_, tracked| {
             let arrival = tracked.flow.far_segment(segment);
-            if let Some((value, _)) = segment.options.timestamps
-                && (tracked.timestamp).is_none_or(|latest| value.wrapping_sub(latest) as i32 > 0)
-            {
-                tracked.timestamp = Some(value);
+            if keeps && let Some(position) = arrival.position.filter(|_| segment.len > 0) {
+                tracked.keep_timestamp(packet, segment, position);
             }
             if tracked.orphaned.is_some() && tracked.flow.orphaned().is_none() {
                 tracked.orphaned = None;

@@ -52,8 +52,8 @@ struct Tracked {
     repair: Option<Repair>,
     /// What was sent again from here and may come back as a duplicate SACK block.
     repaired: RangeSet,
-    /// The latest timestamp of its far end.
-    timestamp: Option<u32>,
+    /// The latest timestamp that its user has echoed: what is older is thrown away there (PAWS).
+    echoed: Option<u32>,
     /// Since when its far end has been sending again what its user cannot use.
     orphaned: Option<Instant>,
     used: Instant,
@@ -184,7 +184,7 @@ impl Edge {
             visible: Visible::new(&self.config.visible),
             repair: None,
             repaired: RangeSet::new(),
-            timestamp: None,
+            echoed: None,
             orphaned: None,
             used: now,
             timer: None,
@@ -264,7 +264,7 @@ impl Tracked {
             visible: Visible::new(&crate::visible::Parameters::default()),
             repair: None,
             repaired: RangeSet::new(),
-            timestamp: None,
+            echoed: None,
             orphaned: None,
             used: Instant::ZERO,
             timer: None,

@@ -58,6 +58,7 @@ impl Edge {
         if !self.visible() || tracked.flow.sealed() {
             return true;
         }
+        tracked.note_echo(segment);
         if acknowledgement == Acknowledgement::Duplicate {
             self.counters.duplicates += 1;
             if tracked.flow.orphaned().is_some() {
