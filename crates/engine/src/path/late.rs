@@ -11,11 +11,15 @@ pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
 /// A path that has been silent for this long is doubted: what is late on it is repeated elsewhere.
 const SILENT_SLACK: Duration = Duration::from_millis(15);
 
-/// A path that gets less through than this part of what was under way is as good as silent.
+/// A path that gets less through than this part of what it did is as good as silent: in the time of a repair, less than its
+/// rate was in a thirtieth of that.
 ///
-/// In a round trip a path that works gets all of it through. One that browns out to a hundredth of its rate gets a
-/// segment through now and then, which helps nobody.
-const WORTH: u64 = 8;
+/// One that browns out to a hundredth of its rate gets a segment through now and then, which helps nobody. One that fades to
+/// a twentieth still carries, and is not to be given up (docs/failover.md).
+const WORTH: f64 = 1.0 / 30.0;
+
+/// So many bytes may be confirmed by one segment: those of a TLS record, which can be read when its last one is there.
+const RECORD: u64 = 16_384;
 
 /// A path stalls when nothing is confirmed, or its oldest piece is overdue, for two round trips, four variations, and this.
 const STALL_SLACK: Duration = Duration::from_millis(150);
@@ -178,7 +182,7 @@ impl Path {
         self.confirmed = confirmed;
         self.last_progress = now;
         if let Some(heard) = self.heard
-            && confirmed - heard.confirmed >= heard.worth(self.sample.in_flight)
+            && confirmed - heard.confirmed >= heard.worth(self.sample.in_flight) + RECORD
         {
             self.heard = Some(Heard::new(&self.sample, confirmed, now));
         }
@@ -207,7 +211,8 @@ impl Heard {
 
     /// Bytes that show that it still delivers. After a timeout little is under way, and each segment counts.
     fn worth(&self, in_flight: u64) -> u64 {
-        (self.in_flight.min(in_flight) / WORTH).max(1)
+        let rate = self.in_flight.min(in_flight) as f64 / self.srtt.as_secs_f64();
+        (WORTH * rate * self.repair().as_secs_f64()).max(1.0) as u64
     }
 
     /// What TCP needs to find a loss by its timeout, and to repair it.

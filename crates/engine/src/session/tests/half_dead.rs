@@ -184,7 +184,7 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
     path.last_progress = ms(1200);
     assert_eq!(path.stalls_at(), Some(ms(1050 + 350)));
     path.update(sample(LossState::Recovery, 20), ms(1150));
-    path.confirm(1, ms(1200));
+    path.confirm(20_000, ms(1200));
     // TCP hears nothing either: for half a round trip and 15 ms, then for as long as a repair takes.
     let silent = ms(1200 + 65 + 160);
     assert_eq!(path.stalls_at(), Some(silent), "nothing is heard");
@@ -192,6 +192,6 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
     let heard = ms(1400 + 65 + 160);
     assert_eq!(path.stalls_at(), Some(heard), "a segment has arrived");
     path.update(sample(LossState::Recovery, 30), ms(1700));
-    path.confirm(2, ms(1710));
+    path.confirm(40_000, ms(1710));
     assert_eq!(path.stalls_at(), Some(ms(1050 + 2 * 350)), "it is too late");
 }
