@@ -176,6 +176,28 @@ fn files_and_questions_go_through_the_node_in_both_directions() {
     }
 }
 
+/// Linux' sender, without SACK, over a fast link that falls silent for a while and a slow one that loses packets. A repetition
+/// that came to the user with the time of the first attempt, and was echoed with it, was each time taken for one that had not
+/// been needed, and the time since for a round trip, so that the timeout grew beyond all bounds.
+#[test]
+fn repetitions_are_echoed_with_their_own_time() {
+    let scenario = scenario(
+        "duration = \"120s\"\n\
+         [workload]\nkind = \"files\"\nsizes = [\"400kB\"]\ncount = 2\ngap = \"50ms\"\n\
+         [[link]]\nname = \"l0\"\nrate = \"2mbit\"\ndelay = \"3ms\"\nloss = \"3%\"\n\
+         [[link]]\nname = \"l1\"\nrate = \"19mbit\"\ndelay = \"17ms\"\n\
+         [[event]]\nat = \"100ms\"\nlink = \"l1\"\nstate = \"blackhole\"\n\
+         [[event]]\nat = \"289ms\"\nlink = \"l1\"\nstate = \"up\"\n",
+    );
+    for system in [
+        "lwip+visible@boost=off:hosts=nosack",
+        "lwip+visible@hosts=nosack",
+    ] {
+        let done = measured(&scenario, system, 1).completions.len();
+        assert_eq!(done, 2, "{system}");
+    }
+}
+
 /// Figures that change with the node, the links and TCP: read the difference, and commit it with the change that made it.
 #[test]
 fn side_by_side() {

@@ -208,7 +208,6 @@ fn visible_without_boost() {
 }
 
 #[test]
-#[ignore = "boosted flows may stall: docs/edge.md, what falls short"]
 fn visible_with_boost() {
     visible("on");
 }
@@ -229,7 +228,6 @@ fn a_link_that_dies_takes_nothing_with_it_and_comes_back() {
 }
 
 #[test]
-#[ignore = "boosted flows may stall: docs/edge.md, what falls short"]
 fn a_link_that_dies_takes_nothing_of_boosted_flows() {
     a_link_dies(&["lwip+visible"]);
 }
@@ -261,7 +259,6 @@ fn a_node_that_is_killed_and_started_anew_corrupts_nothing() {
 }
 
 #[test]
-#[ignore = "boosted flows may stall: docs/edge.md, what falls short"]
 fn a_node_that_owes_something_and_is_killed_corrupts_nothing() {
     a_node_is_killed(&["lwip+visible"]);
 }

@@ -17,11 +17,19 @@ const MOST_USERS: usize = 4096;
 /// TCP's protocol number.
 const TCP: u8 = 6;
 
+/// Data of a flow's far end.
+struct Data {
+    flow: FlowId,
+    position: Position,
+    /// The timestamp that the far end gave it.
+    theirs: Option<u32>,
+}
+
 impl Edge {
     /// A packet for a user has come from the far side.
     pub fn handle_far(&mut self, mut packet: Vec<u8>, now: Instant) {
         self.counters.down_packets += 1;
-        let parsed = packet::parse(&packet, self.config.verify_checksums);
+        let mut parsed = packet::parse(&packet, self.config.verify_checksums);
         if let Parsed::Malformed(reason) = &parsed {
             self.counters.malformed += 1;
             if *reason == Malformed::Ip {
@@ -29,35 +37,40 @@ impl Edge {
             }
         }
         let (flow, user) = identity(&parsed);
-        let tracked = match &parsed {
+        let tracked = match &mut parsed {
             Parsed::Tcp(segment) => self.far_segment(&mut packet, segment, now),
             _ => None,
         };
         let packet: Arc<[u8]> = packet.into();
         let link = self.steer(&packet, flow, user);
-        if let (Some(link), Some((id, position)), Parsed::Tcp(segment)) = (link, tracked, &parsed) {
-            self.keep(id, position, segment, packet, link, now);
+        if let (Some(link), Some(data), Parsed::Tcp(segment)) = (link, tracked, &parsed) {
+            self.keep(data, segment, packet, link, now);
         }
     }
 
-    /// The flow learns of its segment. Returns where to keep its data, if that is wanted.
+    /// The flow learns of its segment. Returns where its data belongs, if it has any.
     fn far_segment(
         &mut self,
         packet: &mut [u8],
-        segment: &Segment,
+        segment: &mut Segment,
         now: Instant,
-    ) -> Option<(FlowId, Position)> {
+    ) -> Option<Data> {
         let key = FlowKey {
             far: segment.source,
             user: segment.destination,
         };
         self.edit_syn(packet, segment);
         let id = self.track_segment(key, segment, now)?;
-        let keeps = self.visible();
+        let visible = self.visible();
+        let theirs = segment.options.timestamps.map(|(value, _)| value);
         let position = self.with(id, now, |_, tracked| {
             let arrival = tracked.flow.far_segment(segment);
-            if keeps && let Some(position) = arrival.position.filter(|_| segment.len > 0) {
-                tracked.keep_timestamp(packet, segment, position);
+            if visible
+                && !tracked.flow.sealed()
+                && let Some(position) = arrival.position.filter(|_| segment.len > 0)
+            {
+                let before = tracked.copies.from(position);
+                tracked.times.keep(packet, segment, before);
             }
             if tracked.orphaned.is_some() && tracked.flow.orphaned().is_none() {
                 tracked.orphaned = None;
@@ -65,7 +78,11 @@ impl Edge {
             arrival.position
         })?;
         self.end_if_closed(id);
-        Some((id, position.filter(|_| segment.len > 0)?))
+        Some(Data {
+            flow: id,
+            position: position.filter(|_| segment.len > 0)?,
+            theirs,
+        })
     }
 
     /// The flow of a segment. A SYN that starts another connection between the same ends starts another flow, unless the
@@ -149,8 +166,7 @@ impl Edge {
     /// Keeps a packet to be sent again, as far as memory goes; without VISIBLE only when it was sent, for the trip times.
     fn keep(
         &mut self,
-        id: FlowId,
-        position: Position,
+        data: Data,
         segment: &Segment,
         packet: Arc<[u8]>,
         link: LinkId,
@@ -163,8 +179,13 @@ impl Edge {
         };
         let room = self.kept + packet.len() <= self.config.kept;
         let most = self.config.kept_per_flow;
+        let Data {
+            flow,
+            position,
+            theirs,
+        } = data;
         let end = position + segment.len as u64;
-        let kept = self.with(id, now, |_, tracked| {
+        let kept = self.with(flow, now, |_, tracked| {
             let flow = &tracked.flow;
             let fits = room && tracked.copies.bytes() + packet.len() <= most;
             if flow.sealed() || flow.acked().is_none_or(|acked| end <= acked) {
@@ -174,7 +195,7 @@ impl Edge {
                 && before.end >= end
             {
                 // The sender sends it again: the time until it is acknowledged says nothing any more.
-                (before.sent, before.again) = ((now, link), true);
+                (before.sent, before.again, before.theirs) = ((now, link), true, theirs);
             } else if fits {
                 let timestamp = segment.options.timestamps.map(|(value, _)| value);
                 tracked.copies.keep(
@@ -183,6 +204,7 @@ impl Edge {
                         end,
                         packet,
                         timestamp,
+                        theirs,
                         sent: (now, link),
                         again: false,
                     },

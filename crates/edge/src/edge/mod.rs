@@ -3,6 +3,7 @@
 mod down;
 mod repair;
 mod report;
+mod times;
 mod up;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,6 +19,8 @@ use crate::seq::Position;
 use crate::steering::{self, Steering};
 use crate::visible::Visible;
 use crate::{Config, ConfigError, Instant, LinkId, Mode};
+
+use times::Times;
 
 pub use report::{Counters, Event, FlowReport, Reset};
 
@@ -52,8 +55,7 @@ struct Tracked {
     repair: Option<Repair>,
     /// What was sent again from here and may come back as a duplicate SACK block.
     repaired: RangeSet,
-    /// The latest timestamp that its user has echoed: what is older is thrown away there (PAWS).
-    echoed: Option<u32>,
+    times: Times,
     /// Since when its far end has been sending again what its user cannot use.
     orphaned: Option<Instant>,
     used: Instant,
@@ -184,7 +186,7 @@ impl Edge {
             visible: Visible::new(&self.config.visible),
             repair: None,
             repaired: RangeSet::new(),
-            echoed: None,
+            times: Times::default(),
             orphaned: None,
             used: now,
             timer: None,
@@ -264,7 +266,7 @@ impl Tracked {
             visible: Visible::new(&crate::visible::Parameters::default()),
             repair: None,
             repaired: RangeSet::new(),
-            echoed: None,
+            times: Times::default(),
             orphaned: None,
             used: Instant::ZERO,
             timer: None,

@@ -1,10 +1,8 @@
 //! Sending again from here, and what happens when time passes.
 
-use std::sync::Arc;
-
 use super::{Edge, Event, Repair, Reset, Tracked};
 use crate::flow::{FlowId, Phase};
-use crate::packet::{self, Parsed, Segment};
+use crate::packet;
 use crate::queue::LinkQueue;
 use crate::seq::{self, Position};
 use crate::{Instant, LinkId};
@@ -127,12 +125,7 @@ impl Edge {
         let Some(kept) = tracked.copies.at_mut(start) else {
             return false;
         };
-        if let (Some(own), Some(echoed)) = (kept.timestamp, tracked.echoed)
-            && is_later(echoed, own)
-        {
-            kept.packet = with_timestamp(&kept.packet, echoed);
-            kept.timestamp = Some(echoed);
-        }
+        tracked.times.renew(kept);
         if link.push_urgent(kept.packet.clone()).is_err() {
             return false;
         }
@@ -210,50 +203,4 @@ impl Edge {
         });
         self.forget(id);
     }
-}
-
-// Timestamps and packets that overtake each other. A user throws away what has an older timestamp than the latest that arrived
-// in order (PAWS; RFC 7323, section 5.3). What a far end sends again has a later one than all that it sent in between, which
-// may still be under way over a slower link: once the repetition has arrived, all of that would be thrown away. So it is given
-// the time of the packet that it repeats, and copies of this node's keep theirs, unless the user has seen a later one already.
-
-impl Tracked {
-    /// Gives a packet that has come before the timestamp that it had then.
-    pub(super) fn keep_timestamp(&self, packet: &mut [u8], segment: &Segment, position: Position) {
-        let before = self.copies.holding(position);
-        let before = before.and_then(|(_, kept)| kept.timestamp);
-        let (Some((value, _)), Some(before)) = (segment.options.timestamps, before) else {
-            return;
-        };
-        let least = self.echoed.filter(|echoed| is_later(*echoed, before));
-        let wanted = least.unwrap_or(before);
-        if is_later(value, wanted) {
-            packet::set_timestamp(packet, segment, wanted);
-        }
-    }
-
-    /// The user echoes a timestamp.
-    pub(super) fn note_echo(&mut self, segment: &Segment) {
-        if let Some((_, echo)) = segment.options.timestamps
-            && segment.flags.ack
-            && self.echoed.is_none_or(|known| is_later(echo, known))
-        {
-            self.echoed = Some(echo);
-        }
-    }
-}
-
-/// Of two timestamps, which wrap around.
-fn is_later(one: u32, other: u32) -> bool {
-    one.wrapping_sub(other) as i32 > 0
-}
-
-/// The same packet with another timestamp.
-fn with_timestamp(packet: &Arc<[u8]>, timestamp: u32) -> Arc<[u8]> {
-    let mut edited = packet.to_vec();
-    let Parsed::Tcp(segment) = packet::parse(&edited, false) else {
-        return packet.clone();
-    };
-    packet::set_timestamp(&mut edited, &segment, timestamp);
-    edited.into()
 }

@@ -13,7 +13,7 @@ impl Edge {
     /// A packet of a user has come over a link, whichever.
     pub fn handle_user(&mut self, mut packet: Vec<u8>, now: Instant) {
         self.counters.up_packets += 1;
-        let segment = match packet::parse(&packet, self.config.verify_checksums) {
+        let mut segment = match packet::parse(&packet, self.config.verify_checksums) {
             Parsed::Tcp(segment) => segment,
             Parsed::Other(_) => return self.far.push_back(packet),
             Parsed::Malformed(reason) => {
@@ -33,7 +33,7 @@ impl Edge {
             return self.far.push_back(packet);
         };
         let pass = self.with(id, now, |edge, tracked| {
-            edge.user_segment(tracked, &mut packet, &segment, now)
+            edge.user_segment(tracked, &mut packet, &mut segment, now)
         });
         if pass != Some(false) {
             self.far.push_back(packet);
@@ -47,10 +47,17 @@ impl Edge {
         &mut self,
         tracked: &mut Tracked,
         packet: &mut [u8],
-        segment: &Segment,
+        segment: &mut Segment,
         now: Instant,
     ) -> bool {
         let before = tracked.flow.acked();
+        if self.visible() && !tracked.flow.sealed() {
+            let ack = tracked.flow.locate(segment.ack);
+            let first = before
+                .filter(|before| *before < ack)
+                .and_then(|before| tracked.copies.holding(before));
+            (tracked.times).answer(packet, segment, first.map(|(_, first)| first));
+        }
         let acknowledgement = tracked.flow.user_segment(segment);
         if let Acknowledgement::New { .. } | Acknowledgement::Beyond = acknowledgement {
             self.acknowledged(tracked, before, now);
@@ -58,7 +65,6 @@ impl Edge {
         if !self.visible() || tracked.flow.sealed() {
             return true;
         }
-        tracked.note_echo(segment);
         if acknowledgement == Acknowledgement::Duplicate {
             self.counters.duplicates += 1;
             if tracked.flow.orphaned().is_some() {
@@ -239,7 +245,7 @@ fn boost_target(tracked: &Tracked) -> Option<(Position, Option<u32>)> {
         && flow.far_fin().is_none_or(|fin| target < fin)
         && target - acked <= u64::from(flow.mss())
         && target + u64::from(flow.mss()) <= flow.permitted();
-    sound.then_some((target, kept.timestamp))
+    sound.then_some((target, kept.theirs))
 }
 
 /// The SACK blocks that the far end is told: what lies below its acknowledgement goes, or it would be read as the report of

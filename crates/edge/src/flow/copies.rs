@@ -13,8 +13,10 @@ pub struct Kept {
     pub end: Position,
     /// The whole packet; empty where only its time is of interest.
     pub packet: Arc<[u8]>,
-    /// Its timestamp, to be echoed.
+    /// The timestamp that it has here, which the user echoes.
     pub timestamp: Option<u32>,
+    /// The timestamp that its far end last sent it with, which the far end wants to be echoed.
+    pub theirs: Option<u32>,
     /// When it was last put into a link's queue, and which.
     pub sent: (Instant, LinkId),
     /// It was sent more than once: what an acknowledgement says of the time is ambiguous (Karn and Partridge, 1987).
@@ -65,6 +67,12 @@ impl Copies {
         (kept.end > position).then_some((start, kept))
     }
 
+    /// The packet that has the byte at `position`, or else the first one behind it.
+    pub fn from(&self, position: Position) -> Option<&Kept> {
+        let behind = || self.packets.range(position..).next().map(|(_, kept)| kept);
+        self.holding(position).map(|(_, kept)| kept).or_else(behind)
+    }
+
     /// The packet that starts exactly here.
     pub fn at_mut(&mut self, position: Position) -> Option<&mut Kept> {
         self.packets.get_mut(&position)
@@ -111,6 +119,7 @@ mod tests {
             end,
             packet: vec![bytes as u8; bytes].into(),
             timestamp: None,
+            theirs: None,
             sent,
             again: false,
         }

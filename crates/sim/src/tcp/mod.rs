@@ -363,6 +363,10 @@ impl Tcp {
         }
         (self.heard, self.is_asked) = (now, false);
         self.data_ack.1 = self.data_ack.1.max(packet.data_ack);
+        if packet.len > 0 && self.receiver.is_outdated(packet) {
+            self.receiver.acknowledge_now();
+            return;
+        }
         self.receiver.note_time(packet);
         if packet.len > 0 {
             let timeout = self.rtt.timeout();

@@ -121,6 +121,13 @@ impl Receiver {
         free.max(self.edge.saturating_sub(self.next))
     }
 
+    /// Data sent before what has arrived in order, by more than the one tick that Linux permits: it is thrown away (PAWS; RFC
+    /// 7323, section 5.3).
+    pub(super) fn is_outdated(&self, packet: &Packet) -> bool {
+        let tick = |time: Nanos| time / MILLISECOND;
+        tick(packet.sent) + 1 < tick(self.echo)
+    }
+
     /// Any packet: its time is echoed if it is the next one expected, or an old one (RFC 7323, section 4.3).
     pub(super) fn note_time(&mut self, packet: &Packet) {
         if packet.seq <= self.acknowledged {

@@ -151,9 +151,15 @@ fn what_comes_again_has_no_later_timestamp_than_it_had_or_the_user_has_seen() {
     answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
     edge.handle_far(data_at(1, 500), ms(42));
     assert_eq!(sent(&mut edge, ms(42)), [data(1)]);
+    // One that had no room has the time of the one behind it, here and in what is kept of it.
+    edge.handle_far(data_at(6, 76), ms(42));
+    edge.handle_far(data_at(5, 505), ms(42));
+    assert_eq!(sent(&mut edge, ms(42)), [data_at(6, 76), data_at(5, 76)]);
+    edge.handle_far(data_at(5, 506), ms(42));
+    assert_eq!(sent(&mut edge, ms(42)), [data_at(5, 76)]);
     // What is new keeps its own.
-    edge.handle_far(data_at(4, 510), ms(42));
-    assert_eq!(sent(&mut edge, ms(42)), [data_at(4, 510)]);
+    edge.handle_far(data_at(7, 510), ms(42));
+    assert_eq!(sent(&mut edge, ms(42)), [data_at(7, 510)]);
     // The user has a later one, be it of a packet that this node did not keep.
     let seen = |echo| {
         let draft = Draft::up(501).ack(2000).window(1000);
@@ -166,6 +172,34 @@ fn what_comes_again_has_no_later_timestamp_than_it_had_or_the_user_has_seen() {
     let at = edge.poll_timeout().unwrap();
     edge.handle_timeout(at);
     assert_eq!(sent(&mut edge, at), [data_at(1, 400)]);
+}
+
+/// What the far end sent again is echoed with its time, whatever time the user was given: it would take the repetition for
+/// one that was not needed, and what passed since the first attempt for a round trip.
+#[test]
+fn the_far_end_reads_its_own_time() {
+    let echo = |edge: &mut Edge, number, echo, at| {
+        let draft = Draft::up(501).ack(number).window(1000);
+        let packet = draft.option(Option_::Timestamp(9, echo)).packet();
+        answer(edge, packet, at).unwrap().options.timestamps
+    };
+    let mut edge = started(Config::default(), 4);
+    edge.handle_far(data_at(1, 500), ms(41));
+    assert_eq!(sent(&mut edge, ms(41)), [data(1)]);
+    // In this node's acknowledgement of it and in the user's; later ones with the same echo say the same.
+    assert_eq!(echo(&mut edge, 2000, 70, ms(42)), Some((9, 500)));
+    assert_eq!(echo(&mut edge, 3000, 71, ms(43)), Some((9, 500)));
+    assert_eq!(echo(&mut edge, 4000, 71, ms(44)), Some((9, 500)));
+    // What was sent once, also by this node with a later time, is echoed with that of the far end.
+    assert_eq!(echo(&mut edge, 5000, 73, ms(45)), Some((9, 73)));
+    edge.handle_far(data_at(4, 74), ms(46));
+    edge.handle_far(data_at(5, 75), ms(46));
+    sent(&mut edge, ms(46));
+    assert_eq!(echo(&mut edge, 5000, 90, ms(47)), Some((9, 74)), "boosted");
+    let at = edge.poll_timeout().unwrap();
+    edge.handle_timeout(at);
+    assert_eq!(sent(&mut edge, at), [data_at(4, 90)]);
+    assert_eq!(echo(&mut edge, 6000, 90, at), Some((9, 74)));
 }
 
 #[test]
