@@ -1,0 +1,156 @@
+//! A client's file and a server's.
+
+use std::ops::Range;
+
+use sumlink_lab::units;
+use sumlink_proxy::ClassRule;
+use sumlink_proxy::class::parse_class;
+use sumlink_transport::config::{AuthorizedClient, ClientLimits};
+use sumlink_transport::{PublicKey, Target};
+use toml::Spanned;
+
+use super::super::raw::{self, Field};
+use super::super::settings::{ClientSettings, ServerSettings};
+use super::super::{memory, parse_congestion};
+use super::{Depth, Reader, parse_address};
+use crate::congestion::parse_coupled;
+
+impl Reader<'_> {
+    pub(super) fn client(&mut self) -> Option<ClientSettings> {
+        let raw: raw::Client = self.shape()?;
+        if self.depth == Depth::Complete {
+            self.require("server", "no server: add `server = \"HOST:PORT\"`");
+            self.require("server_key", "no server key: add `server_key = \"...\"`");
+            self.require(
+                "key",
+                "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
+            );
+        }
+        let own = raw.link.iter().find_map(|link| link.congestion.as_ref());
+        let other = raw.congestion.as_ref().or(own).map(Spanned::span);
+        let coupled = self.coupled(raw.coupled, other);
+        let links = self.links(raw.links, raw.link);
+        let classes = self.classes(raw.class);
+        Some(ClientSettings {
+            server: self.parse(raw.server, |s| s.parse::<Target>().map(|_| s.clone())),
+            server_key: self.parse(raw.server_key, |s| s.parse()),
+            key: self.key(raw.key),
+            links,
+            congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
+            coupled,
+            carriers: self.carriers(raw.carriers),
+            early: raw.early.map(Spanned::into_inner),
+            state: raw.state.map(|path| self.beside(path.get_ref())),
+            socks: self.parse(raw.socks, |s| parse_address(s)),
+            http: self.parse(raw.http, |s| parse_address(s)),
+            forward: self.parse_all(raw.forward, |s| s.parse()),
+            classes,
+            control: raw.control.map(|path| self.beside(path.get_ref())),
+            session: self.session(raw.session),
+        })
+    }
+
+    /// All paths get it, so that no other congestion control can be said at `other`.
+    fn coupled(&mut self, field: Field<String>, other: Option<Range<usize>>) -> Option<String> {
+        if let (Some(_), Some(other)) = (&field, other) {
+            let reason = "`coupled` and `congestion` contradict each other: remove one";
+            self.problem(other, reason);
+        }
+        self.parse(field, |s| parse_coupled(s))
+    }
+
+    fn classes(&mut self, blocks: Vec<raw::ClassRule>) -> Vec<ClassRule> {
+        let mut rules: Vec<ClassRule> = Vec::new();
+        for block in blocks {
+            let span = block.class.span();
+            let has_condition =
+                block.port.is_some() || block.dscp.is_some() || block.user.is_some();
+            let rule = ClassRule {
+                ports: self.parse(block.port, |s| s.parse()),
+                dscp: self.parse(block.dscp, |s| s.parse()),
+                user: self.parse(block.user, |s| parse_user(s)),
+                class: match self.parse(Some(block.class), |s| parse_class(s)) {
+                    Some(class) => class,
+                    None => continue,
+                },
+            };
+            if !has_condition {
+                self.problem(
+                    span,
+                    "this class has no condition: add `port`, `dscp` or `user`, or remove the block",
+                );
+            } else if rules.iter().any(|known| {
+                (&known.ports, &known.dscp, &known.user) == (&rule.ports, &rule.dscp, &rule.user)
+            }) {
+                self.problem(
+                    span,
+                    "a [[class]] block above has the same conditions: remove one",
+                );
+            } else {
+                rules.push(rule);
+            }
+        }
+        rules
+    }
+
+    pub(super) fn server(&mut self) -> Option<ServerSettings> {
+        let raw: raw::Server = self.shape()?;
+        if self.depth == Depth::Complete {
+            self.require("listen", "no address: add `listen = \"[::]:7443\"`");
+            self.require(
+                "key",
+                "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
+            );
+            self.require(
+                "client",
+                "nobody may connect: add a [[client]] block with a client's public key",
+            );
+        }
+        let mut authorized: Vec<AuthorizedClient> = Vec::new();
+        for client in raw.client {
+            let span = client.key.span();
+            let Some(key) = self.parse(Some(client.key), |s| s.parse::<PublicKey>()) else {
+                continue;
+            };
+            if authorized.iter().any(|known| known.key == key) {
+                self.problem(span, "this client key is there twice: remove one");
+                continue;
+            }
+            authorized.push(AuthorizedClient {
+                key,
+                name: client.name,
+            });
+        }
+        let defaults = memory::limits();
+        let memory = self.parse(raw.limits.memory, |s| units::parse_size(s));
+        let memory = memory.unwrap_or(defaults.memory);
+        let other = raw.congestion.as_ref().map(Spanned::span);
+        let coupled = self.coupled(raw.coupled, other);
+        let mut limit = |field, default| self.count(field).map_or(default, |n| n as usize);
+        Some(ServerSettings {
+            limits: ClientLimits {
+                sessions: limit(raw.limits.sessions, defaults.sessions),
+                memory,
+                paths: limit(raw.limits.paths, defaults.paths),
+                half_open: limit(raw.limits.half_open, defaults.half_open),
+            },
+            listen: self.parse(raw.listen, |s| parse_address(s)),
+            key: self.key(raw.key),
+            authorized,
+            egress: self.parse_all(raw.egress.rules, |s| s.parse()),
+            congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
+            coupled,
+            control: raw.control.map(|path| self.beside(path.get_ref())),
+            session: self.session(raw.session),
+        })
+    }
+}
+
+/// A SOCKS user name (RFC 1929: 1 to 255 bytes).
+fn parse_user(name: &str) -> Result<String, String> {
+    if (1..=255).contains(&name.len()) {
+        Ok(name.to_owned())
+    } else {
+        Err("a user name has 1 to 255 bytes".to_owned())
+    }
+}
