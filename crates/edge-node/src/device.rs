@@ -3,25 +3,18 @@
 //! Without IFF_VNET_HDR and without offloads the kernel hands over whole packets with whole checksums, none larger than the
 //! MTU, and checks what it is given.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+use sumlink_tun::{Framing, OpenError};
 
 use crate::config::TunConfig;
 use crate::error::NodeError;
-
-// linux/if_tun.h. The request is declared with an int but takes a struct ifreq.
-nix::ioctl_write_ptr_bad!(
-    tun_set_iff,
-    nix::request_code_write!(b'T', 202, 4),
-    libc::ifreq
-);
 
 /// Packets that the device holds until they are read: more than TCP sends at once.
 const QUEUE: u32 = 1000;
@@ -70,51 +63,19 @@ impl AsFd for Device {
 }
 
 fn create(name: &str) -> Result<File, NodeError> {
-    let not_permitted = || NodeError::NotPermitted {
+    let failed = |what: &str, reason| NodeError::Device {
         name: name.to_owned(),
+        what: what.to_owned(),
+        reason,
     };
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK);
-    let file = options
-        .open("/dev/net/tun")
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => not_permitted(),
-            io::ErrorKind::NotFound => NodeError::NoTun,
-            // The file is there and the driver is not.
-            _ if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
-                NodeError::NoTun
-            }
-            _ => NodeError::Device {
-                name: name.to_owned(),
-                what: "opening /dev/net/tun".to_owned(),
-                reason: error,
-            },
-        })?;
-    let mut ifr_name = [0; libc::IFNAMSIZ];
-    let letters = name.bytes().take(libc::IFNAMSIZ - 1);
-    ifr_name
-        .iter_mut()
-        .zip(letters)
-        .for_each(|(to, from)| *to = from as libc::c_char);
-    // IFF_TUN_EXCL: a device of somebody else is not taken over.
-    let flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL) as libc::c_short;
-    let request = libc::ifreq {
-        ifr_name,
-        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags },
-    };
-    // SAFETY: the descriptor is open, and `request` is a whole ifreq whose name and flags are set: all that TUNSETIFF reads.
-    unsafe { tun_set_iff(file.as_raw_fd(), &request) }.map_err(|error| match error {
-        nix::Error::EPERM => not_permitted(),
-        error => NodeError::Device {
+    sumlink_tun::open(name, Framing::Plain).map_err(|error| match error {
+        OpenError::NotPermitted => NodeError::NotPermitted {
             name: name.to_owned(),
-            what: "making it".to_owned(),
-            reason: error.into(),
         },
-    })?;
-    Ok(file)
+        OpenError::NoTun => NodeError::NoTun,
+        OpenError::File(error) => failed("opening /dev/net/tun", error),
+        OpenError::Interface(error) => failed("making it", error),
+    })
 }
 
 /// MTU, addresses and routes; the error says at which of them.

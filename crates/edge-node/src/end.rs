@@ -329,8 +329,8 @@ impl End {
             device: self.device_name.clone(),
             uptime_s: now.as_secs_f64(),
             links: links.collect(),
-            core: self.core.counters().into(),
-            reorder: self.receive.stats().into(),
+            core: self.core.counters(),
+            reorder: self.receive.stats(),
             device_refused: self.device_refused,
         }
     }

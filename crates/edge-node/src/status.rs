@@ -1,6 +1,8 @@
 //! What an end tells of itself.
 
 use serde::{Deserialize, Serialize};
+use sumlink_edge::Counters;
+use sumlink_edge::lwa::ReorderStats;
 
 /// An end, since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,9 +21,9 @@ pub struct NodeStatus {
     /// The links, in the order of the configuration.
     pub links: Vec<LinkStatus>,
     /// What the core has counted.
-    pub core: CoreStatus,
+    pub core: Counters,
     /// Numbered packets that have come.
-    pub reorder: ReorderStatus,
+    pub reorder: ReorderStats,
     /// Packets that the kernel did not take from here.
     pub device_refused: u64,
 }
@@ -62,102 +64,4 @@ pub struct LinkStatus {
     pub refused: u64,
     /// Datagrams from the right address that are none of this tunnel's.
     pub foreign: u64,
-}
-
-/// [`sumlink_edge::Counters`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[expect(missing_docs, reason = "each is documented where it is counted")]
-pub struct CoreStatus {
-    pub flows: usize,
-    pub busy_flows: usize,
-    pub kept_bytes: usize,
-    pub forgotten: u64,
-    pub resets: u64,
-    pub malformed: u64,
-    pub down_packets: u64,
-    pub dropped: u64,
-    pub up_packets: u64,
-    pub duplicates: u64,
-    pub boosted: u64,
-    pub held: u64,
-    pub repaired: u64,
-    pub repaired_late: u64,
-    pub not_kept: u64,
-}
-
-impl From<sumlink_edge::Counters> for CoreStatus {
-    fn from(counters: sumlink_edge::Counters) -> Self {
-        let sumlink_edge::Counters {
-            flows,
-            busy_flows,
-            kept_bytes,
-            forgotten,
-            resets,
-            malformed,
-            down_packets,
-            dropped,
-            up_packets,
-            duplicates,
-            boosted,
-            held,
-            repaired,
-            repaired_late,
-            not_kept,
-        } = counters;
-        Self {
-            flows,
-            busy_flows,
-            kept_bytes,
-            forgotten,
-            resets,
-            malformed,
-            down_packets,
-            dropped,
-            up_packets,
-            duplicates,
-            boosted,
-            held,
-            repaired,
-            repaired_late,
-            not_kept,
-        }
-    }
-}
-
-/// [`sumlink_edge::lwa::ReorderStats`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[expect(missing_docs, reason = "each is documented where it is counted")]
-pub struct ReorderStatus {
-    pub delivered: u64,
-    pub reordered: u64,
-    pub duplicates: u64,
-    pub late: u64,
-    pub missing: u64,
-    pub timeouts: u64,
-    pub malformed: u64,
-}
-
-impl From<sumlink_edge::lwa::ReorderStats> for ReorderStatus {
-    fn from(stats: sumlink_edge::lwa::ReorderStats) -> Self {
-        let sumlink_edge::lwa::ReorderStats {
-            delivered,
-            reordered,
-            duplicates,
-            late,
-            missing,
-            timeouts,
-            malformed,
-        } = stats;
-        Self {
-            delivered,
-            reordered,
-            duplicates,
-            late,
-            missing,
-            timeouts,
-            malformed,
-        }
-    }
 }

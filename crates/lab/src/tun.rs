@@ -1,18 +1,14 @@
 //! TUN devices: the ends of an emulated link.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+
+use sumlink_tun::{Framing, OpenError};
 
 use crate::error::LabError;
 
-// linux/if_tun.h. The request of TUNSETIFF is declared with an int but takes a struct ifreq.
-nix::ioctl_write_ptr_bad!(
-    tun_set_iff,
-    nix::request_code_write!(b'T', 202, 4),
-    libc::ifreq
-);
+// linux/if_tun.h.
 nix::ioctl_write_ptr!(tun_set_carrier, b'T', 226, libc::c_int);
 nix::ioctl_write_int!(tun_set_offload, b'T', 208);
 
@@ -36,39 +32,14 @@ impl Tun {
     ///
     /// Each packet has a struct virtio_net_hdr in front of it. With `offload` it may be a super-packet.
     pub(crate) fn open(name: &str, offload: bool) -> Result<Self, LabError> {
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK);
-        let file = options
-            .open("/dev/net/tun")
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => LabError::TunDenied,
-                io::ErrorKind::NotFound => LabError::NoTun,
-                // The device file is there but the driver is not.
-                _ if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
-                    LabError::NoTun
-                }
-                _ => LabError::system("opening /dev/net/tun", error),
-            })?;
-        let mut ifr_name = [0; libc::IFNAMSIZ];
-        for (to, from) in ifr_name
-            .iter_mut()
-            .zip(name.bytes().take(libc::IFNAMSIZ - 1))
-        {
-            *to = from as libc::c_char;
-        }
-        // IFF_TUN | IFF_NO_PI | IFF_VNET_HDR is 0x5001, inside a short.
-        let flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
-        let request = libc::ifreq {
-            ifr_name,
-            ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags },
-        };
-        // SAFETY: the descriptor is open and `request` is a whole ifreq with name and flags set, which is
-        // what TUNSETIFF reads.
-        unsafe { tun_set_iff(file.as_raw_fd(), &request) }
-            .map_err(|error| LabError::system(format!("making the interface {name}"), error))?;
+        let file = sumlink_tun::open(name, Framing::Virtio).map_err(|error| match error {
+            OpenError::NotPermitted => LabError::TunDenied,
+            OpenError::NoTun => LabError::NoTun,
+            OpenError::File(error) => LabError::system("opening /dev/net/tun", error),
+            OpenError::Interface(error) => {
+                LabError::system(format!("making the interface {name}"), error)
+            }
+        })?;
         let set = |flags| {
             // SAFETY: the descriptor is open, and TUNSETOFFLOAD takes flags by value.
             unsafe { tun_set_offload(file.as_raw_fd(), flags) }

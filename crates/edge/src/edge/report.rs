@@ -46,6 +46,11 @@ pub enum Reset {
 
 /// Numbers since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
 pub struct Counters {
     /// Flows that are known now.
     pub flows: usize,

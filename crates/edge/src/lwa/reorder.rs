@@ -33,6 +33,11 @@ impl Default for ReorderConfig {
 
 /// What a receiver has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
 pub struct ReorderStats {
     /// Packets given out.
     pub delivered: u64,
