@@ -3,16 +3,20 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use sumlink_edge::flow::FlowKey;
 use sumlink_edge::lwa::SequenceBits;
-use sumlink_edge::{Edge, Event, Instant, LinkId, Mode};
+use sumlink_edge::{Edge, Event, FlowReport, Instant, LinkId, Mode};
 
 use crate::config::{NodeConfig, Role};
 use crate::device::Device;
 use crate::error::NodeError;
 use crate::receive::Receive;
-use crate::status::{LinkStatus, NodeStatus};
+use crate::status::{FlowStatus, LinkStatus, NodeStatus};
 use crate::tunnel::{State, Tunnel};
 use crate::wire::{Header, Kind};
+
+/// Flows that a status tells of.
+const MOST_FLOWS: usize = 32;
 
 /// Something that somebody may want to know at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -332,7 +336,23 @@ impl End {
             core: self.core.counters(),
             reorder: self.receive.stats(),
             device_refused: self.device_refused,
+            flows: self.flows(),
         }
+    }
+
+    fn flows(&self) -> Vec<FlowStatus> {
+        let flow = |(key, report): (FlowKey, FlowReport)| FlowStatus {
+            far: key.far.to_string(),
+            user: key.user.to_string(),
+            outstanding_bytes: report.outstanding,
+            owed_bytes: report.owed,
+            kept_bytes: report.kept,
+            duplicates: report.duplicates,
+            held_average: report.held_average,
+            held_ms: report.held_for.as_secs_f64() * 1e3,
+            retransmissions: report.retransmissions,
+        };
+        self.core.flows().take(MOST_FLOWS).map(flow).collect()
     }
 }
 

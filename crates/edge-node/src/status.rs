@@ -26,6 +26,32 @@ pub struct NodeStatus {
     pub reorder: ReorderStats,
     /// Packets that the kernel did not take from here.
     pub device_refused: u64,
+    /// The TCP flows used last, 32 at the most.
+    pub flows: Vec<FlowStatus>,
+}
+
+/// A TCP flow. What only VISIBLE counts is 0 without it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowStatus {
+    /// The server's address and port.
+    pub far: String,
+    /// The user's.
+    pub user: String,
+    /// Bytes that have gone to the user and are not acknowledged.
+    pub outstanding_bytes: u64,
+    /// Bytes that the server was told of and the user has not acknowledged.
+    pub owed_bytes: u64,
+    /// Bytes of copies that could be sent again from here.
+    pub kept_bytes: usize,
+    /// P: duplicate acknowledgements of the present hole.
+    pub duplicates: u32,
+    /// PH^a: duplicates held for each hole, smoothed.
+    pub held_average: f64,
+    /// H: how long they are held for, in milliseconds.
+    pub held_ms: f64,
+    /// RT: times that the missing packet was sent again from here.
+    pub retransmissions: u32,
 }
 
 /// A link.

@@ -241,6 +241,8 @@ fn a_link_dies(modes: &[&str]) {
         let expected = edge.offer(4_000_000);
         let mut curl = edge.curl();
         edge.until_copied(500_000);
+        let at_node = edge.status("node");
+        assert_eq!(at_node["flows"][0]["far"], "10.99.0.1:80", "{at_node}");
         // The one that the acknowledgements take, too.
         edge.bench.set("a", "rate=0");
         edge.until_states("node", ["down", "up"]);

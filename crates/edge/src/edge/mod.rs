@@ -159,6 +159,12 @@ impl Edge {
         Some(FlowReport::of(tracked))
     }
 
+    /// What is known of all flows, of that used last first.
+    pub fn flows(&self) -> impl Iterator<Item = (FlowKey, FlowReport)> + '_ {
+        let recent = self.flows.recent();
+        recent.map(|(key, tracked)| (key, FlowReport::of(tracked)))
+    }
+
     fn visible(&self) -> bool {
         self.config.mode == Mode::LwipVisible
     }

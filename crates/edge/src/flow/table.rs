@@ -136,6 +136,16 @@ impl<T> FlowTable<T> {
         })
     }
 
+    /// Flows, that used last first.
+    pub fn recent(&self) -> impl Iterator<Item = (FlowKey, &T)> + '_ {
+        let mut next = self.newest;
+        std::iter::from_fn(move || {
+            let entry = self.entry(next?)?;
+            next = entry.older;
+            Some((entry.key, &entry.value))
+        })
+    }
+
     fn entry(&self, id: FlowId) -> Option<&Entry<T>> {
         self.entries.get(id.0 as usize)?.as_ref()
     }
