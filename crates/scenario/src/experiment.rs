@@ -9,17 +9,15 @@
 //! stations = 16
 //! ```
 
-use std::fs;
 use std::path::Path;
 
 use sumlink_mmwave::cell::{Blockage, CellConfig, SCHEMES};
 use sumlink_mmwave::channel::inh::Office;
 use sumlink_mmwave::experiment::{Experiment, Kind};
 use sumlink_mmwave::mobility::Walk;
-use toml::de::DeTable;
 
 use crate::error::LoadError;
-use crate::scenario::{At, Document, Problem, Scenario, Section, text_of};
+use crate::scenario::{At, Document, Problem, Scenario, Section, load, parse, text_of};
 
 /// What a file asks for.
 #[derive(Clone, Debug)]
@@ -52,11 +50,7 @@ impl File {
     ///
     /// There is no such file, or something in it or in its scenario is wrong: everything at once.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
-        let text = fs::read_to_string(file).map_err(|source| LoadError::File {
-            path: file.to_path_buf(),
-            source,
-        })?;
-        Self::parse(file, &text).map_err(LoadError::Problems)
+        load(file, Self::parse)
     }
 
     /// Reads a text as if it stood in that file.
@@ -65,21 +59,7 @@ impl File {
     ///
     /// Everything that is wrong, with its lines.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Problem>> {
-        let mut document = Document::new(file, text);
-        let (table, errors) = DeTable::parse_recoverable(text);
-        for error in &errors {
-            document.problem(&error.span().unwrap_or(0..0), error.message());
-        }
-        if !errors.is_empty() {
-            return Err(document.into_problems());
-        }
-        let mut root = Section::new(&table, "the experiment");
-        let read = read(&mut document, &mut root);
-        root.finish(&mut document);
-        match read {
-            Some(read) if document.is_right() => Ok(read),
-            _ => Err(document.into_problems()),
-        }
+        parse(file, text, "the experiment", read)
     }
 }
 
@@ -414,7 +394,7 @@ mod tests {
         let text = "name = \"b\"\nkind = \"bond\"\nscenario = \"l.toml\"\nstations = [1, 8]\n";
         let file = directory.path().join("b.toml");
         let parse = |links: &str| {
-            fs::write(directory.path().join("l.toml"), links).unwrap();
+            std::fs::write(directory.path().join("l.toml"), links).unwrap();
             File::parse(&file, text)
         };
         let File::Bond(bond) = parse(&format!("{links}{wigig}")).unwrap() else {

@@ -21,11 +21,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::Table;
-use toml::de::DeTable;
 
 use crate::error::LabError;
 use crate::results::ALONE;
-use crate::scenario::{Document, Problem, Section, Traffic, parse_congestion, parse_name};
+use crate::scenario::{Document, Problem, Section, Traffic, parse, parse_congestion, parse_name};
 use crate::systems;
 
 use super::bar::Bar;
@@ -105,23 +104,10 @@ pub(crate) fn load(directory: &Path) -> Result<Vec<Group>, LabError> {
 
 /// Reads a group; the error is everything that is wrong with it.
 pub(crate) fn read(file: &Path, text: &str) -> Result<Group, Vec<Problem>> {
-    let mut document = Document::new(file, text);
-    let (spanned, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        document.problem(&error.span().unwrap_or(0..0), error.message());
-    }
-    let table = match text.parse::<Table>() {
-        Ok(table) if errors.is_empty() => table,
-        _ => return Err(document.into_problems()),
-    };
-    let mut root = Section::new(&spanned, "the group");
-    let group = read_root(&mut document, &mut root, file, &table);
-    root.finish(&mut document);
-    let problems = document.into_problems();
-    match group {
-        Some(group) if problems.is_empty() => Ok(group),
-        _ => Err(problems),
-    }
+    parse(file, text, "the group", |document, root| {
+        let table = text.parse().ok()?;
+        read_root(document, root, file, &table)
+    })
 }
 
 fn read_root(

@@ -20,6 +20,7 @@ mod document;
 mod emulation;
 mod event;
 mod link;
+mod load;
 mod names;
 mod profile;
 mod rate;
@@ -28,7 +29,6 @@ mod section;
 mod shared;
 mod workload;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ use link::Link;
 use shared::{Group, SharedRadio, Stranger};
 
 pub use document::{Document, Problem};
+pub use load::{load, parse};
 pub use workload::{Video, VideoProtocol, Workload};
 
 pub use read::{parse_congestion, parse_name};
@@ -140,11 +141,7 @@ impl Scenario {
     /// The error is [`LoadError::File`] when there is no such file, [`LoadError::Problems`] with all of them
     /// when it is wrong.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
-        let text = fs::read_to_string(file).map_err(|source| LoadError::File {
-            path: file.to_path_buf(),
-            source,
-        })?;
-        Self::parse(file, &text).map_err(LoadError::Problems)
+        load::load(file, Self::parse)
     }
 
     /// Reads the text of a scenario, as if it stood in that file.

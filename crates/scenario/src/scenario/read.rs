@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use toml::de::DeTable;
-
 use crate::system::{self, System, parse_selector};
 use crate::units::parse_duration;
 
@@ -20,29 +18,9 @@ const MOST_SEEDS: u64 = 1000;
 
 /// Reads a scenario; the error is everything that is wrong with it.
 pub(crate) fn read(file: &Path, text: &str) -> Result<Scenario, Vec<Problem>> {
-    let mut document = Document::new(file, text);
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        document.problem(&error.span().unwrap_or(0..0), error.message());
-    }
-    // What follows a mistake in the syntax may be read wrongly.
-    if !errors.is_empty() {
-        return Err(document.into_problems());
-    }
-    let mut root = Section::new(&table, "the scenario");
-    let scenario = read_root(&mut document, &mut root, file, text);
-    root.finish(&mut document);
-    match scenario {
-        Some(scenario) => {
-            let problems = document.into_problems();
-            if problems.is_empty() {
-                Ok(scenario)
-            } else {
-                Err(problems)
-            }
-        }
-        None => Err(document.into_problems()),
-    }
+    super::load::parse(file, text, "the scenario", |document, root| {
+        read_root(document, root, file, text)
+    })
 }
 
 /// `None` when something is missing without which nothing can be made of the rest.

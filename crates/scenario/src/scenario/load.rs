@@ -1,0 +1,55 @@
+//! A file from its first key to its last, whatever it is about.
+
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use super::document::{Document, Problem};
+use super::section::Section;
+use crate::error::LoadError;
+
+/// Reads a file by what `parse` makes of its text.
+///
+/// # Errors
+///
+/// There is no such file, or what `parse` finds wrong.
+pub fn load<T>(
+    file: &Path,
+    parse: impl FnOnce(&Path, &str) -> Result<T, Vec<Problem>>,
+) -> Result<T, LoadError> {
+    let text = std::fs::read_to_string(file).map_err(|source| LoadError::File {
+        path: file.to_path_buf(),
+        source,
+    })?;
+    parse(file, &text).map_err(LoadError::Problems)
+}
+
+/// Reads a text as if it stood in that file, by what `read` makes of its root, which is called `title` in messages. Keys that
+/// `read` does not ask for are wrong.
+///
+/// # Errors
+///
+/// Everything that is wrong, with its lines.
+pub fn parse<T>(
+    file: &Path,
+    text: &str,
+    title: &str,
+    read: impl FnOnce(&mut Document<'_>, &mut Section<'_, '_>) -> Option<T>,
+) -> Result<T, Vec<Problem>> {
+    let mut document = Document::new(file, text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        document.problem(&error.span().unwrap_or(0..0), error.message());
+    }
+    // What follows a mistake in the syntax may be read wrongly.
+    if !errors.is_empty() {
+        return Err(document.into_problems());
+    }
+    let mut root = Section::new(&table, title);
+    let read = read(&mut document, &mut root);
+    root.finish(&mut document);
+    match read {
+        Some(read) if document.is_right() => Ok(read),
+        _ => Err(document.into_problems()),
+    }
+}
