@@ -1,15 +1,15 @@
 //! `sumlink status`: a report as a table, once or again every second.
 
+mod edge;
+mod session;
+
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
-
-use sumlink_edge_node::NodeStatus;
-use sumlink_transport::status::{PathStatus, SessionStatus, StreamStatus};
 
 use crate::args::StatusArgs;
 use crate::control::{self, Report};
 use crate::exit::CliError;
-use crate::table::{Table, bytes, duration, percent, printable, rate};
+use crate::table::printable;
 
 /// How often `--watch` asks.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -19,18 +19,6 @@ const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K\n";
 const CLEAR_BELOW: &str = "\x1b[J";
 const CLEAR_SCREEN: &str = "\x1b[2J";
-
-/// Columns of the table of paths that are left out where it is too wide, the first of them first.
-const DISPENSABLE: [&str; 8] = [
-    "DUPLICATES",
-    "RETRANS",
-    "SENT",
-    "RECEIVED",
-    "CC",
-    "SHARE OUT",
-    "SHARE IN",
-    "PATH",
-];
 
 /// Runs the verb.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
@@ -94,250 +82,20 @@ fn render(report: &Report, width: usize) -> String {
     }
     for session in &report.sessions {
         out.push('\n');
-        out.push_str(&render_session(session, width));
+        out.push_str(&session::render(session, width));
     }
     if let Some(edge) = &report.edge {
         out.push('\n');
-        out.push_str(&render_edge(edge, width));
+        out.push_str(&edge::render(edge, width));
     }
     out
-}
-
-/// One end of an edge node.
-fn render_edge(edge: &NodeStatus, width: usize) -> String {
-    let mut head = Table::new(&["device", &printable(&edge.device)]);
-    let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
-    let (core, order) = (&edge.core, &edge.reorder);
-    line("up", duration(edge.uptime_s));
-    line(
-        "sends",
-        format!(
-            "{}, {}, as the {}'s end",
-            edge.mode, edge.steering, edge.role
-        ),
-    );
-    line(
-        "flows",
-        format!(
-            "{}, {} of them busy; {} reset",
-            core.flows, core.busy_flows, core.resets
-        ),
-    );
-    line(
-        "packets",
-        format!(
-            "{} to the links, {} of them without room; {} from the links",
-            core.down_packets, core.dropped, core.up_packets
-        ),
-    );
-    line(
-        "duplicates",
-        format!(
-            "{}: {} boosted, {} held; {} packets sent again from here",
-            core.duplicates,
-            core.boosted,
-            core.held,
-            core.repaired + core.repaired_late
-        ),
-    );
-    line(
-        "order",
-        format!(
-            "{} put in order, {} of them waited; {} missing, {} late",
-            order.delivered, order.reordered, order.missing, order.late
-        ),
-    );
-    let columns = [
-        "LINK", "STATE", "RTT", "QUEUE", "SERVED", "SENT", "RECEIVED",
-    ];
-    let mut links = Table::new(&columns);
-    for link in &edge.links {
-        links.row([
-            printable(&link.name),
-            link.state.clone(),
-            link.rtt_ms
-                .map_or("-".to_owned(), |ms| format!("{ms:.1} ms")),
-            format!("{}/{}", link.queue_packets, link.queue_limit),
-            link.service_bps.map_or("-".to_owned(), rate),
-            bytes(link.sent_bytes),
-            bytes(link.received_bytes),
-        ]);
-    }
-    links.fit(width, &["RECEIVED", "SENT", "SERVED"]);
-    format!("{}\n{}", head.render(), links.render())
-}
-
-fn render_session(session: &SessionStatus, width: usize) -> String {
-    // A client that is connecting again has links and nothing else to tell.
-    if session.session.is_empty() {
-        return render_paths(&session.paths, width);
-    }
-    let mut head = Table::new(&["session", &printable(&session.session)]);
-    let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
-    line("peer", session.peer.clone());
-    line(
-        "up",
-        format!(
-            "{}, scheduler {}",
-            duration(session.uptime_s),
-            session.scheduler
-        ),
-    );
-    line(
-        "goodput",
-        format!(
-            "sent {}, received {}",
-            rate(session.send_goodput_bps),
-            rate(session.receive_goodput_bps)
-        ),
-    );
-    line(
-        "bytes",
-        format!(
-            "sent {}, received {}",
-            bytes(session.bytes_sent),
-            bytes(session.bytes_received)
-        ),
-    );
-    line(
-        "streams",
-        format!(
-            "{} open, {} since the start",
-            session.streams_open, session.streams_total
-        ),
-    );
-    line(
-        "reorder",
-        format!(
-            "{}, at most {}",
-            bytes(session.reorder_bytes),
-            bytes(session.reorder_peak_bytes)
-        ),
-    );
-    line(
-        "buffers",
-        format!(
-            "send {}, receive {}, each limited to {}",
-            bytes(session.send_buffer_bytes),
-            bytes(session.receive_buffer_bytes),
-            bytes(session.memory_limit_bytes)
-        ),
-    );
-    line(
-        "duplicates",
-        format!(
-            "sent {}, received {}",
-            bytes(session.duplicates_sent_bytes),
-            bytes(session.duplicates_received_bytes)
-        ),
-    );
-    let mut out = format!("{}\n{}", head.render(), render_paths(&session.paths, width));
-    if !session.streams.is_empty() {
-        out.push('\n');
-        out.push_str(&render_streams(&session.streams, width));
-    }
-    out
-}
-
-/// Streams that are shown, the newest ones; `--json` has more.
-const SHOWN_STREAMS: usize = 20;
-
-fn render_streams(streams: &[StreamStatus], width: usize) -> String {
-    let mut table = Table::new(&[">STREAM", "TARGET", "CLASS", ">SENT", ">RECEIVED"]);
-    let hidden = streams.len().saturating_sub(SHOWN_STREAMS);
-    for stream in &streams[hidden..] {
-        let class = match stream.learnt {
-            true => format!("{} (learnt)", printable(&stream.class)),
-            false => printable(&stream.class),
-        };
-        table.row([
-            stream.id.to_string(),
-            printable(&stream.target),
-            class,
-            bytes(stream.bytes_sent),
-            bytes(stream.bytes_received),
-        ]);
-    }
-    table.cut(width, "TARGET");
-    match hidden {
-        0 => table.render(),
-        n => format!("{}and {n} older streams\n", table.render()),
-    }
-}
-
-fn render_paths(paths: &[PathStatus], width: usize) -> String {
-    if paths.is_empty() {
-        return "no path\n".to_owned();
-    }
-    let mut table = Table::new(&[
-        ">PATH",
-        "LINK",
-        "STATE",
-        ">SRTT",
-        ">SENDING",
-        ">RECEIVING",
-        ">SENT",
-        ">RECEIVED",
-        ">RETRANS",
-        ">DUPLICATES",
-        ">SHARE OUT",
-        ">SHARE IN",
-        "CC",
-        "WHY",
-    ]);
-    for path in paths {
-        let (state, why) = state_of(path);
-        table.row([
-            path.id.map_or("-".to_owned(), |id| id.to_string()),
-            if path.link.is_empty() {
-                "-".to_owned()
-            } else if path.label.is_empty() {
-                path.link.clone()
-            } else {
-                format!("{} ({})", path.link, printable(&path.label))
-            },
-            state.to_owned(),
-            match path.id {
-                Some(_) => format!("{:.1} ms", path.srtt_ms),
-                None => "-".to_owned(),
-            },
-            rate(path.send_rate_bps),
-            rate(path.receive_rate_bps),
-            bytes(path.bytes_sent),
-            bytes(path.bytes_received),
-            path.retransmissions.to_string(),
-            bytes(path.duplicates_sent_bytes),
-            percent(path.send_share),
-            percent(path.receive_share),
-            dash(&path.congestion),
-            why.to_owned(),
-        ]);
-    }
-    table.fit(width, &DISPENSABLE);
-    table.render()
-}
-
-/// What a path is, and why: what the selector says of one that delivers, if it says anything.
-fn state_of(path: &PathStatus) -> (&str, &str) {
-    let is_selected = path.state == "active" && !path.selection_reason.is_empty();
-    match is_selected {
-        true => (&path.selection, &path.selection_reason),
-        false => (&path.state, &path.reason),
-    }
-}
-
-/// The text, or a dash where there is none.
-fn dash(text: &str) -> String {
-    if text.is_empty() {
-        "-".to_owned()
-    } else {
-        text.to_owned()
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use sumlink_edge_node::NodeStatus;
     use sumlink_edge_node::status::LinkStatus;
+    use sumlink_transport::status::{PathStatus, SessionStatus, StreamStatus};
 
     use super::*;
 
@@ -535,23 +293,6 @@ mod tests {
         };
         let report = report("connecting to bond.example.org:7443", vec![links]);
         insta::assert_snapshot!(render(&report, 80));
-    }
-
-    #[test]
-    fn a_path_is_what_the_selector_has_made_of_it_unless_it_does_not_deliver() {
-        let mut path = PathStatus {
-            state: "active".to_owned(),
-            reason: "connected for 9 s".to_owned(),
-            selection: "active".to_owned(),
-            ..PathStatus::default()
-        };
-        assert_eq!(state_of(&path), ("active", "connected for 9 s"));
-        path.selection = "parked".to_owned();
-        path.selection_reason = "+140 ms delivery delay for +2.0 Mbit/s".to_owned();
-        let selected = ("parked", "+140 ms delivery delay for +2.0 Mbit/s");
-        assert_eq!(state_of(&path), selected);
-        path.state = "stalled".to_owned();
-        assert_eq!(state_of(&path), ("stalled", "connected for 9 s"));
     }
 
     #[test]
