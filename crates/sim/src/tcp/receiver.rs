@@ -128,9 +128,11 @@ impl Receiver {
         tick(packet.sent) + 1 < tick(self.echo)
     }
 
-    /// Any packet: its time is echoed if it is the next one expected, or an old one (RFC 7323, section 4.3).
+    /// Any packet: its time is echoed if it is the next one expected (RFC 7323, section 4.3). What lies wholly before the last
+    /// acknowledgement is outside of the window, and none of its times counts (appendix D; `tcp_sequence` in Linux).
     pub(super) fn note_time(&mut self, packet: &Packet) {
-        if packet.seq <= self.acknowledged {
+        let end = packet.seq + u64::from(packet.len);
+        if packet.seq <= self.acknowledged && self.acknowledged <= end {
             self.echo = self.echo.max(packet.sent);
         }
     }
