@@ -196,3 +196,45 @@ fn a_silent_link_gets_one_new_path() {
         ],
     });
 }
+
+/// Its round trip was remembered for longer than the first bulk took.
+#[test]
+fn a_link_that_stood_still_carries_again() {
+    let link = |mbit, ms, queue| Shape {
+        mbit,
+        ms,
+        queue,
+        loss: 0.0,
+    };
+    run(&Case {
+        scheduler: "fbdt",
+        congestion: "cubic",
+        carriers: 1,
+        is_tight: true,
+        seed: 0,
+        links: vec![
+            link(1.0, 22, 26),
+            link(0.343_095_892_138_525_26, 22, 200),
+            link(19.993_291_836_696_97, 7, 1),
+        ],
+        ops: vec![
+            Op::Down { link: 0 },
+            Op::Lie {
+                link: 0,
+                factor: 0.0,
+            },
+            Op::Open,
+            Op::Freeze { link: 1 },
+            Op::Open,
+            Op::Open,
+            Op::Offer {
+                side: Side::Client,
+                stream: 0,
+                bytes: 20_058,
+            },
+            Op::Open,
+            Op::Wait { ms: 74 },
+            Op::Wait { ms: 5748 },
+        ],
+    });
+}
