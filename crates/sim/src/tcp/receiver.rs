@@ -388,6 +388,33 @@ mod tests {
         assert_eq!(receiver.next(), u64::from(MSS));
     }
 
+    /// What is sent again overtakes what was sent in between, which is older than it then.
+    #[test]
+    fn what_is_older_than_what_has_arrived_in_order_is_thrown_away() {
+        let at = |number, ms| Packet {
+            sent: ms * MILLISECOND,
+            ..segment(number)
+        };
+        let mut receiver = settled();
+        arrive(&mut receiver, 0, 0);
+        receiver.acknowledge_now();
+        answer(&mut receiver);
+        // Behind a gap nobody's time counts.
+        receiver.note_time(&at(3, 30));
+        assert!(!receiver.is_outdated(&at(2, 10)));
+        receiver.note_time(&at(1, 20));
+        assert!(receiver.is_outdated(&at(2, 10)));
+        assert!(!receiver.is_outdated(&at(2, 19)), "a tick is permitted");
+        // Nor does that of what lies before the last acknowledgement.
+        arrive(&mut receiver, 1, 0);
+        arrive(&mut receiver, 2, 0);
+        answer(&mut receiver);
+        receiver.note_time(&at(1, 90));
+        assert!(!receiver.is_outdated(&at(4, 25)));
+        receiver.note_time(&at(3, 90));
+        assert!(receiver.is_outdated(&at(4, 25)));
+    }
+
     #[test]
     fn what_nobody_reads_closes_the_window() {
         let mut receiver = Receiver::new(3 * u64::from(MSS), MSS);
