@@ -198,6 +198,24 @@ fn repetitions_are_echoed_with_their_own_time() {
     }
 }
 
+/// The news that a window has room again was lost with the link that it took, and nobody asked: the window had not been
+/// closed, but smaller than a segment.
+#[test]
+fn a_window_smaller_than_a_segment_is_probed() {
+    let scenario = scenario(
+        "duration = \"120s\"\ndirection = \"up\"\n\
+         [workload]\nkind = \"files\"\nsizes = [\"400kB\"]\ncount = 2\ngap = \"50ms\"\n\
+         [[link]]\nname = \"l0\"\nrate = \"14mbit\"\ndelay = \"3ms\"\nloss = \"2%\"\n\
+         [[link]]\nname = \"l1\"\nrate = \"1mbit\"\ndelay = \"4ms\"\n\
+         [[event]]\nat = \"262ms\"\nlink = \"l1\"\nstate = \"blackhole\"\n\
+         [[event]]\nat = \"1026ms\"\nlink = \"l1\"\nstate = \"up\"\n",
+    );
+    for seed in [203, 205, 329] {
+        let done = measured(&scenario, "lwip@hosts=nosack", seed);
+        assert_eq!(done.completions.len(), 2, "seed {seed}");
+    }
+}
+
 /// Figures that change with the node, the links and TCP: read the difference, and commit it with the change that made it.
 #[test]
 fn side_by_side() {

@@ -15,7 +15,7 @@ pub(super) enum Timer {
     LossProbe,
     /// What was overtaken may be lost (RFC 8985, section 6.3).
     Reordering,
-    /// The peer's window is closed, and the news of its opening may be lost (RFC 9293, section 3.8.6.1).
+    /// The peer's window has no room for a segment, and the news that it has may be lost (RFC 9293, section 3.8.6.1).
     Persist,
 }
 
@@ -55,11 +55,17 @@ impl Tcp {
                 Some(wait) => self.set_timer(now, wait, Timer::LossProbe),
                 None => self.rearm_timeout(now),
             }
-        } else if self.unsent() > 0 && self.window_end <= self.next {
+        } else if self.is_shut_out() {
             self.set_timer(now, self.rtt.timeout(), Timer::Persist);
         } else {
             self.timer = None;
         }
+    }
+
+    /// Whether what is sent next does not fit the peer's window.
+    fn is_shut_out(&self) -> bool {
+        let next = self.unsent().min(u64::from(self.config.mss));
+        self.window_end < self.next + next
     }
 
     /// The timeout alone, without a probe before it.
