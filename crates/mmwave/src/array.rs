@@ -26,6 +26,39 @@ pub struct Array {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights(Vec<(f64, f64)>);
 
+/// Phases of several sectors of an array, element by element: all sectors of an element stand together, so that the gains of
+/// all are summed side by side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beams {
+    count: usize,
+    re: Vec<f64>,
+    im: Vec<f64>,
+}
+
+impl Beams {
+    /// Sectors of one array.
+    pub fn new(beams: &[Weights]) -> Self {
+        let elements = beams.first().map_or(0, |beam| beam.0.len());
+        let of = |part: fn(&(f64, f64)) -> f64| {
+            let all = (0..elements).flat_map(|n| beams.iter().map(move |beam| part(&beam.0[n])));
+            all.collect()
+        };
+        Self {
+            count: beams.len(),
+            re: of(|weight| weight.0),
+            im: of(|weight| weight.1),
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Most of them.
+    pub const MOST: usize = 256;
+}
+
 impl Array {
     /// The thesis' array: 8 by 4 elements, phase shifters of two bits.
     pub const THESIS: Self = Self {
@@ -83,34 +116,85 @@ impl Array {
 
     /// Gain of a beam in a direction over an isotropic antenna, as a ratio; the power is shared by all elements.
     pub fn gain(&self, weights: &Weights, direction: Direction) -> f64 {
-        self.gains(core::slice::from_ref(weights), direction)[0]
+        let mut gain = [0.0];
+        let beams = Beams::new(core::slice::from_ref(weights));
+        self.add_gains(&beams, direction, 1.0, &mut gain);
+        gain[0]
     }
 
-    /// The same for several beams at once.
-    pub fn gains(&self, beams: &[Weights], direction: Direction) -> Vec<f64> {
-        let response: Vec<(f64, f64)> = self
-            .phases(direction)
-            .map(|phase| (phase.cos(), phase.sin()))
-            .collect();
-        let element = element_gain(direction) / self.elements() as f64;
-        let of_beam = |beam: &Weights| {
-            let (mut re, mut im) = (0.0, 0.0);
-            for ((a, b), (c, d)) in beam.0.iter().zip(&response) {
-                re += a * c + b * d;
-                im += b * c - a * d;
+    /// Gain of one of several beams; `beam` is below [`Beams::count`].
+    pub fn gain_of(&self, beams: &Beams, beam: usize, direction: Direction) -> f64 {
+        let (mut re, mut im) = (0.0, 0.0);
+        let mut at = beam;
+        self.response(direction, |c, d| {
+            let (a, b) = (beams.re[at], beams.im[at]);
+            re += a * c + b * d;
+            im += b * c - a * d;
+            at += beams.count;
+        });
+        self.shared(direction) * (re * re + im * im)
+    }
+
+    /// Adds `factor` times the gain of each beam to its sum; `sums` has [`Beams::count`] of them, at most [`Beams::MOST`].
+    pub fn add_gains(&self, beams: &Beams, direction: Direction, factor: f64, sums: &mut [f64]) {
+        let count = beams.count;
+        let (mut re, mut im) = ([0.0; Beams::MOST], [0.0; Beams::MOST]);
+        let (re, im) = (&mut re[..count], &mut im[..count]);
+        let mut at = 0;
+        self.response(direction, |c, d| {
+            let weights = at..at + count;
+            let weights = beams.re[weights.clone()].iter().zip(&beams.im[weights]);
+            for ((re, im), (a, b)) in re.iter_mut().zip(im.iter_mut()).zip(weights) {
+                *re += a * c + b * d;
+                *im += b * c - a * d;
             }
-            element * (re * re + im * im)
-        };
-        beams.iter().map(of_beam).collect()
+            at += count;
+        });
+        let element = self.shared(direction);
+        for (sum, (re, im)) in sums.iter_mut().zip(re.iter().zip(im.iter())) {
+            *sum += factor * (element * (re * re + im * im));
+        }
+    }
+
+    /// What each element radiates there of the power that all share.
+    fn shared(&self, direction: Direction) -> f64 {
+        element_gain(direction) / self.elements() as f64
+    }
+
+    /// Tells the phasor of each element towards a direction, column by column, row after row. Those of a row are one another's
+    /// neighbours times the same phasor: two sines and cosines are enough for all.
+    fn response(&self, direction: Direction, mut tell: impl FnMut(f64, f64)) {
+        let (across, up) = steps(direction);
+        let ((across_sin, across_cos), (up_sin, up_cos)) = (across.sin_cos(), up.sin_cos());
+        let (mut row_re, mut row_im) = (1.0, 0.0);
+        for _ in 0..self.rows {
+            let (mut re, mut im) = (row_re, row_im);
+            for _ in 0..self.columns {
+                tell(re, im);
+                (re, im) = (
+                    re * across_cos - im * across_sin,
+                    re * across_sin + im * across_cos,
+                );
+            }
+            (row_re, row_im) = (
+                row_re * up_cos - row_im * up_sin,
+                row_re * up_sin + row_im * up_cos,
+            );
+        }
     }
 
     /// Phase of each element towards a direction, in radians.
     fn phases(&self, direction: Direction) -> impl Iterator<Item = f64> + use<> {
-        let across = PI * direction.elevation.cos() * direction.azimuth.sin();
-        let up = PI * direction.elevation.sin();
+        let (across, up) = steps(direction);
         let columns = self.columns;
         (0..self.elements()).map(move |n| (n % columns) as f64 * across + (n / columns) as f64 * up)
     }
+}
+
+/// By how much the phase changes from column to column and from row to row, in radians.
+fn steps(direction: Direction) -> (f64, f64) {
+    let across = PI * direction.elevation.cos() * direction.azimuth.sin();
+    (across, PI * direction.elevation.sin())
 }
 
 /// Gain of one element over an isotropic antenna, as a ratio: 3GPP TR 38.901, table 7.3-1. An array with only this
@@ -188,6 +272,35 @@ mod tests {
         }
         let mean = decibels(sum / weight);
         assert!((-2.0..-1.6).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn beams_side_by_side_have_the_gains_of_each_by_its_phases() {
+        let array = Array::THESIS;
+        let beams: Vec<Weights> = (-4..=4)
+            .map(|n| array.steer(degrees(f64::from(n) * 13.0, f64::from(n) * 5.0)))
+            .collect();
+        let all = Beams::new(&beams);
+        assert_eq!(all.count(), 9);
+        for direction in [
+            degrees(0.0, 0.0),
+            degrees(-70.0, 33.0),
+            degrees(170.0, -60.0),
+        ] {
+            let mut sums = [1.0; 9];
+            array.add_gains(&all, direction, 2.0, &mut sums);
+            for (index, beam) in beams.iter().enumerate() {
+                // Element by element, as the definition has it.
+                let (mut re, mut im) = (0.0, 0.0);
+                for (phase, (a, b)) in array.phases(direction).zip(&beam.0) {
+                    re += a * phase.cos() + b * phase.sin();
+                    im += b * phase.cos() - a * phase.sin();
+                }
+                let gain = element_gain(direction) / 32.0 * (re * re + im * im);
+                assert!((sums[index] - 1.0 - 2.0 * gain).abs() < 1e-9, "{index}");
+                assert!((array.gain_of(&all, index, direction) - gain).abs() < 1e-9);
+            }
+        }
     }
 
     #[test]

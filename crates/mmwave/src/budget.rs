@@ -3,7 +3,7 @@
 use crate::channel::{Channel, Pose};
 use crate::codebook::Codebook;
 use crate::error::{MmwaveError, within};
-use crate::geometry::{Direction, Orientation};
+use crate::geometry::{Direction, Orientation, Turn};
 use crate::units::{decibels, linear, noise_dbm};
 
 /// One end of the link.
@@ -25,36 +25,65 @@ impl Device {
         self.codebook.sectors() * self.panels
     }
 
-    /// A direction of the room as each panel sees it.
-    fn seen(&self, direction: Direction) -> impl Iterator<Item = Direction> + '_ {
-        (0..self.panels).map(move |panel| {
-            let turn = core::f64::consts::TAU * panel as f64 / self.panels as f64;
-            let orientation = Orientation {
-                yaw: self.pose.orientation.yaw + turn,
-                ..self.pose.orientation
-            };
-            orientation.local(direction)
-        })
+    /// How a panel is turned.
+    fn turn(&self, panel: usize) -> Turn {
+        let turn = core::f64::consts::TAU * panel as f64 / self.panels as f64;
+        let orientation = Orientation {
+            yaw: self.pose.orientation.yaw + turn,
+            ..self.pose.orientation
+        };
+        orientation.turn()
     }
 
-    /// Gain of every sector in a direction of the room, panel by panel.
-    fn gains(&self, direction: Direction) -> Vec<f64> {
-        let each = self.seen(direction);
-        each.flat_map(|local| self.codebook.gains(local)).collect()
-    }
-
-    /// Gain of one sector.
-    fn gain(&self, sector: usize, direction: Direction) -> f64 {
+    /// Gain of one sector, by direction of the room.
+    fn gain_of(&self, sector: usize) -> impl Fn(Direction) -> f64 + '_ {
         let size = self.codebook.sectors();
-        let local = self.seen(direction).nth(sector / size);
-        local.map_or(0.0, |local| self.codebook.gain(sector % size, local))
+        let turn = self.turn(sector / size);
+        move |direction| {
+            self.codebook
+                .gain(sector % size, turn.local(direction.unit()))
+        }
+    }
+}
+
+/// A device whose panels see rays.
+struct Panels<'a> {
+    codebook: &'a Codebook,
+    turns: Vec<Turn>,
+    /// The direction of a ray as each panel sees it.
+    seen: Vec<Direction>,
+}
+
+impl<'a> Panels<'a> {
+    fn new(device: &'a Device) -> Self {
+        Self {
+            codebook: &device.codebook,
+            turns: (0..device.panels).map(|panel| device.turn(panel)).collect(),
+            seen: Vec::with_capacity(device.panels),
+        }
+    }
+
+    /// The next ray, by its direction in the room.
+    fn look(&mut self, direction: Direction) {
+        let unit = direction.unit();
+        self.seen.clear();
+        self.seen
+            .extend(self.turns.iter().map(|turn| turn.local(unit)));
     }
 
     /// Gain of the quasi-omni pattern: of the panel that looks there best.
-    fn quasi_omni(&self, direction: Direction) -> f64 {
-        let each = self.seen(direction);
-        each.map(|local| self.codebook.quasi_omni(local))
+    fn quasi_omni(&self) -> f64 {
+        let each = self.seen.iter();
+        each.map(|local| self.codebook.quasi_omni(*local))
             .fold(0.0, f64::max)
+    }
+
+    /// Adds `factor` times the gain of every sector to its sum, panel by panel.
+    fn add_gains(&self, factor: f64, sums: &mut [f64]) {
+        let panels = sums.chunks_mut(self.codebook.sectors());
+        for (local, sums) in self.seen.iter().zip(panels) {
+            self.codebook.add_gains(*local, factor, sums);
+        }
     }
 }
 
@@ -98,15 +127,12 @@ impl Sweeps {
     pub fn new(channel: &Channel, ap: &Device, client: &Device) -> Self {
         let mut up = vec![0.0; client.sectors()];
         let mut down = vec![0.0; ap.sectors()];
+        let (mut at_ap, mut at_client) = (Panels::new(ap), Panels::new(client));
         for ray in &channel.rays {
-            let heard = ray.gain * ap.quasi_omni(ray.at_ap);
-            for (sum, gain) in up.iter_mut().zip(client.gains(ray.at_client)) {
-                *sum += heard * gain;
-            }
-            let heard = ray.gain * client.quasi_omni(ray.at_client);
-            for (sum, gain) in down.iter_mut().zip(ap.gains(ray.at_ap)) {
-                *sum += heard * gain;
-            }
+            at_ap.look(ray.at_ap);
+            at_client.look(ray.at_client);
+            at_client.add_gains(ray.gain * at_ap.quasi_omni(), &mut up);
+            at_ap.add_gains(ray.gain * at_client.quasi_omni(), &mut down);
         }
         let db = |all: Vec<f64>| all.into_iter().map(decibels).collect();
         Self {
@@ -134,9 +160,8 @@ impl Sweeps {
 
 /// What arrives with a trained sector at both ends, in dB below what was sent.
 pub fn pair_db(channel: &Channel, ap: (&Device, usize), client: (&Device, usize)) -> f64 {
-    let of_ray = |ray: &crate::channel::Ray| {
-        ray.gain * ap.0.gain(ap.1, ray.at_ap) * client.0.gain(client.1, ray.at_client)
-    };
+    let (at_ap, at_client) = (ap.0.gain_of(ap.1), client.0.gain_of(client.1));
+    let of_ray = |ray: &crate::channel::Ray| ray.gain * at_ap(ray.at_ap) * at_client(ray.at_client);
     decibels(channel.rays.iter().map(of_ray).sum())
 }
 

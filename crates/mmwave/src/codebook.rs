@@ -1,12 +1,15 @@
 //! The sectors that a device can choose from.
 
-use crate::array::{Array, Weights, element_gain};
+use crate::array::{Array, Beams, element_gain};
 use crate::error::{MmwaveError, within};
 use crate::geometry::Direction;
 use crate::pattern::Pattern;
 
 /// Half of the 120 degrees that a codebook covers in azimuth and in elevation (thesis, section 3.3.2).
 pub const HALF_COVERAGE_DEG: f64 = 60.0;
+
+/// How many sectors there may be.
+const MOST: (f64, f64) = (1.0, Beams::MOST as f64);
 
 /// All sectors of a device, and its quasi-omni pattern. Directions are those that the device sees.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +19,7 @@ pub enum Codebook {
         /// The array.
         array: Array,
         /// Its sectors.
-        beams: Vec<Weights>,
+        beams: Beams,
     },
     /// Beams that were measured.
     Measured(Pattern),
@@ -30,7 +33,7 @@ impl Codebook {
     /// No beam, or more than 256.
     pub fn grid(array: Array, across: usize, up: usize) -> Result<Self, MmwaveError> {
         let count = across.saturating_mul(up) as f64;
-        within("number of sectors", count, (1.0, 256.0), "from 1 to 256")?;
+        within("number of sectors", count, MOST, "from 1 to 256")?;
         let middle = |index: usize, of: usize| {
             HALF_COVERAGE_DEG * ((2 * index + 1) as f64 / of as f64 - 1.0)
         };
@@ -39,7 +42,8 @@ impl Codebook {
             let elevation = middle(index / across, up);
             array.steer(Direction::from_degrees(azimuth, elevation))
         };
-        let beams = (0..across * up).map(beam).collect();
+        let beams: Vec<_> = (0..across * up).map(beam).collect();
+        let beams = Beams::new(&beams);
         Ok(Self::Array { array, beams })
     }
 
@@ -61,7 +65,7 @@ impl Codebook {
     /// How many sectors there are.
     pub fn sectors(&self) -> usize {
         match self {
-            Self::Array { beams, .. } => beams.len(),
+            Self::Array { beams, .. } => beams.count(),
             Self::Measured(pattern) => pattern.beams(),
         }
     }
@@ -76,16 +80,27 @@ impl Codebook {
 
     /// Gain of every sector in a direction over an isotropic antenna, as ratios.
     pub fn gains(&self, direction: Direction) -> Vec<f64> {
+        let mut gains = vec![0.0; self.sectors()];
+        self.add_gains(direction, 1.0, &mut gains);
+        gains
+    }
+
+    /// Adds `factor` times the gain of every sector in a direction to its sum; `sums` has one for each sector.
+    pub fn add_gains(&self, direction: Direction, factor: f64, sums: &mut [f64]) {
         match self {
-            Self::Array { array, beams } => array.gains(beams, direction),
-            Self::Measured(pattern) => pattern.gains(direction),
+            Self::Array { array, beams } => array.add_gains(beams, direction, factor, sums),
+            Self::Measured(pattern) => {
+                for (beam, sum) in sums.iter_mut().enumerate() {
+                    *sum += factor * pattern.gain(beam, direction);
+                }
+            }
         }
     }
 
     /// Gain of one sector; `sector` is below [`sectors`](Self::sectors).
     pub fn gain(&self, sector: usize, direction: Direction) -> f64 {
         match self {
-            Self::Array { array, beams } => array.gain(&beams[sector], direction),
+            Self::Array { array, beams } => array.gain_of(beams, sector, direction),
             Self::Measured(pattern) => pattern.gain(sector, direction),
         }
     }

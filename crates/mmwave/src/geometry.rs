@@ -98,10 +98,31 @@ impl Orientation {
 
     /// A direction of the room as the device sees it: straight ahead is azimuth 0, elevation 0.
     pub fn local(self, direction: Direction) -> Direction {
-        let [x, y, z] = direction.unit();
-        let (sin, cos) = self.yaw.sin_cos();
+        self.turn().local(direction.unit())
+    }
+
+    /// The same to be used for many directions.
+    pub fn turn(self) -> Turn {
+        Turn {
+            yaw: self.yaw.sin_cos(),
+            pitch: self.pitch.sin_cos(),
+        }
+    }
+}
+
+/// An [`Orientation`] by the sines and cosines of its angles.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    yaw: (f64, f64),
+    pitch: (f64, f64),
+}
+
+impl Turn {
+    /// A direction of the room, as a vector of length 1, as the device sees it.
+    pub fn local(&self, [x, y, z]: [f64; 3]) -> Direction {
+        let (sin, cos) = self.yaw;
         let (x, y) = (cos * x + sin * y, cos * y - sin * x);
-        let (sin, cos) = self.pitch.sin_cos();
+        let (sin, cos) = self.pitch;
         Direction::of_vector([cos * x + sin * z, y, cos * z - sin * x])
     }
 }

@@ -11,7 +11,7 @@
 
 use sumlink_link::Random;
 
-use crate::channel::inh::{self, Office};
+use crate::channel::inh::{self, Office, Shape};
 use crate::channel::{Channel, Pose};
 use crate::codebook::HALF_COVERAGE_DEG;
 use crate::error::{MmwaveError, within};
@@ -85,6 +85,11 @@ impl Dice {
         }
     }
 
+    /// Whether there is a line of sight at a place.
+    fn sees(&self, office: Office, ap: Point, client: Point) -> Result<bool, MmwaveError> {
+        Ok(self.chance < inh::los_probability(office, ap.distance_2d(client))?)
+    }
+
     /// The channel to a place, and the generator after it.
     ///
     /// # Errors
@@ -96,7 +101,7 @@ impl Dice {
         ap: Point,
         client: Point,
     ) -> Result<(Channel, Random), MmwaveError> {
-        let los = self.chance < inh::los_probability(office, ap.distance_2d(client))?;
+        let los = self.sees(office, ap, client)?;
         let mut random = self.rays.clone();
         let channel = inh::draw_with(los, ap, client, CENTRE_GHZ, &mut random)?;
         Ok((channel, random))
@@ -115,6 +120,9 @@ pub struct Walker {
     /// Metres since the dice were thrown.
     walked: f64,
     dice: Dice,
+    /// What the dice make of a channel without a line of sight and with one, once it was needed: drawing it takes longer than
+    /// all that depends on the place.
+    shapes: [Option<Shape>; 2],
     random: Random,
 }
 
@@ -130,6 +138,7 @@ impl Walker {
             rest: 0.0,
             walked: 0.0,
             dice,
+            shapes: [None, None],
             random,
         }
     }
@@ -144,18 +153,22 @@ impl Walker {
     /// # Errors
     ///
     /// None for places of the disc.
-    pub fn channel(&self) -> Result<Channel, MmwaveError> {
-        let found = self
-            .dice
-            .channel(self.ground.office, self.ground.ap, self.pose.point);
-        found.map(|(channel, _)| channel)
+    pub fn channel(&mut self) -> Result<Channel, MmwaveError> {
+        let (ap, place) = (self.ground.ap, self.pose.point);
+        let los = self.dice.sees(self.ground.office, ap, place)?;
+        let shape = self.shapes[usize::from(los)].get_or_insert_with(|| {
+            let mut random = self.dice.rays.clone();
+            Shape::draw(los, CENTRE_GHZ, &mut random)
+        });
+        shape.between(ap, place)
     }
 
-    /// So many seconds later.
-    pub fn advance(&mut self, seconds: f64) {
+    /// So many seconds later. Says whether anything has changed: who rests has the channel that it had.
+    pub fn advance(&mut self, seconds: f64) -> bool {
         if self.walk.speed == 0.0 {
-            return;
+            return false;
         }
+        let before = self.pose;
         let mut left = seconds;
         // A waypoint each time: with no pause and a short way there may be several in an interval.
         while left > 0.0 {
@@ -190,7 +203,9 @@ impl Walker {
             self.walked = 0.0;
             let number = self.random.next_u64();
             self.dice = Dice::throw(&mut self.random.split(number));
+            self.shapes = [None, None];
         }
+        self.pose != before
     }
 
     /// Looks at the access point again, to within the angle.
@@ -315,6 +330,27 @@ mod tests {
         }
         // 50 m have five new throws and a few changes between line of sight and none, and steps of 14 cm otherwise.
         assert!(small * 10 > all * 9, "{small} of {all}");
+    }
+
+    #[test]
+    fn a_channel_on_the_way_is_that_of_the_dice_at_the_place() {
+        let mut walker = walker(Walk::PEDESTRIAN, 13);
+        let (mut rested, mut seen) = (0, 0);
+        let mut before = None;
+        for _ in 0..600 {
+            let moved = walker.advance(0.1);
+            let channel = walker.channel().unwrap();
+            let (office, place) = (walker.ground.office, walker.pose().point);
+            let (drawn, _) = walker.dice.channel(office, AP, place).unwrap();
+            assert_eq!(channel, drawn);
+            seen += usize::from(channel.los);
+            if !moved {
+                rested += 1;
+                assert_eq!(before.as_ref(), Some(&channel));
+            }
+            before = Some(channel);
+        }
+        assert!(rested > 50 && seen > 0 && seen < 600, "{rested} {seen}");
     }
 
     #[test]

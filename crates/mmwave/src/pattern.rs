@@ -54,12 +54,6 @@ impl Pattern {
         linear(self.at(&self.beams[beam], direction))
     }
 
-    /// Gain of every beam, as ratios.
-    pub fn gains(&self, direction: Direction) -> Vec<f64> {
-        let gain = |beam: &Vec<f64>| linear(self.at(beam, direction));
-        self.beams.iter().map(gain).collect()
-    }
-
     /// How many beams are heard in each direction of the grid when power control gives the best one `gamma_db` and `least_db`
     /// is enough to be heard: those within the difference of the best. As of figure 3.5(a), with one ray.
     pub fn good_beams(&self, gamma_db: f64, least_db: f64) -> Vec<usize> {

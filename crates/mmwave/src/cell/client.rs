@@ -130,7 +130,11 @@ impl<'a> Client<'a> {
         let walked = match &mut self.walker {
             None => None,
             Some(walker) => {
-                walker.advance(seconds);
+                let moved = walker.advance(seconds);
+                // Nothing has changed for who rests where nobody else moves.
+                if !moved && self.now.is_some() && self.blockers.is_none() {
+                    return Ok(());
+                }
                 self.device.pose = walker.pose();
                 Some(walker.channel()?)
             }

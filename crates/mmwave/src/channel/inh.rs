@@ -172,114 +172,169 @@ pub fn draw_with(
     ghz: f64,
     random: &mut Random,
 ) -> Result<Channel, MmwaveError> {
-    let table = Table::new(los, ghz);
-    let shadow = table.shadow * random.next_normal();
-    let loss = path_loss_db(los, ap.distance(client), ghz)? + shadow;
-    let ricean = los.then(|| RICEAN.0 + RICEAN.1 * random.next_normal());
-    let spread = |random: &mut Random, (mean, deviation): Normal| {
-        10f64.powf(mean + deviation * random.next_normal())
-    };
-    let delay_spread = spread(random, table.delay);
-    // Step 4 limits azimuth spreads to 104 and zenith spreads to 52 degrees.
-    let [asd, asa] = [table.asd, table.asa].map(|normal| spread(random, normal).min(104.0));
-    let [zsd, zsa] = [table.zsd, table.zsa].map(|normal| spread(random, normal).min(52.0));
+    positive("frequency in GHz", ghz)?;
+    Shape::draw(los, ghz, random).between(ap, client)
+}
 
-    // Steps 5 and 6: delays and powers.
-    let mut delays: Vec<f64> = (0..table.clusters)
-        .map(|_| table.r_tau * delay_spread * random.next_exponential())
-        .collect();
-    delays.sort_by(f64::total_cmp);
-    let first = delays[0];
-    let decay = (table.r_tau - 1.0) / (table.r_tau * delay_spread);
-    let mut powers: Vec<f64> = delays
-        .iter()
-        .map(|delay| {
-            let shadow = table.cluster_shadow * random.next_normal();
-            (-(delay - first) * decay).exp() * linear(-shadow)
-        })
-        .collect();
-    let sum: f64 = powers.iter().sum();
-    let seen = ricean.map_or(0.0, |k| linear(k) / (linear(k) + 1.0));
-    for power in &mut powers {
-        *power *= (1.0 - seen) / sum;
-    }
-    // The direct ray counts as part of the first cluster where angles and the weakest clusters are chosen.
-    let mut weights = powers.clone();
-    weights[0] += seen;
-    let strongest = weights.iter().copied().fold(0.0, f64::max);
-    let kept = |weight: f64| weight >= strongest * linear(WEAKEST_DB);
+/// What of a channel does not depend on the two places: shadowing, clusters and rays relative to the direct way. With it
+/// neighbouring places have like channels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    los: bool,
+    ghz: f64,
+    /// In dB.
+    shadow: f64,
+    /// The direct ray's part of the power; 0 without a line of sight.
+    direct: f64,
+    rays: Vec<Offset>,
+}
 
-    // Step 7: angles.
-    let (c_phi, c_theta) = match ricean {
-        None => (table.c_phi, table.c_theta),
-        Some(k) => (
-            table.c_phi * (1.1035 - 0.028 * k - 0.002 * k * k + 0.0001 * k * k * k),
-            table.c_theta * (1.3086 + 0.0339 * k - 0.0077 * k * k + 0.0002 * k * k * k),
-        ),
-    };
-    let mut azimuths = |spread: f64| {
-        let width = |weight: f64| 2.0 * spread / 1.4 * (-(weight / strongest).ln()).sqrt() / c_phi;
-        angles(&weights, width, spread, los, random)
-    };
-    let (from_ap, from_client) = (azimuths(asd), azimuths(asa));
-    let mut zeniths = |spread: f64| {
-        let width = |weight: f64| -spread * (weight / strongest).ln() / c_theta;
-        angles(&weights, width, spread, los, random)
-    };
-    let (up_ap, up_client) = (zeniths(zsd), zeniths(zsa));
-    // Step 7, eq. 7.5-20: the spread of a cluster's rays at the access point follows the mean of lg ZSD.
-    let c_zsd = 3.0 / 8.0 * 10f64.powf(table.zsd.0);
+/// A ray of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Offset {
+    /// Azimuth and elevation in radians, beyond those of the direct way.
+    at_ap: (f64, f64),
+    at_client: (f64, f64),
+    /// The part of the power that all rays of its cluster have together.
+    power: f64,
+    delay_ns: f64,
+    cluster: usize,
+}
 
-    let ahead_ap = ap.direction_to(client);
-    let ahead_client = client.direction_to(ap);
-    let total = linear(-loss);
-    let mut rays = Vec::with_capacity(table.clusters * 2 * OFFSETS.len() + 1);
-    if los {
-        rays.push(Ray {
-            at_ap: ahead_ap,
-            at_client: ahead_client,
-            gain: total * seen,
-            delay_ns: 0.0,
-            cluster: 0,
-        });
-    }
-    // Clusters that are kept count on without gaps; the direct ray is one of the first.
-    let mut cluster = 0;
-    for n in 0..table.clusters {
-        if !kept(weights[n]) {
-            continue;
-        }
-        // Which offset each ray has, in its four angles.
-        let orders: [_; 4] = core::array::from_fn(|_| shuffled(random));
-        let rays_of_cluster = 2 * OFFSETS.len();
-        let coupled = |ray: usize| orders.map(|order| signed(order[ray]));
-        for offsets in (0..rays_of_cluster).map(coupled) {
-            let offset = |which: usize, spread: f64| spread * offsets[which];
-            let direction = |base: Direction, azimuth: f64, up: f64| {
-                Direction::folded(
-                    base.azimuth + azimuth.to_radians(),
-                    base.elevation + up.to_radians(),
-                )
-            };
+/// Rays of a cluster.
+const RAYS: usize = 2 * OFFSETS.len();
+
+impl Shape {
+    /// The channel between two points.
+    ///
+    /// # Errors
+    ///
+    /// A place that is not finite, a frequency that is not above 0.
+    pub fn between(&self, ap: Point, client: Point) -> Result<Channel, MmwaveError> {
+        let loss = path_loss_db(self.los, ap.distance(client), self.ghz)? + self.shadow;
+        let total = linear(-loss);
+        let (ahead_ap, ahead_client) = (ap.direction_to(client), client.direction_to(ap));
+        let beyond = |base: Direction, (azimuth, up): (f64, f64)| {
+            Direction::folded(base.azimuth + azimuth, base.elevation + up)
+        };
+        let mut rays = Vec::with_capacity(self.rays.len() + 1);
+        if self.los {
             rays.push(Ray {
-                at_ap: direction(
-                    ahead_ap,
-                    from_ap[n] + offset(0, table.c_asd),
-                    up_ap[n] + offset(1, c_zsd),
-                ),
-                at_client: direction(
-                    ahead_client,
-                    from_client[n] + offset(2, table.c_asa),
-                    up_client[n] + offset(3, table.c_zsa),
-                ),
-                gain: total * powers[n] / rays_of_cluster as f64,
-                delay_ns: (delays[n] - first) * 1e9,
-                cluster,
+                at_ap: ahead_ap,
+                at_client: ahead_client,
+                gain: total * self.direct,
+                delay_ns: 0.0,
+                cluster: 0,
             });
         }
-        cluster += 1;
+        rays.extend(self.rays.iter().map(|ray| Ray {
+            at_ap: beyond(ahead_ap, ray.at_ap),
+            at_client: beyond(ahead_client, ray.at_client),
+            gain: total * ray.power / RAYS as f64,
+            delay_ns: ray.delay_ns,
+            cluster: ray.cluster,
+        }));
+        let los = self.los;
+        Ok(Channel { los, rays })
     }
-    Ok(Channel { los, rays })
+
+    /// Draws one for a channel with or without a line of sight at a frequency above 0.
+    pub fn draw(los: bool, ghz: f64, random: &mut Random) -> Self {
+        let table = Table::new(los, ghz);
+        let shadow = table.shadow * random.next_normal();
+        let ricean = los.then(|| RICEAN.0 + RICEAN.1 * random.next_normal());
+        let spread = |random: &mut Random, (mean, deviation): Normal| {
+            10f64.powf(mean + deviation * random.next_normal())
+        };
+        let delay_spread = spread(random, table.delay);
+        // Step 4 limits azimuth spreads to 104 and zenith spreads to 52 degrees.
+        let [asd, asa] = [table.asd, table.asa].map(|normal| spread(random, normal).min(104.0));
+        let [zsd, zsa] = [table.zsd, table.zsa].map(|normal| spread(random, normal).min(52.0));
+
+        // Steps 5 and 6: delays and powers.
+        let mut delays: Vec<f64> = (0..table.clusters)
+            .map(|_| table.r_tau * delay_spread * random.next_exponential())
+            .collect();
+        delays.sort_by(f64::total_cmp);
+        let first = delays[0];
+        let decay = (table.r_tau - 1.0) / (table.r_tau * delay_spread);
+        let mut powers: Vec<f64> = delays
+            .iter()
+            .map(|delay| {
+                let shadow = table.cluster_shadow * random.next_normal();
+                (-(delay - first) * decay).exp() * linear(-shadow)
+            })
+            .collect();
+        let sum: f64 = powers.iter().sum();
+        let seen = ricean.map_or(0.0, |k| linear(k) / (linear(k) + 1.0));
+        for power in &mut powers {
+            *power *= (1.0 - seen) / sum;
+        }
+        // The direct ray counts as part of the first cluster where angles and the weakest clusters are chosen.
+        let mut weights = powers.clone();
+        weights[0] += seen;
+        let strongest = weights.iter().copied().fold(0.0, f64::max);
+        let kept = |weight: f64| weight >= strongest * linear(WEAKEST_DB);
+
+        // Step 7: angles.
+        let (c_phi, c_theta) = match ricean {
+            None => (table.c_phi, table.c_theta),
+            Some(k) => (
+                table.c_phi * (1.1035 - 0.028 * k - 0.002 * k * k + 0.0001 * k * k * k),
+                table.c_theta * (1.3086 + 0.0339 * k - 0.0077 * k * k + 0.0002 * k * k * k),
+            ),
+        };
+        let mut azimuths = |spread: f64| {
+            let width =
+                |weight: f64| 2.0 * spread / 1.4 * (-(weight / strongest).ln()).sqrt() / c_phi;
+            angles(&weights, width, spread, los, random)
+        };
+        let (from_ap, from_client) = (azimuths(asd), azimuths(asa));
+        let mut zeniths = |spread: f64| {
+            let width = |weight: f64| -spread * (weight / strongest).ln() / c_theta;
+            angles(&weights, width, spread, los, random)
+        };
+        let (up_ap, up_client) = (zeniths(zsd), zeniths(zsa));
+        // Step 7, eq. 7.5-20: the spread of a cluster's rays at the access point follows the mean of lg ZSD.
+        let c_zsd = 3.0 / 8.0 * 10f64.powf(table.zsd.0);
+
+        let mut rays = Vec::with_capacity(table.clusters * RAYS);
+        // Clusters that are kept count on without gaps; the direct ray is one of the first.
+        let mut cluster = 0;
+        for n in 0..table.clusters {
+            if !kept(weights[n]) {
+                continue;
+            }
+            // Which offset each ray has, in its four angles.
+            let orders: [_; 4] = core::array::from_fn(|_| shuffled(random));
+            let coupled = |ray: usize| orders.map(|order| signed(order[ray]));
+            for offsets in (0..RAYS).map(coupled) {
+                let beyond = |azimuth: f64, up: f64| (azimuth.to_radians(), up.to_radians());
+                let offset = |which: usize, spread: f64| spread * offsets[which];
+                rays.push(Offset {
+                    at_ap: beyond(
+                        from_ap[n] + offset(0, table.c_asd),
+                        up_ap[n] + offset(1, c_zsd),
+                    ),
+                    at_client: beyond(
+                        from_client[n] + offset(2, table.c_asa),
+                        up_client[n] + offset(3, table.c_zsa),
+                    ),
+                    power: powers[n],
+                    delay_ns: (delays[n] - first) * 1e9,
+                    cluster,
+                });
+            }
+            cluster += 1;
+        }
+        Self {
+            los,
+            ghz,
+            shadow,
+            direct: seen,
+            rays,
+        }
+    }
 }
 
 /// Angles of the clusters in degrees, relative to the direct way (equations 7.5-11, 7.5-12, 7.5-16, 7.5-17).
