@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sumlink_mmwave::MmwaveError;
-use sumlink_mmwave::experiment::{Experiment as Inner, Point, Task, Value};
+use sumlink_mmwave::experiment::{Experiment as Inner, Point, Task, Value, rounded};
 use sumlink_mmwave::figures::office::{Office, Room};
 use sumlink_scenario::experiment::File;
 
@@ -72,7 +72,7 @@ fn to_dict<'py>(py: Python<'py>, point: &Point) -> PyResult<Bound<'py, PyDict>> 
         match value {
             Value::Nothing => dict.set_item(name, py.None())?,
             Value::Count(count) => dict.set_item(name, count)?,
-            Value::Number(number) => dict.set_item(name, number)?,
+            Value::Number(number) => dict.set_item(name, rounded(*number))?,
             Value::Text(text) => dict.set_item(name, text)?,
         }
     }

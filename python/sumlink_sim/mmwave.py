@@ -339,4 +339,5 @@ def _longest_gap(series: pd.DataFrame) -> float:
     silent = ordered["bps"] <= 0
     runs = silent.groupby((silent != silent.shift()).cumsum()).sum()
     interval = ordered["time_s"].diff().median() if len(ordered) > 1 else 0.0
-    return float(runs.max() * interval) if len(runs) else 0.0
+    # Whole intervals: what is beyond their digits is noise of sums.
+    return round(float(runs.max() * interval), 6) if len(runs) else 0.0

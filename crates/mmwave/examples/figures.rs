@@ -8,14 +8,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sumlink_mmwave::cell::{Access, Cell, CellConfig, Jpoc, Outcome, SCHEMES, run};
+use sumlink_mmwave::cell::{Access, Cell, CellConfig, Jpoc, Outcome, SCHEMES};
 use sumlink_mmwave::experiment::{Experiment, Kind, Point, csv};
 use sumlink_mmwave::figures::access;
-use sumlink_mmwave::figures::office::{Office, brackets};
+use sumlink_mmwave::figures::office::{Office, brackets, good_beams_picture, heat_map_picture};
+use sumlink_mmwave::figures::timeline::{self, Sweeping};
 use sumlink_mmwave::jpoc::control::Target;
 use sumlink_mmwave::mac::air::Hearing;
 use sumlink_mmwave::mac::trigger::Behaviour;
-use sumlink_mmwave::picture::{Labels, Row, Series, frames, lines, maps};
+use sumlink_mmwave::picture::{Chart, Labels, Mark, Row, Series, frames, lines};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -111,12 +112,12 @@ impl Out {
             Ok(Series::new(name, points.collect()))
         };
         let series = [
-            of("near: 1 m", (1, 1), true)?,
-            of("far: 5 m", (3, 3), false)?,
+            of("near: 1 m, LoS", (1, 1), true)?,
+            of("far: 5 m, no LoS", (3, 3), false)?,
         ];
         let labels = Labels {
             title: "SNR of each sector at the access point",
-            x: "sector",
+            x: "sector of the client",
             y: "SNR in dB",
         };
         self.lines("sectors", &labels, &series, (-10.0, 40.0))
@@ -152,19 +153,15 @@ impl Out {
             }
             panels.push((name.to_owned(), map));
         }
-        self.write(
-            "heat-maps",
-            &table,
-            &maps("Competition index against the near client", &panels),
-        )
+        self.write("heat-maps", &table, &heat_map_picture(&panels))
     }
 
     /// Figure 3.5(a).
     fn good_beams(&self) -> Done {
-        let mut series = Vec::new();
+        let mut found = Vec::new();
         let mut table = String::from("power control,none,1-6,7-12,13-18,19-24,25-30,31-36\n");
         for (name, gamma_db) in [
-            ("none", None),
+            ("no power control", None),
             ("gamma 10 dB", Some(10.0)),
             ("gamma 4 dB", Some(4.0)),
         ] {
@@ -179,17 +176,9 @@ impl Out {
                 write!(table, ",{share:.3}")?;
             }
             table.push('\n');
-            series.push(Series::cumulative(
-                name,
-                all.iter().map(|k| *k as f64).collect(),
-            ));
+            found.push((name.to_owned(), all));
         }
-        let labels = Labels {
-            title: "Good-beams of clients, by power control",
-            x: "good-beams",
-            y: "share of clients with at most so many",
-        };
-        self.write("good-beams", &table, &lines(&labels, &series, (0.0, 1.0)))
+        self.write("good-beams", &table, &good_beams_picture(&found))
     }
 
     /// Figure 3.2(a).
@@ -204,20 +193,19 @@ impl Out {
         ] {
             let times = access::participation(behaviour, poor, 1)?;
             writeln!(table, "{},{}", name.replace(',', ""), times.len())?;
-            let frames = times
-                .iter()
-                .map(|time| (time.as_secs_f64(), 1.5, true))
-                .collect();
-            let name = name.to_owned();
-            rows.push(Row { name, frames });
+            let spans = times.iter();
+            let spans = spans.map(|time| (time.as_secs_f64(), 1.5, Mark::Event));
+            rows.push(Row {
+                name: name.to_owned(),
+                spans: spans.collect(),
+            });
         }
-        let panels = [("ten minutes".to_owned(), rows)];
-        let picture = frames(
-            "When clients take part in the A-BFT",
-            "seconds",
-            600.0,
-            &panels,
-        );
+        let chart = Chart {
+            x: "seconds".to_owned(),
+            end: 600.0,
+            panels: vec![("One client of each kind for ten minutes".to_owned(), rows)],
+        };
+        let picture = frames("When clients take part in the A-BFT", &[chart]);
         self.write("participation", &table, &picture)
     }
 
@@ -229,49 +217,21 @@ impl Out {
             ..CellConfig::default()
         };
         let cell = Cell::draw(&config, 1)?;
-        let mut panels = Vec::new();
+        let mut all = Vec::new();
         let mut table = String::from("scheme,client,slot,mini-slot,sector,heard\n");
-        let mut end = 0.0f64;
-        for scheme in ["80211-thesis", "80211ad", "jpoc"] {
+        for scheme in SCHEMES {
             let access = Access::named(scheme).ok_or("no such scheme")?;
-            let outcome = run(&cell, &access, 1)?;
-            let first = &outcome.intervals[0];
-            let (slot_us, mini_us) = match access {
-                Access::Slotted(rules) => (rules.slot_us(), 15.909),
-                Access::Jpoc(_) => (0.0, 15.909),
-            };
-            let mut rows = Vec::new();
-            for (index, station) in cell.stations.iter().enumerate() {
-                let trained = if first.trained.contains(&index) {
-                    ", in"
-                } else {
-                    ""
-                };
-                let name = format!("{:.1} m{trained}", station.distance);
-                let mut sent = Vec::new();
-                for frame in first.sent.iter().filter(|frame| frame.contender == index) {
-                    let (slot, mini) = (frame.slot, frame.mini_slot);
-                    let start = (f64::from(slot) * slot_us + f64::from(mini) * mini_us) * 1e-3;
-                    sent.push((start, 0.0149, frame.heard));
-                    writeln!(
-                        table,
-                        "{scheme},{index},{slot},{mini},{},{}",
-                        frame.sector, frame.heard
-                    )?;
-                }
-                rows.push((station.distance, Row { name, frames: sent }));
+            let one = Sweeping::first(&cell, scheme, &access, 1)?;
+            for frame in &one.interval.sent {
+                writeln!(
+                    table,
+                    "{scheme},{},{},{},{},{}",
+                    frame.contender, frame.slot, frame.mini_slot, frame.sector, frame.heard
+                )?;
             }
-            rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-            end = end.max(first.parts.abft_us * 1e-3);
-            let name = format!("{scheme}: {:.2} ms", first.parts.abft_us * 1e-3);
-            panels.push((name, rows.into_iter().map(|(_, row)| row).collect()));
+            all.push(one);
         }
-        let title = "First A-BFT of eight clients: frames heard (green) and lost (grey); who has a sector after it (in)";
-        self.write(
-            "timeline",
-            &table,
-            &frames(title, "milliseconds since the A-BFT began", end, &panels),
-        )
+        self.write("timeline", &table, &timeline::picture(&cell, &all))
     }
 
     /// Figure 3.7(a).
@@ -301,11 +261,9 @@ impl Out {
         let tasks = experiment.tasks();
         let points = tasks.iter().map(|task| experiment.point(task));
         let points: Vec<Point> = points.collect::<Result<_, _>>()?;
-        self.write(
-            &experiment.name,
-            &csv(&points),
-            &experiment.picture(&points),
-        )
+        let pictures = experiment.pictures(&points);
+        let picture = pictures.first().map_or("", |one| one.1.as_str());
+        self.write(&experiment.name, &csv(&points), picture)
     }
 
     fn scheme(&self, scheme: &str) -> Result<Vec<Outcome>, Box<dyn Error>> {
@@ -326,11 +284,13 @@ impl Out {
             let at = |part: f64| 100 * firsts[((firsts.len() - 1) as f64 * part) as usize];
             writeln!(table, "{scheme},{},{},{}", at(0.5), at(0.95), at(1.0))?;
             let values = firsts.iter().map(|n| (*n as f64 * 0.1).min(2.0)).collect();
-            series.push(Series::cumulative(scheme, values));
+            let mut line = Series::cumulative(scheme, values);
+            line.points.insert(0, (0.0, 0.0));
+            series.push(line);
         }
         let labels = Labels {
             title: "Time to the first trained sector, 16 clients at once",
-            x: "seconds (2 and more count as 2)",
+            x: "seconds since all began (2 and more count as 2)",
             y: "share of clients",
         };
         self.write("first", &table, &lines(&labels, &series, (0.0, 1.0)))
@@ -361,9 +321,9 @@ impl Out {
             .map(|(number, _)| (*number as f64, *number as f64))
             .collect();
         let series = [
-            Series::new("median", line(|spread| spread.median)),
-            Series::new("10 %", line(|spread| spread.low)),
-            Series::new("90 %", line(|spread| spread.high)),
+            Series::new("half are below", line(|spread| spread.median)),
+            Series::new("10 % are below", line(|spread| spread.low)),
+            Series::new("90 % are below", line(|spread| spread.high)),
             Series::new("exact", exact),
         ];
         let labels = Labels {
@@ -402,7 +362,11 @@ impl Out {
                 let all = access::outcomes(&config, &Access::Jpoc(jpoc), 1..=self.seeds)?;
                 points.push((failure, access::failure(&all)));
             }
-            let silent = if weak_is_silent { ", weak silent" } else { "" };
+            let silent = if weak_is_silent {
+                ", weak frames silent"
+            } else {
+                ""
+            };
             series.push(Series::new(format!("{stations} clients{silent}"), points));
         }
         series.push(Series::new(

@@ -1,10 +1,14 @@
 //! One A-BFT, frame by frame.
 
-use clap::Args;
-use serde_json::json;
-use sumlink_mmwave::cell::{Access, Cell, CellConfig, Jpoc, SCHEMES, run as run_cell};
+use std::path::PathBuf;
 
-use super::parse_scheme;
+use clap::Args;
+use serde_json::{Value as Json, json};
+use sumlink_mmwave::cell::{Access, Cell, CellConfig, Jpoc, SCHEMES};
+use sumlink_mmwave::experiment::rounded;
+use sumlink_mmwave::figures::timeline::{self, Sweeping};
+
+use super::{keep, parse_scheme};
 use crate::exit::CliError;
 use crate::output::{print, print_json};
 use crate::table::Table;
@@ -21,6 +25,9 @@ pub(crate) struct AbftArgs {
     /// Places and contention are drawn with this seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
+    /// Write abft.json and a picture, abft.svg, into this directory.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Print JSON: one object a scheme, with every frame.
     #[arg(long)]
     pub(super) json: bool,
@@ -35,57 +42,68 @@ pub(super) fn run(args: &AbftArgs) -> Result<(), CliError> {
     };
     let cell = Cell::draw(&config, args.seed)?;
     let schemes = args.scheme.map_or(SCHEMES.to_vec(), |scheme| vec![scheme]);
-    for scheme in schemes {
+    let first = |scheme| {
         let access = Access::named(scheme).unwrap_or(Access::Jpoc(Jpoc::THESIS));
-        let outcome = run_cell(&cell, &access, args.seed)?;
-        let first = &outcome.intervals[0];
-        let of = |index: usize| {
-            first
-                .sent
-                .iter()
-                .filter(move |frame| frame.contender == index)
-        };
-        if args.json {
-            let frames = first.sent.iter().map(|frame| {
-                json!({
-                    "station": frame.contender, "slot": frame.slot, "mini_slot": frame.mini_slot,
-                    "sector": frame.sector, "heard": frame.heard,
-                })
-            });
-            print_json(&json!({
-                "scheme": scheme, "seed": args.seed, "mini_slots": first.mini_slots,
-                "abft_us": first.parts.abft_us, "trained": first.trained,
-                "distances_m": cell.stations.iter().map(|station| station.distance).collect::<Vec<_>>(),
-                "frames": frames.collect::<Vec<_>>(),
-            }))?;
-            continue;
-        }
-        let mut table = Table::new(&[
-            ">STATION", ">METRES", ">FRAMES", ">HEARD", "TRAINED", "WHERE",
-        ]);
-        for (index, station) in cell.stations.iter().enumerate() {
-            table.row([
-                index.to_string(),
-                format!("{:.1}", station.distance),
-                of(index).count().to_string(),
-                of(index).filter(|frame| frame.heard).count().to_string(),
-                if first.trained.contains(&index) {
-                    "yes"
-                } else {
-                    "no"
-                }
-                .to_owned(),
-                places(of(index).map(|frame| (frame.slot, frame.heard))),
-            ]);
-        }
-        print(&format!(
-            "{scheme}: A-BFT of {:.2} ms, {} mini-slots\n{}\n",
-            first.parts.abft_us * 1e-3,
-            first.mini_slots,
-            table.render()
-        ))?;
+        Sweeping::first(&cell, scheme, &access, args.seed)
+    };
+    let all: Vec<Sweeping> = schemes.into_iter().map(first).collect::<Result<_, _>>()?;
+    let told = all.iter().map(|one| told(&cell, args.seed, one));
+    let told: Vec<Json> = told.collect();
+    if let Some(dir) = &args.out {
+        let files = [
+            ("abft.json", format!("{:#}\n", Json::from(told.clone()))),
+            ("abft.svg", timeline::picture(&cell, &all)),
+        ];
+        keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
     }
-    Ok(())
+    match args.json {
+        true => told.iter().try_for_each(print_json),
+        false => all.iter().try_for_each(|one| print(&shown(&cell, one))),
+    }
+}
+
+/// One scheme as JSON.
+fn told(cell: &Cell, seed: u64, one: &Sweeping) -> Json {
+    let frames = one.interval.sent.iter().map(|frame| {
+        json!({
+            "station": frame.contender, "slot": frame.slot, "channel": frame.channel,
+            "mini_slot": frame.mini_slot, "sector": frame.sector, "heard": frame.heard,
+        })
+    });
+    let distances = cell.stations.iter().map(|one| rounded(one.distance));
+    json!({
+        "scheme": one.scheme, "seed": seed, "mini_slots": one.interval.mini_slots,
+        "abft_us": rounded(one.interval.parts.abft_us), "trained": one.interval.trained,
+        "distances_m": distances.collect::<Vec<_>>(), "frames": frames.collect::<Vec<_>>(),
+    })
+}
+
+/// One scheme as a table.
+fn shown(cell: &Cell, one: &Sweeping) -> String {
+    let first = &one.interval;
+    let mut table = Table::new(&[
+        ">STATION", ">METRES", ">FRAMES", ">HEARD", "TRAINED", "WHERE",
+    ]);
+    for (index, station) in cell.stations.iter().enumerate() {
+        let own = first.sent.iter().filter(|frame| frame.contender == index);
+        let own: Vec<_> = own.collect();
+        let trained = first.trained.contains(&index);
+        table.row([
+            index.to_string(),
+            format!("{:.1}", station.distance),
+            own.len().to_string(),
+            own.iter().filter(|frame| frame.heard).count().to_string(),
+            if trained { "yes" } else { "no" }.to_owned(),
+            places(own.iter().map(|frame| (frame.slot, frame.heard))),
+        ]);
+    }
+    format!(
+        "{}: A-BFT of {:.2} ms, {} mini-slots\n{}\n",
+        one.scheme,
+        first.parts.abft_us * 1e-3,
+        first.mini_slots,
+        table.render()
+    )
 }
 
 /// In which slots frames were sent, and how many of them were heard: `slot 3: 12 of 16`.

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use sumlink_mmwave::Pattern;
-use sumlink_mmwave::figures::office::brackets;
+use sumlink_mmwave::experiment::rounded;
+use sumlink_mmwave::figures::office::{brackets, good_beams_picture};
 use sumlink_mmwave::mac::air::Hearing;
 
 use super::heatmap::OfficeArgs;
+use super::keep;
 use crate::config::{ConfigError, Problem};
 use crate::exit::CliError;
 use crate::output::{print, print_json};
@@ -22,6 +24,9 @@ pub(crate) struct BeamsArgs {
     /// its beams are heard in each direction.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sectors", "room", "draws", "seed"])]
     patterns: Option<PathBuf>,
+    /// Write beams.json and a picture, beams.svg, into this directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "patterns")]
+    out: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
@@ -35,10 +40,20 @@ pub(super) fn run(args: &BeamsArgs) -> Result<(), CliError> {
     let office = args.office.office();
     let all = office.good_beams()?;
     let (none, shares) = brackets(&all, office.sectors);
+    let told = json!({
+        "gamma_db": office.gamma_db, "sectors": office.sectors, "clients": all.len(),
+        "none": rounded(none), "shares": shares.map(rounded),
+    });
+    if let Some(dir) = &args.out {
+        let line = (args.office.told(), all.clone());
+        let files = [
+            ("beams.json", format!("{told:#}\n")),
+            ("beams.svg", good_beams_picture(&[line])),
+        ];
+        keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
+    }
     if args.json {
-        return print_json(&json!({
-            "gamma_db": office.gamma_db, "sectors": office.sectors, "clients": all.len(), "none": none, "shares": shares,
-        }));
+        return print_json(&told);
     }
     print(&table(
         &format!("{} clients", all.len()),
@@ -86,11 +101,13 @@ fn patterns(file: &Path, gamma: Option<f64>, json: bool) -> Result<(), CliError>
     let good = gamma.map(|gamma| pattern.good_beams(gamma, least));
     let mean = |all: &Vec<usize>| all.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
     if json {
-        let mut object = json!({ "beams": beams, "directions": directions, "gain_db": gain });
+        let mut object =
+            json!({ "beams": beams, "directions": directions, "gain_db": rounded(gain) });
         if let Some(all) = &good {
             let (none, shares) = brackets(all, beams);
-            object["good_beams"] =
-                json!({ "gamma_db": gamma, "mean": mean(all), "none": none, "shares": shares });
+            object["good_beams"] = json!({
+                "gamma_db": gamma, "mean": rounded(mean(all)), "none": rounded(none), "shares": shares.map(rounded),
+            });
         }
         return print_json(&object);
     }

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use sumlink_lab::LabError;
-use sumlink_mmwave::experiment::{Point, Value, csv};
+use sumlink_mmwave::experiment::{Point, Value, csv, rounded};
 use sumlink_scenario::error::LoadError;
 use sumlink_scenario::experiment::File;
 
-use super::bond;
+use super::{bond, keep};
 use crate::config::ConfigError;
 use crate::exit::CliError;
 use crate::output::{print, print_json};
@@ -79,13 +79,13 @@ fn find(file: &Path, seeds: Option<u64>, jobs: usize) -> Result<Found, CliError>
             let tasks = experiment.tasks();
             let points = on_all_cores(&tasks, jobs, |task| experiment.point(task));
             let points = points.map_err(|error| wrong(error.to_string()))?;
-            let picture = experiment.picture(&points);
+            let pictures = experiment.pictures(&points);
             Ok(Found {
                 kind: experiment.kind.name(),
                 seeds: *experiment.seeds.end(),
                 name: experiment.name,
                 points,
-                pictures: vec![("", picture)],
+                pictures,
             })
         }
         File::Bond(mut experiment) => {
@@ -149,7 +149,7 @@ fn to_json(point: &Point) -> Json {
         let value = match value {
             Value::Nothing => Json::Null,
             Value::Count(count) => json!(count),
-            Value::Number(number) => json!(number),
+            Value::Number(number) => json!(rounded(*number)),
             Value::Text(text) => json!(text),
         };
         ((*name).to_owned(), value)
@@ -185,21 +185,12 @@ fn render(points: &[Point]) -> String {
 }
 
 fn write(dir: &Path, found: &Found, whole: &Json) -> Result<(), CliError> {
-    let failed = |path: &Path, reason| CliError::Write {
-        path: path.to_owned(),
-        reason,
-    };
-    std::fs::create_dir_all(dir).map_err(|reason| failed(dir, reason))?;
     let tables = [
         (".json", format!("{whole:#}\n")),
         (".csv", csv(&found.points)),
     ];
-    let tables = tables.into_iter().map(|(end, text)| (end.to_owned(), text));
+    let tables = tables.map(|(end, text)| (format!("{}{end}", found.name), text));
     let pictures = found.pictures.iter();
-    let pictures = pictures.map(|(end, svg)| (format!("{end}.svg"), svg.clone()));
-    for (end, contents) in tables.chain(pictures) {
-        let path = dir.join(format!("{}{end}", found.name));
-        std::fs::write(&path, contents).map_err(|reason| failed(&path, reason))?;
-    }
-    Ok(())
+    let pictures = pictures.map(|(end, svg)| (format!("{}{end}.svg", found.name), svg.clone()));
+    keep(dir, tables.into_iter().chain(pictures))
 }

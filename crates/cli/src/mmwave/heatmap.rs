@@ -1,9 +1,13 @@
 //! Figures 3.1(c), 3.5 and 3.6: who is drowned by a client near the access point.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use sumlink_mmwave::figures::office::{CELLS, Office, Room};
+use sumlink_mmwave::experiment::rounded;
+use sumlink_mmwave::figures::office::{CELLS, Office, Room, heat_map_picture};
 
+use super::keep;
 use crate::exit::CliError;
 use crate::output::{print, print_json};
 
@@ -35,6 +39,14 @@ enum RoomName {
 }
 
 impl OfficeArgs {
+    /// What was asked for, in a few words.
+    pub(super) fn told(&self) -> String {
+        let power = self.gamma.map_or("no power control".to_owned(), |gamma| {
+            format!("gamma {gamma} dB")
+        });
+        format!("{} sectors, {power}", self.sectors)
+    }
+
     /// The office that is meant.
     pub(super) fn office(&self) -> Office {
         Office {
@@ -56,6 +68,9 @@ impl OfficeArgs {
 pub(crate) struct HeatmapArgs {
     #[command(flatten)]
     office: OfficeArgs,
+    /// Write heatmap.json and a picture, heatmap.svg, into this directory.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Print JSON: one object with the rows, nearest first.
     #[arg(long)]
     pub(super) json: bool,
@@ -65,10 +80,21 @@ pub(crate) struct HeatmapArgs {
 pub(super) fn run(args: &HeatmapArgs) -> Result<(), CliError> {
     let office = args.office.office();
     let rows = office.heat_map()?;
+    let told = |row: &Vec<f64>| row.iter().copied().map(rounded).collect::<Vec<_>>();
+    let told = json!({
+        "gamma_db": office.gamma_db, "sectors": office.sectors, "seed": office.seed,
+        "index": rows.iter().map(told).collect::<Vec<_>>(),
+    });
+    if let Some(dir) = &args.out {
+        let panel = (args.office.told(), rows.clone());
+        let files = [
+            ("heatmap.json", format!("{told:#}\n")),
+            ("heatmap.svg", heat_map_picture(&[panel])),
+        ];
+        keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
+    }
     if args.json {
-        return print_json(&json!({
-            "gamma_db": office.gamma_db, "sectors": office.sectors, "seed": office.seed, "index": rows,
-        }));
+        return print_json(&told);
     }
     let mut text = format!(
         "competition index against a client 1 m from the access point, which stands in the lower left corner\n\

@@ -6,6 +6,9 @@ mod bond;
 mod experiment;
 mod heatmap;
 
+use std::fs;
+use std::path::Path;
+
 use clap::Subcommand;
 use sumlink_mmwave::cell::SCHEMES;
 
@@ -49,6 +52,20 @@ pub(crate) fn run(command: &MmwaveCommand) -> Result<(), CliError> {
         MmwaveCommand::Heatmap(args) => heatmap::run(args),
         MmwaveCommand::Beams(args) => beams::run(args),
     }
+}
+
+/// Writes files, by their names, into a directory that is made if it is not there.
+fn keep(dir: &Path, files: impl IntoIterator<Item = (String, String)>) -> Result<(), CliError> {
+    let failed = |path: &Path, reason| CliError::Write {
+        path: path.to_owned(),
+        reason,
+    };
+    fs::create_dir_all(dir).map_err(|reason| failed(dir, reason))?;
+    for (name, contents) in files {
+        let path = dir.join(name);
+        fs::write(&path, contents).map_err(|reason| failed(&path, reason))?;
+    }
+    Ok(())
 }
 
 /// A scheme by its name.

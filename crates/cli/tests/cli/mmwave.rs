@@ -83,7 +83,9 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
         assert!(figure("sumlink_mbps") > 4.0, "{point}");
         for system in ["sumlink", "mptcp", "wigig"] {
             let gap = figure(&format!("{system}_gap_s"));
-            assert!((0.0..=2.0 + 1e-9).contains(&gap), "{point}");
+            assert!((0.0..=2.0).contains(&gap), "{point}");
+            // Whole intervals of the series, and no noise behind them.
+            assert!(gap.to_string().len() <= 5, "{point}");
             assert!(figure(&format!("{system}_worst_gap_s")) >= gap, "{point}");
         }
     }
@@ -125,7 +127,7 @@ fn clients_that_walk_are_told_for_each_speed() {
             .unwrap()
     };
     assert!(attempts(1) > attempts(0), "{told}");
-    assert!(bench.path("d/m.svg").exists());
+    assert!(bench.path("d/m.svg").exists() && bench.path("d/m-gone.svg").exists());
 }
 
 #[test]
@@ -154,6 +156,18 @@ fn one_a_bft_the_office_and_its_beams_are_shown() {
     let shares = beams["shares"].as_array().unwrap().iter();
     let all: f64 = shares.map(|share| share.as_f64().unwrap()).sum();
     assert!((all + beams["none"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+    for (args, names) in [
+        (&["abft", "--stations", "2"][..], "abft"),
+        (&["heatmap", "--draws", "2", "--gamma", "4"], "heatmap"),
+        (&["beams", "--draws", "2"], "beams"),
+    ] {
+        let args = ["mmwave"].iter().chain(args).chain(&["--out", "kept"]);
+        let done = bench.run(&args.copied().collect::<Vec<_>>());
+        assert_eq!(done.code, 0, "{}", done.err);
+        let kept = |end: &str| std::fs::read_to_string(bench.path(&format!("kept/{names}.{end}")));
+        assert!(serde_json::from_str::<Value>(&kept("json").unwrap()).is_ok());
+        assert!(kept("svg").unwrap().ends_with("</svg>\n"), "{names}");
+    }
     let text = bench.run(&["mmwave", "abft", "--stations", "2"]);
     assert!(text.out.contains("80211-thesis: A-BFT of"), "{}", text.out);
 }

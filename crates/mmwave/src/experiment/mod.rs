@@ -11,7 +11,7 @@ use crate::figures::access::{self, Seeds};
 use crate::jpoc::control::Target;
 use crate::picture::{Labels, Series, lines};
 
-pub use table::{Point, Value, csv};
+pub use table::{Point, Value, csv, rounded};
 
 /// One thing varied over cells and access schemes.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,15 +68,6 @@ impl Kind {
         match self {
             Self::Jain(all) | Self::Mobility(all) => all.clone(),
             Self::Overhead { stations, .. } => stations.iter().map(|n| *n as f64).collect(),
-        }
-    }
-
-    /// The name of what is varied, and of the figure that the picture shows.
-    fn axes(&self) -> (&'static str, &'static str) {
-        match self {
-            Self::Jain(_) => ("blockage", "jain"),
-            Self::Overhead { .. } => ("stations", "mini_slots"),
-            Self::Mobility(_) => ("speed_mps", "mbps"),
         }
     }
 }
@@ -175,41 +166,78 @@ impl Experiment {
         }
     }
 
-    /// Lines of the schemes over what is varied, as SVG.
-    pub fn picture(&self, points: &[Point]) -> String {
-        let (x, y) = self.kind.axes();
-        let series = series(points, (x, y));
-        let highest = series.iter().flat_map(|one| &one.points);
-        let highest = highest.map(|point| point.1).fold(0.0, f64::max);
-        let (title, labels, range) = match &self.kind {
-            Kind::Jain(_) => (
-                format!("Fairness of data time among {} clients", self.cell.stations),
-                (
-                    "blockage probability of a client in a beacon interval",
-                    "Jain's index",
-                ),
-                (0.5, 1.0),
-            ),
-            Kind::Overhead { failure, .. } => (
-                format!(
-                    "Mini-slots with at most {:.0} % of attempts failing",
-                    failure * 100.0
-                ),
-                ("clients", "mini-slots of an A-BFT"),
-                (0.0, highest.max(36.0) * 1.05),
-            ),
-            Kind::Mobility(_) => (
-                format!("Rate of each of {} walking clients", self.cell.stations),
-                ("metres per second", "Mbit/s"),
-                (0.0, highest.max(1.0) * 1.05),
-            ),
-        };
+    /// Lines of the schemes over what is varied, as SVG: pictures by the ends of their files' names.
+    pub fn pictures(&self, points: &[Point]) -> Vec<(&'static str, String)> {
+        let clients = self.cell.stations;
+        match &self.kind {
+            Kind::Jain(_) => {
+                let title = format!("Fairness of data time among {clients} clients");
+                let picture = Picture {
+                    title: &title,
+                    x: (
+                        "blockage",
+                        "blockage probability of a client in a beacon interval",
+                    ),
+                    y: ("jain", "Jain's index (1: all have the same)"),
+                };
+                let lowest = points.iter().filter_map(|point| point.find("jain"));
+                let lowest = lowest.fold(0.5, f64::min);
+                vec![("", picture.draw(points, |_| (lowest, 1.0)))]
+            }
+            Kind::Overhead { failure, .. } => {
+                let share = failure * 100.0;
+                let title = format!("Mini-slots with which at most {share:.0} % of attempts fail");
+                let picture = Picture {
+                    title: &title,
+                    x: ("stations", "clients"),
+                    y: ("mini_slots", "mini-slots of an A-BFT"),
+                };
+                vec![(
+                    "",
+                    picture.draw(points, |most| (0.0, most.max(36.0) * 1.05)),
+                )]
+            }
+            Kind::Mobility(_) => {
+                let speed = ("speed_mps", "speed in metres per second");
+                let rate = Picture {
+                    title: &format!("Rate of each of {clients} walking clients"),
+                    x: speed,
+                    y: ("mbps", "Mbit/s of a client"),
+                };
+                let gone = Picture {
+                    title: &format!("Time without data of {clients} walking clients"),
+                    x: speed,
+                    y: ("gone", "share of beacon intervals without data"),
+                };
+                let range = |most: f64| (0.0, most.max(0.01) * 1.05);
+                vec![
+                    ("", rate.draw(points, range)),
+                    ("-gone", gone.draw(points, range)),
+                ]
+            }
+        }
+    }
+}
+
+/// What a picture of lines shows: the names of two figures of points, and what stands at the axes.
+struct Picture<'a> {
+    title: &'a str,
+    x: (&'static str, &'static str),
+    y: (&'static str, &'static str),
+}
+
+impl Picture<'_> {
+    /// Draws it; `range` is that of the vertical axis, by the largest value.
+    fn draw(&self, points: &[Point], range: impl Fn(f64) -> (f64, f64)) -> String {
+        let series = series(points, (self.x.0, self.y.0));
+        let all = series.iter().flat_map(|one| &one.points);
+        let most = all.map(|point| point.1).fold(0.0, f64::max);
         let labels = Labels {
-            title: &title,
-            x: labels.0,
-            y: labels.1,
+            title: self.title,
+            x: self.x.1,
+            y: self.y.1,
         };
-        lines(&labels, &series, range)
+        lines(&labels, &series, range(most))
     }
 }
 
@@ -269,7 +297,9 @@ mod tests {
                 .iter()
                 .all(|p| p.find("jain").is_some_and(|j| j > 1.0 / 6.0))
         );
-        let picture = jain.picture(&points);
+        let [(_, picture)] = &jain.pictures(&points)[..] else {
+            panic!("one picture");
+        };
         assert_eq!(picture.matches("<polyline").count(), 2 * 2, "{picture}");
         assert!(picture.contains(">jpoc</text>") && picture.ends_with("</svg>\n"));
         let table = csv(&points);
@@ -301,7 +331,7 @@ mod tests {
             "{points:?}"
         );
         assert!(points[0].find("failure").unwrap() <= 0.1);
-        assert!(overhead.picture(&points).contains("at most 10 %"));
+        assert!(overhead.pictures(&points)[0].1.contains("at most 10 %"));
     }
 
     #[test]
@@ -317,7 +347,8 @@ mod tests {
         assert!(walks > 1.5 * stands, "{stands} {walks}");
         let [stands, walks] = of("mbps");
         assert!(walks < stands, "{stands} {walks}");
-        assert!(mobility.picture(&points).contains("walking"));
+        let pictures = mobility.pictures(&points);
+        assert!(pictures.len() == 2 && pictures.iter().all(|one| one.1.contains("walking")));
     }
 
     #[test]

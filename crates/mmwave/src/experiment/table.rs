@@ -69,6 +69,12 @@ impl Point {
     }
 }
 
+/// A number with the six significant digits that are told of figures. More are noise: of sums of tenths of seconds, say, which
+/// no binary fraction is.
+pub fn rounded(number: f64) -> f64 {
+    format!("{number:.5e}").parse().unwrap_or(number)
+}
+
 /// A table with a line for each point, and one with the names above them; what is missing is empty.
 pub fn csv(points: &[Point]) -> String {
     let joined = |all: Vec<String>| all.join(",") + "\n";
@@ -80,11 +86,29 @@ pub fn csv(points: &[Point]) -> String {
         let cells = point.values().iter().map(|(_, value)| match value {
             Value::Nothing => String::new(),
             Value::Count(count) => count.to_string(),
-            Value::Number(number) => number.to_string(),
+            Value::Number(number) => rounded(*number).to_string(),
             Value::Text(text) => text.clone(),
         });
         joined(cells.collect())
     };
     let rows = points.iter().map(row);
     names.into_iter().chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_six_digits_and_no_noise() {
+        assert_eq!(rounded(0.1 + 0.2), 0.3);
+        assert_eq!(rounded(-1234567.8), -1234570.0);
+        assert_eq!((rounded(0.0), rounded(1e-9)), (0.0, 1e-9));
+        assert_eq!(rounded(f64::NEG_INFINITY), f64::NEG_INFINITY);
+        let mut point = Point::new();
+        point.text("scheme", "jpoc");
+        point.number("gap_s", 3.0 * 0.1);
+        point.maybe("mbps", None);
+        assert_eq!(csv(&[point]), "scheme,gap_s,mbps\njpoc,0.3,\n");
+    }
 }

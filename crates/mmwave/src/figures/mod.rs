@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod office;
+pub mod timeline;
 
 /// A distribution by three of its quantiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -13,6 +13,7 @@ use crate::error::{MmwaveError, within};
 use crate::geometry::Point;
 use crate::jpoc::power::{Announcement, EDGE_DB};
 use crate::mac::air::Hearing;
+use crate::picture::{Labels, Series, lines, maps};
 use crate::units::CENTRE_GHZ;
 
 /// Columns and rows of cells.
@@ -248,6 +249,36 @@ pub fn brackets(good_beams: &[usize], sectors: usize) -> (f64, [f64; 6]) {
         }
     }
     (none, shares)
+}
+
+/// Heat maps as a picture, each with its name.
+pub fn heat_map_picture(panels: &[(String, Vec<Vec<f64>>)]) -> String {
+    maps(
+        "Competition index against a client near the access point",
+        (
+            "0: never heard beside it",
+            "1: heard in as many sectors as that one",
+        ),
+        panels,
+        &[
+            "Each part of the office is 1.4 m wide; its number is the median over places and orientations of a client there.",
+            "Grey square: the access point. The near client is in the part beside it, 1 m away.",
+        ],
+    )
+}
+
+/// Shares of clients by their good-beams as a picture, a line for each power control with its name.
+pub fn good_beams_picture(all: &[(String, Vec<usize>)]) -> String {
+    let series = all.iter().map(|(name, beams)| {
+        let values = beams.iter().map(|k| *k as f64);
+        Series::cumulative(name.as_str(), values.collect())
+    });
+    let labels = Labels {
+        title: "Good-beams of clients, by power control",
+        x: "good-beams: sectors of a client that the access point hears",
+        y: "share of clients with at most so many",
+    };
+    lines(&labels, &series.collect::<Vec<_>>(), (0.0, 1.0))
 }
 
 #[cfg(test)]

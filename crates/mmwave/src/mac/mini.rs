@@ -80,9 +80,13 @@ pub fn contend(
 
 /// Duration of an A-BFT of so many mini-slots in microseconds: a sweep frame and a gap each, in one stretch.
 pub fn duration_us(mini_slots: u32) -> f64 {
-    let (ssw, _) = super::slotted::Frames::Dmg.durations_us();
     let count = f64::from(mini_slots);
-    (phy::AIR_US + count * (ssw + phy::SBIFS_US) + phy::MBIFS_US).ceil()
+    (phy::AIR_US + count * (frame_us() + phy::SBIFS_US) + phy::MBIFS_US).ceil()
+}
+
+/// A sweep frame in microseconds, without the gap behind it.
+pub fn frame_us() -> f64 {
+    super::slotted::Frames::Dmg.durations_us().0
 }
 
 /// So many different numbers below `limit`, in random order (Fisher and Yates, the first steps of it).

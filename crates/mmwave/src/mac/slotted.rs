@@ -133,6 +133,11 @@ impl Slotted {
         (phy::AIR_US + sweep + feedback + 2.0 * phy::MBIFS_US).ceil()
     }
 
+    /// A sweep frame in microseconds, without the gap behind it.
+    pub fn frame_us(&self) -> f64 {
+        self.frames.durations_us().0
+    }
+
     /// Duration of an A-BFT in microseconds.
     pub fn duration_us(&self) -> f64 {
         f64::from(self.slots) * self.slot_us()

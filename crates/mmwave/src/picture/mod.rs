@@ -1,6 +1,13 @@
-//! Pictures of the figures (SVG): lines over two axes, maps of cells, frames on a time axis.
+//! Pictures of the figures (SVG): lines over two axes ([`lines`]), maps of cells ([`maps()`]), frames on a time axis
+//! ([`frames()`]).
+
+mod frames;
+mod maps;
 
 use std::fmt::Write;
+
+pub use frames::{Chart, Mark, Row, frames};
+pub use maps::maps;
 
 /// Colours that everybody can tell apart (after Okabe and Ito, 2008).
 const COLOURS: [&str; 6] = [
@@ -15,13 +22,18 @@ pub struct Series {
     pub name: String,
     /// Its points, in the order in which they are joined.
     pub points: Vec<(f64, f64)>,
+    /// Whether a dot shows each point: what was measured, and not what joins it.
+    pub dots: bool,
 }
 
 impl Series {
-    /// A line.
+    /// A line with dots.
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        let name = name.into();
-        Self { name, points }
+        Self {
+            name: name.into(),
+            points,
+            dots: true,
+        }
     }
 
     /// The share of values at or below each value.
@@ -36,7 +48,10 @@ impl Series {
             below = (index + 1) as f64 / count;
             points.push((*value, below));
         }
-        Self::new(name, points)
+        Self {
+            dots: false,
+            ..Self::new(name, points)
+        }
     }
 }
 
@@ -63,6 +78,11 @@ fn paper(width: f64, height: f64, title: &str) -> String {
          role=\"img\" font-family=\"system-ui, Helvetica, Arial, sans-serif\">\n<title>{title}</title>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
     )
+}
+
+/// The title of a picture, at that height.
+fn heading(svg: &mut String, (x, y): (f64, f64), title: &str) {
+    text(svg, (x, y), 15, "start", "font-weight=\"600\"", title);
 }
 
 fn text(svg: &mut String, (x, y): (f64, f64), size: u32, anchor: &str, more: &str, words: &str) {
@@ -107,9 +127,12 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// More points than this have no dots.
+const MOST_DOTS: usize = 40;
+
 /// Lines over two linear axes; what is beyond the range of `y` is drawn at its edge.
 pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
-    let (width, height) = (760.0, 420.0);
+    let (width, height) = (830.0, 420.0);
     let (left, right, top, bottom) = (64.0, 560.0, 48.0, 360.0);
     let all = series
         .iter()
@@ -129,14 +152,7 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
         )
     };
     let mut svg = paper(width, height, labels.title);
-    text(
-        &mut svg,
-        (left, 26.0),
-        15,
-        "start",
-        "font-weight=\"600\"",
-        labels.title,
-    );
+    heading(&mut svg, (left, 26.0), labels.title);
     for tick in ticks(y, 6.0) {
         let (_, place) = at((x.0, tick));
         line(&mut svg, (left, place), (right, place), "#d9dee3");
@@ -191,6 +207,14 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
             .map(|(x, y)| format!("{x:.1},{y:.1}"))
             .collect();
         let _ = writeln!(svg, "<polyline points=\"{}\" {style}/>", points.join(" "));
+        if one.dots && one.points.len() <= MOST_DOTS {
+            for (x, y) in one.points.iter().map(|p| at(*p)) {
+                let _ = writeln!(
+                    svg,
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
+                );
+            }
+        }
         let row = top + 12.0 + 22.0 * index as f64;
         let _ = writeln!(
             svg,
@@ -207,147 +231,6 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
             &one.name,
         );
     }
-    svg + "</svg>\n"
-}
-
-/// Maps of cells side by side, each with its name; the first row is at the top. Light is fair, dark is not.
-pub fn maps(title: &str, maps: &[(String, Vec<Vec<f64>>)]) -> String {
-    let (cell, gap, columns) = (46.0, 40.0, 3);
-    let first = maps.first().map(|(_, map)| map);
-    let rows = first.map_or(0, Vec::len) as f64;
-    let across = first.and_then(|map| map.first()).map_or(0, Vec::len) as f64;
-    let width = 30.0 + columns as f64 * (across * cell + gap);
-    let height = 60.0 + maps.len().div_ceil(columns) as f64 * (rows * cell + 56.0) + 20.0;
-    let mut svg = paper(width, height, title);
-    text(
-        &mut svg,
-        (24.0, 28.0),
-        15,
-        "start",
-        "font-weight=\"600\"",
-        title,
-    );
-    for (index, (name, map)) in maps.iter().enumerate() {
-        let x0 = 24.0 + (index % columns) as f64 * (across * cell + gap);
-        let y0 = 78.0 + (index / columns) as f64 * (rows * cell + 56.0);
-        text(&mut svg, (x0, y0 - 10.0), 13, "start", "", name);
-        for (row, cells) in map.iter().enumerate() {
-            for (column, value) in cells.iter().enumerate() {
-                let place = (x0 + column as f64 * cell, y0 + row as f64 * cell);
-                let part = value.clamp(0.0, 1.0);
-                // From dark blue to pale yellow.
-                let mix = |from: f64, to: f64| (from + (to - from) * part).round();
-                let fill = format!(
-                    "rgb({},{},{})",
-                    mix(20.0, 255.0),
-                    mix(40.0, 240.0),
-                    mix(90.0, 190.0)
-                );
-                rect(&mut svg, place, (cell - 2.0, cell - 2.0), &fill);
-                let ink = if part < 0.5 {
-                    "style=\"fill:#ffffff\""
-                } else {
-                    ""
-                };
-                let middle = (place.0 + cell / 2.0 - 1.0, place.1 + cell / 2.0 + 4.0);
-                text(&mut svg, middle, 12, "middle", ink, &format!("{value:.2}"));
-            }
-        }
-        // The access point, in the corner.
-        rect(&mut svg, (x0 - 9.0, y0 - 9.0), (9.0, 9.0), "#8a949e");
-    }
-    text(
-        &mut svg,
-        (24.0, height - 12.0),
-        12,
-        "start",
-        "",
-        "grey: the access point; cell (1,1), beside it, is the near client's",
-    );
-    svg + "</svg>\n"
-}
-
-/// A row of a picture of frames: a name, and frames as start, length, and whether they were heard.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// What stands before it.
-    pub name: String,
-    /// Start, length, and whether it was heard.
-    pub frames: Vec<(f64, f64, bool)>,
-}
-
-/// Frames on a time axis, panel below panel.
-pub fn frames(title: &str, x: &str, end: f64, panels: &[(String, Vec<Row>)]) -> String {
-    let (left, right, row_height) = (150.0, 930.0, 17.0);
-    let rows: usize = panels.iter().map(|panel| panel.1.len()).sum();
-    let height = 92.0 + rows as f64 * row_height + panels.len() as f64 * 46.0;
-    let mut svg = paper(960.0, height, title);
-    text(
-        &mut svg,
-        (24.0, 28.0),
-        15,
-        "start",
-        "font-weight=\"600\"",
-        title,
-    );
-    let at = |value: f64| left + (right - left) * value / end;
-    let mut y = 46.0;
-    for (name, rows) in panels {
-        text(
-            &mut svg,
-            (24.0, y + 14.0),
-            13,
-            "start",
-            "font-weight=\"600\"",
-            name,
-        );
-        y += 26.0;
-        for row in rows {
-            text(&mut svg, (left - 10.0, y + 12.0), 11, "end", "", &row.name);
-            line(
-                &mut svg,
-                (left, y + row_height - 1.0),
-                (right, y + row_height - 1.0),
-                "#e6e9ec",
-            );
-            for (start, length, heard) in &row.frames {
-                let fill = if *heard { "#00876a" } else { "#c3c9d0" };
-                let wide = (at(start + length) - at(*start) - 0.4).max(1.2);
-                rect(
-                    &mut svg,
-                    (at(*start), y + 2.0),
-                    (wide, row_height - 5.0),
-                    fill,
-                );
-            }
-            y += row_height;
-        }
-        y += 20.0;
-    }
-    for tick in ticks((0.0, end), 8.0) {
-        line(
-            &mut svg,
-            (at(tick), y - 14.0),
-            (at(tick), y - 8.0),
-            "#52606d",
-        );
-        text(
-            &mut svg,
-            (at(tick), y + 6.0),
-            12,
-            "middle",
-            "",
-            &short(tick),
-        );
-    }
-    text(
-        &mut svg,
-        ((left + right) / 2.0, y + 26.0),
-        13,
-        "middle",
-        "",
-        x,
-    );
     svg + "</svg>\n"
 }
 
@@ -388,9 +271,8 @@ mod tests {
         let pictures = [
             lines(&labels, &[], (0.0, 1.0)),
             lines(&labels, &one, (0.0, 1.0)),
-            maps("none", &[]),
-            maps("one", &[("m".to_owned(), vec![vec![0.3, 0.9]])]),
-            frames("one", "ms", 2.0, &[("p".to_owned(), Vec::new())]),
+            maps("none", ("0", "1"), &[], &[]),
+            frames("none", &[]),
         ];
         for svg in pictures {
             assert!(
