@@ -122,43 +122,37 @@ pub(super) fn points(
     groups.map(point).collect()
 }
 
-/// Goodput and longest gap of sumlink, by the ends of their files' names.
+/// Goodput and longest gap of each system, by the ends of their files' names. All pictures of a figure have one scale.
 pub(super) fn pictures(points: &[Point]) -> Vec<(&'static str, String)> {
-    let one = |y: &str, title: &str, label: &str| {
-        let series = series(points, ("stations", y));
-        let all = series.iter().flat_map(|one| &one.points);
-        let highest = all.map(|point| point.1).fold(0.1, f64::max);
-        let labels = Labels {
-            title,
-            x: "stations that compete with the link's",
-            y: label,
-        };
-        lines(&labels, &series, (0.0, highest * 1.05))
-    };
-    vec![
-        (
-            "",
-            one(
-                "sumlink_mbps",
-                "Goodput of sumlink by access scheme",
-                "Mbit/s",
-            ),
-        ),
-        (
-            "-wigig",
-            one(
-                "wigig_mbps",
-                "Goodput of WiGig alone by access scheme",
-                "Mbit/s",
-            ),
-        ),
-        (
-            "-gap",
-            one(
-                "wigig_gap_s",
-                "Longest gap of WiGig alone by access scheme",
-                "seconds",
-            ),
-        ),
-    ]
+    const GOODPUT: [(&str, &str, &str); 3] = [
+        ("", "sumlink_mbps", "Goodput of sumlink"),
+        ("-mptcp", "mptcp_mbps", "Goodput of MPTCP"),
+        ("-wigig", "wigig_mbps", "Goodput of WiGig alone"),
+    ];
+    const GAPS: [(&str, &str, &str); 3] = [
+        ("-sumlink-gap", "sumlink_gap_s", "Longest gap of sumlink"),
+        ("-mptcp-gap", "mptcp_gap_s", "Longest gap of MPTCP"),
+        ("-gap", "wigig_gap_s", "Longest gap of WiGig alone"),
+    ];
+    let mut pictures = Vec::new();
+    for (figure, label) in [
+        (GOODPUT, "Mbit/s, median over seeds"),
+        (GAPS, "seconds in which nothing arrives, median"),
+    ] {
+        let all = figure.iter().flat_map(|(_, name, _)| {
+            let found = points.iter().filter_map(|point| point.find(name));
+            found.collect::<Vec<_>>()
+        });
+        let most = all.fold(0.1, f64::max);
+        for (end, name, title) in figure {
+            let labels = Labels {
+                title: &format!("{title} by access scheme"),
+                x: "stations that compete with the link's",
+                y: label,
+            };
+            let series = series(points, ("stations", name));
+            pictures.push((end, lines(&labels, &series, (0.0, most * 1.05))));
+        }
+    }
+    pictures
 }

@@ -89,7 +89,16 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
             assert!(figure(&format!("{system}_worst_gap_s")) >= gap, "{point}");
         }
     }
-    for file in ["b.json", "b.csv", "b.svg", "b-wigig.svg", "b-gap.svg"] {
+    for file in [
+        "b.json",
+        "b.csv",
+        "b.svg",
+        "b-mptcp.svg",
+        "b-wigig.svg",
+        "b-sumlink-gap.svg",
+        "b-mptcp-gap.svg",
+        "b-gap.svg",
+    ] {
         let kept = std::fs::read_to_string(bench.path(&format!("d/{file}"))).unwrap();
         let drawn = kept.contains("<polyline") && kept.ends_with("</svg>\n");
         assert!(drawn || !file.ends_with("svg"), "{file}");

@@ -20,14 +20,36 @@ const ACK_OCTETS: usize = 32;
 
 /// Mbit/s of IP packets of 1500 octets in a client's own data time, with a modulation and coding scheme.
 pub fn packet_mbps(mcs: &Mcs) -> f64 {
-    let octets = PACKET_OCTETS + MPDU_OVERHEAD_OCTETS;
-    let duration = |mpdus: usize| mcs.duration_us(mpdus * octets);
-    let fits = |mpdus: &usize| duration(*mpdus) <= LONGEST_FRAME_US;
     // MCS 1 has room for five dozen.
-    let mpdus = (1..=MOST_MPDUS).rev().find(fits).unwrap_or(1);
+    let mpdus = largest(mcs, f64::MAX).max(1);
+    (mpdus * PACKET_OCTETS * 8) as f64 / exchange_us(mcs, mpdus)
+}
+
+/// Packets of 1500 octets that a service period of so many microseconds has room for: aggregates as long as they may be, and a
+/// last one that ends with its acknowledgement within the period.
+pub fn packets_within(mcs: &Mcs, period_us: f64) -> usize {
+    let whole = largest(mcs, f64::MAX).max(1);
+    let each_us = exchange_us(mcs, whole);
+    let count = (period_us / each_us).max(0.0).floor();
+    count as usize * whole + largest(mcs, period_us - count * each_us)
+}
+
+/// MPDUs of the longest aggregate that a frame may hold and that is acknowledged within so many microseconds; 0 if none is.
+fn largest(mcs: &Mcs, within_us: f64) -> usize {
+    let fits = |mpdus: &usize| {
+        aggregate_us(mcs, *mpdus) <= LONGEST_FRAME_US && exchange_us(mcs, *mpdus) <= within_us
+    };
+    (1..=MOST_MPDUS).rev().find(fits).unwrap_or(0)
+}
+
+fn aggregate_us(mcs: &Mcs, mpdus: usize) -> f64 {
+    mcs.duration_us(mpdus * (PACKET_OCTETS + MPDU_OVERHEAD_OCTETS))
+}
+
+/// An aggregate and its acknowledgement, with what is between frames.
+fn exchange_us(mcs: &Mcs, mpdus: usize) -> f64 {
     let answer = phy::SINGLE_CARRIER[0].duration_us(ACK_OCTETS);
-    let exchange_us = duration(mpdus) + SIFS_US + answer + SIFS_US;
-    (mpdus * PACKET_OCTETS * 8) as f64 / exchange_us
+    aggregate_us(mcs, mpdus) + SIFS_US + answer + SIFS_US
 }
 
 #[cfg(test)]
@@ -60,5 +82,24 @@ mod tests {
         assert!(slowest.duration_us(MOST_MPDUS * octets) > LONGEST_FRAME_US);
         // 385 Mbit/s for 2 ms are 61 of them.
         assert!(slowest.duration_us(61 * octets) <= LONGEST_FRAME_US);
+    }
+
+    #[test]
+    fn a_service_period_has_whole_exchanges() {
+        for mcs in &phy::SINGLE_CARRIER {
+            let one = exchange_us(mcs, 1);
+            assert_eq!(packets_within(mcs, one - 0.01), 0);
+            assert_eq!(packets_within(mcs, -1.0), 0);
+            assert_eq!(packets_within(mcs, one + 0.01), 1);
+            let mut before = 0;
+            for period_us in [100.0, 300.0, 1000.0, 9500.0, 95_000.0] {
+                let packets = packets_within(mcs, period_us);
+                let most = packet_mbps(mcs) * period_us / (PACKET_OCTETS * 8) as f64;
+                assert!(packets >= before && packets as f64 <= most + 1e-9);
+                // What is lost is less than a packet and what an exchange has besides.
+                assert!(packets as f64 > 0.9 * most - 2.0, "{mcs:?} {period_us}");
+                before = packets;
+            }
+        }
     }
 }

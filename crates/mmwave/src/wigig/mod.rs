@@ -2,11 +2,13 @@
 //!
 //! A blockage takes the link's data of a beacon interval and its trained sector. From the next interval on the client
 //! contends for a new one, against those of the others that were blocked too, and the link carries nothing until it has
-//! won. Then its rate is that of the MCS that its SNR allows, times its part of the beacon interval (TDMA: the data time is
-//! divided equally among those that have a sector), less what the MAC needs ([`mac::data`](crate::mac::data)).
+//! won. Then it has its part of the data time (TDMA: it is divided equally among those that have a sector) in service periods
+//! ([`turns`]): within them it sends at the rate of the MCS that its SNR allows, less what the MAC needs
+//! ([`mac::data`](crate::mac::data)), and between them packets wait for their turn.
 
 #[cfg(test)]
 mod tests;
+pub mod turns;
 
 use core::time::Duration;
 
@@ -14,14 +16,21 @@ use sumlink_link::profile::Timeline;
 use sumlink_link::{Change, Jitter};
 
 use crate::cell::{Access, Blockage, Cell, CellConfig, IntervalOutcome, Runner, Service};
-use crate::error::MmwaveError;
+use crate::error::{MmwaveError, within};
 use crate::mac::data::packet_mbps;
 use crate::mobility::Walk;
 use crate::phy::{SINGLE_CARRIER, best_mcs};
 
-/// One-way delay of the link, and how much it varies: ours, the same as of the profiles `mmwave-*` of `sumlink-link`. That a
-/// packet waits for its client's part of the beacon interval is not modelled: the rate is spread over the interval.
+pub use turns::Turns;
+
+/// One-way delay of the link, and how much it varies, beside what packets wait for their turn: ours, the same as of the profiles
+/// `mmwave-*` of `sumlink-link`.
 pub const DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(1));
+
+/// Service periods that a station has in a beacon interval, unless said otherwise: ours, a turn about every 10 ms.
+pub const PERIODS: u32 = 10;
+/// Most of them.
+pub const MOST_PERIODS: u32 = 100;
 
 /// Beacon intervals that the cell has run before the link is used, so that nobody is new: 5 s.
 const BEFORE: usize = 50;
@@ -43,6 +52,8 @@ pub struct WigigLink {
     pub blockage: Blockage,
     /// How all of them walk about, this one too; without it they stand.
     pub walk: Option<Walk>,
+    /// Service periods of each station in a beacon interval, 1 to [`MOST_PERIODS`].
+    pub periods: u32,
 }
 
 /// What the link does in a beacon interval.
@@ -52,8 +63,10 @@ pub struct Step {
     pub at: Duration,
     /// What the station got.
     pub service: Service,
-    /// Bit/s of IP packets, spread over the interval: 0 without data.
+    /// Bit/s of IP packets on average over the interval: 0 without data.
     pub rate: u64,
+    /// When it has its turns in the interval; none without data.
+    pub turns: Option<Turns>,
     /// Whether it took part in the interval's A-BFT, or sat out.
     pub contended: bool,
     /// Whether it won: it has a trained sector from then on.
@@ -72,6 +85,7 @@ impl WigigLink {
             distance: None,
             blockage: CellConfig::default().blockage,
             walk: None,
+            periods: PERIODS,
         }
     }
 
@@ -91,8 +105,12 @@ impl WigigLink {
     ///
     /// # Errors
     ///
-    /// More than 1024 stations, a distance that is not from 0 to 25 m, a blockage that cannot be.
+    /// More than 1024 stations, a distance that is not from 0 to 25 m, a blockage that cannot be, no service period or more than
+    /// [`MOST_PERIODS`].
     pub fn check(&self) -> Result<(), MmwaveError> {
+        let range = (1.0, f64::from(MOST_PERIODS));
+        let periods = f64::from(self.periods);
+        within("service periods", periods, range, "from 1 to 100")?;
         self.config().check()
     }
 
@@ -109,6 +127,7 @@ impl WigigLink {
     ///
     /// As [`check`](Self::check); what [`Cell::draw`] and [`Runner::step`] refuse.
     pub fn schedule(&self, seed: u64, duration: Duration) -> Result<Vec<Step>, MmwaveError> {
+        self.check()?;
         let cell = Cell::draw(&self.config(), seed)?;
         let mut runner = Runner::new(&cell, &self.access, seed)?;
         for _ in 0..BEFORE {
@@ -116,7 +135,7 @@ impl WigigLink {
         }
         let mut next = runner.step()?;
         for _ in 0..MOST_BEFORE {
-            if rate(&cell, runner.service(0)) > 0 {
+            if self.served(&cell, runner.service(0), &next).is_some() {
                 break;
             }
             next = runner.step()?;
@@ -125,35 +144,77 @@ impl WigigLink {
         let mut steps = Vec::new();
         let mut at = Duration::ZERO;
         while at < duration {
-            steps.push(step(at, &cell, runner.service(0), &next));
+            steps.push(self.step(at, &cell, runner.service(0), &next));
             at += length;
             next = runner.step()?;
         }
         Ok(steps)
     }
 
-    /// The same as changes of a link, for one direction; both get the same. Times of no data are a rate of 0.
+    /// The same as changes of a link, for one direction, its rates multiplied by `scale`. Times of no data are a rate of 0.
     ///
     /// # Errors
     ///
     /// As [`schedule`](Self::schedule).
-    pub fn timeline(&self, seed: u64, duration: Duration) -> Result<Timeline, MmwaveError> {
-        Ok(timeline(&self.schedule(seed, duration)?))
+    pub fn timeline(
+        &self,
+        seed: u64,
+        duration: Duration,
+        scale: f64,
+    ) -> Result<Timeline, MmwaveError> {
+        Ok(timeline(&self.schedule(seed, duration)?, scale))
+    }
+
+    fn step(
+        &self,
+        at: Duration,
+        cell: &Cell,
+        service: Service,
+        interval: &IntervalOutcome,
+    ) -> Step {
+        let length = Duration::from_secs_f64(cell.config.interval.length_us * 1e-6);
+        let turns = self.served(cell, service, interval);
+        Step {
+            at,
+            service,
+            rate: turns.map_or(0, |turns| turns.mean_bps(length)),
+            turns,
+            contended: interval.contenders.contains(&0),
+            won: interval.trained.contains(&0),
+            contenders: interval.contenders.len(),
+        }
+    }
+
+    /// Its turns of a beacon interval, if it has data and they have room for a packet.
+    fn served(&self, cell: &Cell, service: Service, interval: &IntervalOutcome) -> Option<Turns> {
+        let Service::Data { snr_db, .. } = service else {
+            return None;
+        };
+        let mcs = best_mcs(snr_db)?;
+        let length_us = cell.config.interval.length_us;
+        let data = (length_us - interval.parts.data_us, interval.parts.data_us);
+        Turns::last_of(data, interval.sharing, self.periods, &mcs)
     }
 }
 
-/// Changes of a link that does what a schedule says.
-pub fn timeline(steps: &[Step]) -> Timeline {
+/// Changes of a link that does what a schedule says, its rates multiplied by `scale`: a trace for each interval with data.
+pub fn timeline(steps: &[Step], scale: f64) -> Timeline {
     let mut timeline = vec![
         (Duration::ZERO, Change::Delay(DELAY.0)),
         (Duration::ZERO, Change::Jitter(Jitter::uniform(DELAY.1))),
     ];
-    let mut last = None;
+    let (mut carried, mut silent) = (0.0, false);
     for step in steps {
-        if last != Some(step.rate) {
-            timeline.push((step.at, Change::Rate(step.rate)));
-            last = Some(step.rate);
+        let trace = step
+            .turns
+            .and_then(|turns| turns.trace(scale, &mut carried));
+        let is_silent = trace.is_none();
+        match trace {
+            Some(trace) => timeline.push((step.at, Change::Trace(trace))),
+            None if !silent => timeline.push((step.at, Change::Rate(0))),
+            None => {}
         }
+        silent = is_silent;
     }
     timeline
 }
@@ -164,25 +225,4 @@ pub fn outages(steps: &[Step]) -> Vec<usize> {
     runs.filter(|run| run[0].rate == 0)
         .map(<[_]>::len)
         .collect()
-}
-
-fn step(at: Duration, cell: &Cell, service: Service, interval: &IntervalOutcome) -> Step {
-    Step {
-        at,
-        service,
-        rate: rate(cell, service),
-        contended: interval.contenders.contains(&0),
-        won: interval.trained.contains(&0),
-        contenders: interval.contenders.len(),
-    }
-}
-
-/// Bit/s of IP packets over the whole beacon interval.
-fn rate(cell: &Cell, service: Service) -> u64 {
-    let Service::Data { snr_db, part_s } = service else {
-        return 0;
-    };
-    let mbps = best_mcs(snr_db).map_or(0.0, |mcs| packet_mbps(&mcs));
-    let interval_s = cell.config.interval.length_us * 1e-6;
-    (mbps * 1e6 * part_s / interval_s).round() as u64
 }

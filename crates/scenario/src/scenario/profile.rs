@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use sumlink_link::Profile;
 use sumlink_link::profile::{Timeline, scale};
-use sumlink_link::{Change, Profile};
 use sumlink_mmwave::cell::{Access, Blockage, SCHEMES};
 use sumlink_mmwave::mobility::Walk;
-use sumlink_mmwave::wigig::WigigLink;
+use sumlink_mmwave::wigig::{MOST_PERIODS, WigigLink, timeline};
 
 use crate::config::{Direction, LinkChange, MAX_LINKS, PlannedChange, Setting, check_rate};
 use crate::units::parse_percentage;
@@ -19,8 +19,8 @@ use super::section::{Section, keep, number_of};
 /// The name of the profile that `sumlink-mmwave` makes.
 const WIGIG: &str = "mmwave";
 /// The keys that only it has.
-const WIGIG_KEYS: [&str; 8] = [
-    "access", "stations", "chatty", "distance", "blockage", "blockers", "speed", "pause",
+const WIGIG_KEYS: [&str; 9] = [
+    "access", "stations", "chatty", "distance", "blockage", "blockers", "speed", "pause", "periods",
 ];
 
 /// A generator of what a link does over time.
@@ -45,13 +45,29 @@ enum Generator {
 }
 
 impl Generator {
-    fn timeline(&self, seed: u64, duration: Duration) -> Timeline {
+    /// What each direction does, its rates multiplied by its factor.
+    fn timelines(&self, seed: u64, duration: Duration, factors: [f64; 2]) -> [Timeline; 2] {
         match self {
-            Self::Fitted(profile) => profile.timeline(seed, duration),
-            // A cell of these ranges can always be drawn; one that could not would be a link without data.
-            Self::Wigig(link) => link
-                .timeline(seed, duration)
-                .unwrap_or_else(|_| vec![(Duration::ZERO, Change::Rate(0))]),
+            Self::Fitted(profile) => {
+                let both = profile.timeline(seed, duration);
+                factors.map(|factor| {
+                    let mut timeline = both.clone();
+                    scale(&mut timeline, factor);
+                    timeline
+                })
+            }
+            Self::Wigig(link) => {
+                // A cell of these ranges can always be drawn; one that could not would be a link without data.
+                let steps = link.schedule(seed, duration).unwrap_or_default();
+                let first = timeline(&steps, factors[0]);
+                // Traces are long, and are shared where they are the same.
+                let second = if factors[1] == factors[0] {
+                    first.clone()
+                } else {
+                    timeline(&steps, factors[1])
+                };
+                [first, second]
+            }
         }
     }
 }
@@ -87,10 +103,9 @@ impl ProfileUse {
             Setting::Jitter(_) => !self.keeps_jitter,
             _ => true,
         };
-        let both = self.generator.timeline(seed, duration);
+        let mut both = self.generator.timelines(seed, duration, self.scale);
         let of = |direction: Direction| {
-            let mut timeline = both.clone();
-            scale(&mut timeline, self.scale[direction.index()]);
+            let timeline = std::mem::take(&mut both[direction.index()]);
             timeline.into_iter().filter_map(move |(at, change)| {
                 let setting = Setting::of(change).filter(keeps)?;
                 Some(PlannedChange {
@@ -191,6 +206,7 @@ fn read_wigig(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     let blockers = section.number(document, "blockers");
     let speed = section.number(document, "speed");
     let pause = section.number(document, "pause");
+    let periods = section.integer(document, "periods", 1..u64::from(MOST_PERIODS) + 1);
     if let (Some(_), Some(blockers)) = (&blockage, &blockers) {
         let reason = "blockage and blockers contradict each other: remove one";
         document.problem(&blockers.span, reason);
@@ -231,6 +247,9 @@ fn read_wigig(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
         walk.speed = at.value;
         right &= keep(document, &at.span, "speed", walk.checked()).is_some();
         link.walk = Some(walk);
+    }
+    if let Some(at) = periods {
+        link.periods = at.value as u32;
     }
     right.then_some(link)
 }
@@ -282,12 +301,17 @@ mod tests {
             for step in &schedule {
                 let due = changes.iter().filter(|planned| planned.at == step.at);
                 for planned in due {
-                    if let Setting::Rate(rate) = planned.change.setting {
-                        now = Some(rate);
+                    match &planned.change.setting {
+                        Setting::Rate(rate) => now = Some(*rate),
+                        Setting::Trace(trace) => now = Some(trace.mean_rate()),
+                        _ => {}
                     }
                 }
+                // To within an opportunity of 1500 bytes in an interval.
                 let expected = (step.rate as f64 * 0.1).round() as u64;
-                assert_eq!(now, Some(expected), "{:?}", step.at);
+                let off = now.unwrap().abs_diff(expected);
+                assert!(off <= 120_000, "{:?}: {now:?} {expected}", step.at);
+                assert_eq!(now == Some(0), step.rate == 0, "{:?}", step.at);
             }
         }
         assert!(config.links[1].shapes.iter().all(|shape| shape.rate > 0));
@@ -310,7 +334,7 @@ mod tests {
     #[test]
     fn what_the_cell_has_besides_counts() {
         let keys = format!(
-            "{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\nspeed = 1\npause = 2\n"
+            "{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\nspeed = 1\npause = 2\nperiods = 4\n"
         );
         let read = scenario(&keys);
         let link = read.links[1].profile.as_ref().unwrap().wigig().unwrap();
@@ -320,7 +344,7 @@ mod tests {
             speed: 1.0,
             pause: 2.0,
         };
-        assert_eq!(link.walk, Some(walk));
+        assert_eq!((link.walk, link.periods), (Some(walk), 4));
         let is_delay = |c: &PlannedChange| matches!(c.change.setting, Setting::Delay(_));
         assert!(!read.lab_config(1).timeline.iter().any(is_delay));
         let model_a = scenario(&format!("{JPOC}blockers = 0.2\n"));
@@ -368,6 +392,11 @@ mod tests {
                 "access = \"jpoc\"\nstations = 2\npause = 1\n",
                 6,
                 "has no speed",
+            ),
+            (
+                "access = \"jpoc\"\nstations = 2\nperiods = 0\n",
+                12,
+                "from 1 to 100",
             ),
             (
                 "access = \"jpoc\"\nstations = 600\nchatty = 600\n",
