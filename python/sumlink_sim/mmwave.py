@@ -83,6 +83,28 @@ def mobility(
     return _by_seed("mobility", {"speeds": _numbers("speeds", speeds)}, schemes, seeds, cell, jobs, dask)
 
 
+def stations(
+    stations: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
+    schemes: Sequence[str] = SCHEMES,
+    seeds: int | Iterable[int] = 10,
+    *,
+    cell: Cell | None = None,
+    jobs: int | None = None,
+    dask: str | None = None,
+) -> pd.DataFrame:
+    """What becomes of so many clients that all begin at once.
+
+    The arguments are those of :func:`jain`.
+
+    Returns:
+        Columns `scheme`, `stations`, `seed`, `jain`, `failure` (share of attempts that failed), `mini_slots` (of an A-BFT, mean),
+        `first_s` and `first_90_s` (until a client first has a sector, median and 90 %), `gone` (share of beacon intervals without
+        data), `goodput_mbps` (of all clients).
+    """
+    frame = _by_seed("stations", {"stations": [*stations]}, schemes, seeds, cell, jobs, dask)
+    return frame.astype({"stations": "int64"})
+
+
 def overhead(
     stations: Sequence[int] = (2, 4, 8, 16, 24, 32),
     schemes: Sequence[str] = SCHEMES,
@@ -207,17 +229,12 @@ def plot(frame: pd.DataFrame, y: str, *, x: str | None = None, by: str | None = 
     Returns:
         The axes.
     """
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ScenarioError("plot: the package matplotlib is missing: pip install 'sumlink-sim[notebook]'") from error
     by = by or next((name for name in ("scheme", "access") if name in frame.columns), None)
     x = x or next((name for name in ("blockage", "speed_mps", "stations") if name in frame.columns), None)
     for name in (x, y, by):
         if name not in frame.columns:
             raise ScenarioError(f"plot: the frame has no column {name!r} (there are: {', '.join(map(str, frame.columns))})")
-    if ax is None:
-        _, ax = pyplot.subplots()
+    ax = _axes("plot", ax)
     for line, part in frame.groupby(by, sort=False):
         quarters = part.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
         (drawn,) = ax.plot(quarters.index, quarters[0.5], marker="o", label=str(line))
@@ -227,6 +244,59 @@ def plot(frame: pd.DataFrame, y: str, *, x: str | None = None, by: str | None = 
     ax.set_ylabel(y)
     ax.legend()
     return ax
+
+
+def plot_heat_map(frame: pd.DataFrame, *, ax: Any = None) -> Any:
+    """Draws what :func:`heat_map` gives: light is 1 and more, dark is 0, and each part has its number.
+
+    Args:
+        frame: of :func:`heat_map`.
+        ax: matplotlib's axes; None: new ones.
+
+    Returns:
+        The axes.
+    """
+    ax = _axes("plot_heat_map", ax)
+    image = ax.imshow(frame.to_numpy(), cmap="cividis", vmin=0, vmax=1)
+    for (row, column), index in zip(itertools.product(*map(range, frame.shape)), frame.to_numpy().ravel(), strict=True):
+        ax.text(column, row, f"{index:.2f}", ha="center", va="center", color="white" if index < 0.5 else "black")
+    ax.set_xticks(range(frame.shape[1]), [str(column) for column in frame.columns])
+    ax.set_yticks(range(frame.shape[0]), [str(row) for row in frame.index])
+    ax.set_xlabel("column of the office, 1.4 m each; the access point is in the upper left corner")
+    ax.set_ylabel("row")
+    ax.figure.colorbar(image, ax=ax, label="competition index (1: heard as often as the near client)")
+    return ax
+
+
+def plot_good_beams(frame: pd.DataFrame, *, ax: Any = None) -> Any:
+    """Draws what :func:`good_beams` gives: shares of clients with at most so many good-beams, a line for each power control.
+
+    Args:
+        frame: of :func:`good_beams`.
+        ax: matplotlib's axes; None: new ones.
+
+    Returns:
+        The axes.
+    """
+    ax = _axes("plot_good_beams", ax)
+    for gamma, part in frame.groupby("gamma_db", sort=False, dropna=False):
+        shares = part["good_beams"].value_counts(normalize=True).sort_index().cumsum()
+        label = "no power control" if pd.isna(gamma) else f"gamma {gamma:g} dB"
+        ax.step(shares.index, shares.to_numpy(), where="post", label=label)
+    ax.set_xlabel("good-beams: sectors of a client that the access point hears")
+    ax.set_ylabel("share of clients with at most so many")
+    ax.set_ylim(0, 1.02)
+    ax.legend()
+    return ax
+
+
+def _axes(caller: str, ax: Any) -> Any:
+    """Those given, or new ones."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ScenarioError(f"{caller}: the package matplotlib is missing: pip install 'sumlink-sim[notebook]'") from error
+    return pyplot.subplots()[1] if ax is None else ax
 
 
 Recipe = tuple[str, tuple[str, ...]]

@@ -33,7 +33,8 @@ def test_fairness_is_what_the_program_says(program: Path, tmp_path: Path) -> Non
     file.write_text(f'name = "j"\nkind = "jain"\nblockage = [0.1, 0.5]\nschemes = ["80211ad", "jpoc"]\nseeds = 3\n{cell}')
     mean = frame.groupby(["scheme", "blockage"])["jain"].mean()
     expected = told(program, file).set_index(["scheme", "blockage"])["jain"]
-    assert mean.to_dict() == pytest.approx(expected.to_dict())
+    # Figures are told with six digits.
+    assert mean.to_dict() == pytest.approx(expected.to_dict(), rel=1e-5)
     again = mmwave.jain([0.1, 0.5], ["80211ad", "jpoc"], [1, 2, 3], cell=CELL, jobs=1)
     pd.testing.assert_frame_equal(again, frame)
 
@@ -45,6 +46,15 @@ def test_mini_slots_are_what_the_program_says(program: Path, tmp_path: Path) -> 
     file.write_text(f"{head}[cell]\nintervals = 10\n")
     expected = told(program, file)
     pd.testing.assert_frame_equal(frame, expected[list(frame.columns)].astype(frame.dtypes.to_dict()))
+
+
+def test_many_stations_fail_more_often() -> None:
+    frame = mmwave.stations([1, 12], ["80211-thesis"], 2, cell={"intervals": 30})
+    assert list(frame.columns[:4]) == ["scheme", "stations", "seed", "jain"]
+    mean = frame.groupby("stations")[["failure", "first_90_s"]].mean()
+    assert mean.loc[12, "failure"] > mean.loc[1, "failure"] and (mean["first_90_s"] > 0).all()
+    with pytest.raises(sim.ScenarioError, match="is what an experiment of kind"):
+        mmwave.stations([1], ["jpoc"], 1, cell={"stations": 2})
 
 
 def test_who_walks_trains_more_often() -> None:
@@ -105,6 +115,11 @@ def test_plots_have_a_line_for_each_scheme() -> None:
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("blockage", "jain")
     with pytest.raises(sim.ScenarioError, match="no column 'rate'"):
         mmwave.plot(frame, "rate")
+    heat = mmwave.plot_heat_map(mmwave.heat_map(4.0, draws=2))
+    assert len(heat.texts) == 4 * 6
+    beams = mmwave.plot_good_beams(mmwave.good_beams([None, 4.0], draws=2))
+    assert [line.get_label() for line in beams.get_lines()] == ["no power control", "gamma 4 dB"]
+    assert all(line.get_ydata()[-1] == pytest.approx(1) for line in beams.get_lines())
 
 
 def test_a_cluster_makes_the_same_points() -> None:

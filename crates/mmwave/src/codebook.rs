@@ -1,5 +1,7 @@
 //! The sectors that a device can choose from.
 
+use std::sync::Arc;
+
 use crate::array::{Array, Beams, element_gain};
 use crate::error::{MmwaveError, within};
 use crate::geometry::Direction;
@@ -22,7 +24,7 @@ pub enum Codebook {
         beams: Beams,
     },
     /// Beams that were measured.
-    Measured(Pattern),
+    Measured(Arc<Pattern>),
 }
 
 impl Codebook {

@@ -6,7 +6,7 @@
 
 use std::str::FromStr;
 
-use crate::error::MmwaveError;
+use crate::error::{MmwaveError, within};
 use crate::geometry::Direction;
 use crate::units::linear;
 
@@ -56,7 +56,12 @@ impl Pattern {
 
     /// How many beams are heard in each direction of the grid when power control gives the best one `gamma_db` and `least_db`
     /// is enough to be heard: those within the difference of the best. As of figure 3.5(a), with one ray.
-    pub fn good_beams(&self, gamma_db: f64, least_db: f64) -> Vec<usize> {
+    ///
+    /// # Errors
+    ///
+    /// A gamma that is not from -20 to 60 dB.
+    pub fn good_beams(&self, gamma_db: f64, least_db: f64) -> Result<Vec<usize>, MmwaveError> {
+        let gamma_db = within("gamma in dB", gamma_db, (-20.0, 60.0), "from -20 to 60")?;
         let points = self.azimuths.len() * self.elevations.len();
         let margin = gamma_db - least_db;
         let heard = |point: usize| {
@@ -64,7 +69,7 @@ impl Pattern {
             let best = gains().fold(f64::NEG_INFINITY, f64::max);
             gains().filter(|gain| *gain >= best - margin).count()
         };
-        (0..points).map(heard).collect()
+        Ok((0..points).map(heard).collect())
     }
 
     fn at(&self, beam: &[f64], direction: Direction) -> f64 {
@@ -210,14 +215,15 @@ mod tests {
     fn beams_are_good_that_are_near_the_best_one() {
         let pattern: Pattern = TWO_BEAMS.parse().unwrap();
         // At -10 degrees they have 3 and 0 dB, at 10 degrees 7 and -10.
-        assert_eq!(pattern.good_beams(4.0, 1.0), [2, 1]);
-        assert_eq!(pattern.good_beams(3.9, 1.0), [1, 1]);
-        assert_eq!(pattern.good_beams(18.0, 1.0), [2, 2]);
+        assert_eq!(pattern.good_beams(4.0, 1.0).unwrap(), [2, 1]);
+        assert_eq!(pattern.good_beams(3.9, 1.0).unwrap(), [1, 1]);
+        assert_eq!(pattern.good_beams(18.0, 1.0).unwrap(), [2, 2]);
         assert_eq!(
-            pattern.good_beams(0.5, 1.0),
+            pattern.good_beams(0.5, 1.0).unwrap(),
             [0, 0],
             "the best is not enough"
         );
+        assert!(pattern.good_beams(f64::NAN, 1.0).is_err());
     }
 
     #[test]

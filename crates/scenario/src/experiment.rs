@@ -9,12 +9,15 @@
 //! stations = 16
 //! ```
 
+use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use sumlink_mmwave::cell::{Blockage, CellConfig, SCHEMES};
 use sumlink_mmwave::channel::inh::Office;
 use sumlink_mmwave::experiment::{Experiment, Kind};
 use sumlink_mmwave::mobility::Walk;
+use sumlink_mmwave::{MmwaveError, Pattern};
 
 use crate::error::LoadError;
 use crate::scenario::{At, Document, Problem, Scenario, Section, load, parse, text_of};
@@ -66,13 +69,20 @@ impl File {
 /// The keys that only some kinds have.
 const KEYS_OF_KINDS: [(&str, &[&str]); 5] = [
     ("blockage", &["jain"]),
-    ("stations", &["overhead", "bond"]),
+    ("stations", &["overhead", "stations", "bond"]),
     ("failure", &["overhead"]),
     ("speeds", &["mobility"]),
     ("scenario", &["bond"]),
 ];
+/// What a kind varies, so that its cell cannot say it.
+const VARIED: [(&str, &[&str]); 4] = [
+    ("jain", &["blockage", "blockers_m"]),
+    ("overhead", &["stations"]),
+    ("stations", &["stations"]),
+    ("mobility", &["speed_mps"]),
+];
 /// The kinds, for messages.
-const KINDS: &str = "\"jain\", \"overhead\", \"mobility\" or \"bond\"";
+const KINDS: &str = "\"jain\", \"overhead\", \"stations\", \"mobility\" or \"bond\"";
 
 fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File> {
     let name = root.parsed(document, "name", crate::scenario::parse_name);
@@ -115,7 +125,17 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
     let cell = match root.value("cell") {
         None => CellConfig::default(),
         Some(value) => {
-            let section = Section::of(document, value, "[cell]")?;
+            let mut section = Section::of(document, value, "[cell]")?;
+            let varied = VARIED.iter().filter(|(of, _)| *of == kind.value);
+            for key in varied.flat_map(|(_, keys)| *keys) {
+                if let Some(value) = section.value(key) {
+                    let reason = format!(
+                        "`{key}` of the cell is what an experiment of kind \"{}\" varies: remove it",
+                        kind.value
+                    );
+                    document.problem(&value.span(), reason);
+                }
+            }
             read_cell(document, section)
         }
     };
@@ -134,6 +154,7 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
                 failure: failure.map_or(0.1, |at| at.value),
             }
         }
+        "stations" => Kind::Stations(read_stations(document, root)?),
         "mobility" => {
             let speeds = numbers(document, root, "speeds");
             if !root.has("speeds") {
@@ -279,8 +300,21 @@ fn read_cell(document: &mut Document<'_>, mut section: Section<'_, '_>) -> CellC
     number(document, "ap_power_dbm", &mut cell.power_dbm.0);
     number(document, "station_power_dbm", &mut cell.power_dbm.1);
     number(document, "facing_deg", &mut cell.facing_deg);
-    if let Some(sectors) = numbers(document, &mut section, "sectors") {
+    let sectors = section.value("sectors").map(|value| value.span());
+    if let (Some(sectors), Some(span)) = (numbers(document, &mut section, "sectors"), sectors) {
+        if sectors.iter().any(|number| number.fract() != 0.0) {
+            document.problem(&span, "sectors are whole numbers: 36 or 64");
+        }
         cell.sectors = sectors.iter().map(|number| *number as usize).collect();
+        if section.has("patterns") {
+            document.problem(
+                &span,
+                "`sectors` and `patterns` contradict each other: remove one",
+            );
+        }
+    }
+    if let Some(at) = section.text(document, "patterns") {
+        cell.pattern = read_pattern(document, &at).map(Arc::new);
     }
     if let Some(value) = section.value("office") {
         match text_of(document, value, "office")
@@ -317,6 +351,33 @@ fn read_cell(document: &mut Document<'_>, mut section: Section<'_, '_>) -> CellC
     }
     section.finish(document);
     cell
+}
+
+/// Measured beams; what is wrong with the file is told with its line.
+fn read_pattern(document: &mut Document<'_>, at: &At<String>) -> Option<Pattern> {
+    let file = document.path(&at.value);
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) => {
+            let reason = format!("patterns: cannot read {}: {error}", file.display());
+            document.problem(&at.span, reason);
+            return None;
+        }
+    };
+    let read = text.parse::<Pattern>();
+    let error = match read {
+        Ok(pattern) => return Some(pattern),
+        Err(error) => error,
+    };
+    document.problem_elsewhere(Problem {
+        file,
+        line: match &error {
+            MmwaveError::PatternLine { line, .. } => *line,
+            _ => 1,
+        },
+        reason: error.to_string(),
+    });
+    None
 }
 
 /// Above all counts that a cell may have, which are checked when it is made.
@@ -369,20 +430,78 @@ mod tests {
                 7,
                 "\"mixed\" or \"open\"",
             ),
+            ("stations = 4", "blockage = 0.1", 7, "is what an experiment"),
             (
                 "stations = 4",
-                "blockage = 0.1\nblockers_m = 1.0",
-                8,
-                "contradict",
+                "blockers_m = -1",
+                7,
+                "is what an experiment",
             ),
+            ("[36, 64]", "[36.5]", 8, "whole numbers"),
+            ("stations = 4", "patterns = \"none\"", 7, "cannot read none"),
         ] {
             let problems = parse(&GOOD.replace(from, to)).unwrap_err();
             let is_it = |p: &&Problem| p.line == line && p.reason.contains(hint);
             assert!(problems.iter().any(|p| is_it(&p)), "{to}: {problems:?}");
         }
+        let walks = "name = \"w\"\nkind = \"mobility\"\nspeeds = [1]\n[cell]\n";
+        for (cell, line, hint) in [
+            ("blockage = 0.1\nblockers_m = 1.0\n", 6, "contradict"),
+            ("speed_mps = 1\n", 5, "is what an experiment"),
+        ] {
+            let problems = parse(&format!("{walks}{cell}")).unwrap_err();
+            let is_it = |p: &Problem| p.line == line && p.reason.contains(hint);
+            assert!(problems.iter().any(is_it), "{cell}: {problems:?}");
+        }
         let overhead = "name = \"o\"\nkind = \"overhead\"\nstations = [2, 2.5]\n";
         let problems = parse(overhead).unwrap_err();
         assert!(problems[0].reason.contains("whole numbers"), "{problems:?}");
+    }
+
+    #[test]
+    fn every_experiment_of_the_project_is_right() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/mmwave");
+        let files = fs::read_dir(directory).unwrap();
+        let files = files.map(|entry| entry.unwrap().path());
+        // Beside them are the links of one, a scenario.
+        let files = files.filter(|file| !file.ends_with("wigig.toml"));
+        let read: Vec<_> = files.map(|file| File::load(&file).unwrap()).collect();
+        assert!(read.len() >= 6, "{}", read.len());
+    }
+
+    #[test]
+    fn measured_beams_are_read_and_their_holes_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let text =
+            "name = \"s\"\nkind = \"stations\"\nstations = [1]\n[cell]\npatterns = \"p.csv\"\n";
+        let parse = |text: &str, pattern: &str| {
+            fs::write(directory.path().join("p.csv"), pattern).unwrap();
+            File::parse(&directory.path().join("s.toml"), text)
+        };
+        let good = "a,-10,0,3\na,10,0,7\n";
+        let File::Cells(read) = parse(text, good).unwrap() else {
+            panic!("no cells");
+        };
+        assert_eq!(read.kind, Kind::Stations(vec![1]));
+        assert_eq!(read.cell.pattern.unwrap().beams(), 1);
+        for (pattern, line, hint) in [
+            (
+                "a,-10,0,3\na,10,0,7\nb,10,0,1\n",
+                1,
+                "has no gain at azimuth -10",
+            ),
+            ("a,-10,0,3\na,10,0\n", 2, "the gain is missing"),
+        ] {
+            let problems = parse(text, pattern).unwrap_err();
+            let told = &problems[0];
+            assert!(
+                told.file.ends_with("p.csv") && told.line == line,
+                "{told:?}"
+            );
+            assert!(told.reason.contains(hint), "{told:?}");
+        }
+        let problems = parse(&format!("{text}sectors = [64]\n"), good).unwrap_err();
+        assert!(problems[0].reason.contains("contradict"), "{problems:?}");
     }
 
     #[test]
@@ -394,7 +513,7 @@ mod tests {
         let text = "name = \"b\"\nkind = \"bond\"\nscenario = \"l.toml\"\nstations = [1, 8]\n";
         let file = directory.path().join("b.toml");
         let parse = |links: &str| {
-            std::fs::write(directory.path().join("l.toml"), links).unwrap();
+            fs::write(directory.path().join("l.toml"), links).unwrap();
             File::parse(&file, text)
         };
         let File::Bond(bond) = parse(&format!("{links}{wigig}")).unwrap() else {

@@ -187,7 +187,15 @@ fn what_cannot_be_is_one_line_with_its_code() {
     bench.write("kind.toml", &JAIN.replace("\"jain\"", "\"jane\""));
     bench.write("cell.toml", &JAIN.replace("stations = 8", "stations = 0"));
     bench.write("probability.toml", &JAIN.replace("0.5]", "1.5]"));
-    bench.write("hole.txt", "no pattern\n");
+    bench.write("none.txt", "no pattern\n");
+    bench.write("hole.txt", "a,-10,0,3\na,10,0,7\nb,10,0,1\n");
+    bench.write("beam.txt", "a,-10,0,3\na,10,0,7\n");
+    let cell = |line: &str| {
+        format!("name = \"s\"\nkind = \"stations\"\nstations = [1]\nseeds = 1\n[cell]\n{line}\n")
+    };
+    bench.write("near.toml", &cell("radius_m = -1"));
+    bench.write("holes.toml", &cell("patterns = \"hole.txt\""));
+    bench.write("varied.toml", &format!("{JAIN}blockage = 0.1\n"));
     bench.write("b.toml", BOND);
     bench.write("l.toml", &LINKS.replace("\"jpoc\"", "\"csma\""));
     for (args, code, hint) in [
@@ -210,7 +218,24 @@ fn what_cannot_be_is_one_line_with_its_code() {
         ),
         (&["heatmap", "--sectors", "37"], 2, "must be 36 or 64"),
         (&["abft", "--scheme", "aloha"], 2, "there are 80211ad"),
-        (&["beams", "--patterns", "hole.txt"], 3, "hole.txt:1"),
+        (&["beams", "--patterns", "none.txt"], 3, "none.txt:1"),
+        (
+            &["beams", "--patterns", "hole.txt"],
+            3,
+            "beam 1 has no gain at azimuth -10",
+        ),
+        (
+            &["beams", "--patterns", "beam.txt", "--gamma", "nan"],
+            2,
+            "gamma in dB is NaN",
+        ),
+        (
+            &["run", "near.toml"],
+            3,
+            "radius of the cell in metres is -1",
+        ),
+        (&["run", "holes.toml"], 3, "hole.txt:1: pattern: beam 1"),
+        (&["run", "varied.toml"], 3, "varied.toml:8: `blockage` of"),
     ] {
         let args: Vec<&str> = ["mmwave"].iter().chain(args).copied().collect();
         let done = bench.run(&args);

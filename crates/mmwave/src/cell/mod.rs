@@ -10,6 +10,8 @@ mod client;
 mod outcome;
 mod run;
 
+use std::sync::Arc;
+
 use sumlink_link::Random;
 
 use crate::budget::{Device, Receiver, Sweeps};
@@ -24,6 +26,7 @@ use crate::mac::air::Hearing;
 use crate::mac::interval::Interval;
 use crate::mac::slotted::Slotted;
 use crate::mobility::{Dice, Ground, Walk};
+use crate::pattern::Pattern;
 
 pub use outcome::{IntervalOutcome, Outcome, Service, StationOutcome, jain};
 pub use run::{Runner, run};
@@ -109,6 +112,8 @@ pub struct CellConfig {
     pub power_dbm: (f64, f64),
     /// Sectors of the clients, 36 or 64, in turn: several make a mixed cell.
     pub sectors: Vec<usize>,
+    /// Measured beams that all clients have in place of computed ones.
+    pub pattern: Option<Arc<Pattern>>,
     /// Arrays of the access point.
     pub panels: usize,
     /// How far clients look past the access point at most, in degrees.
@@ -141,6 +146,7 @@ impl Default for CellConfig {
             receiver: Receiver::THESIS,
             power_dbm: (20.0, 20.0),
             sectors: vec![36],
+            pattern: None,
             panels: 3,
             facing_deg: 60.0,
             reachable: true,
@@ -341,9 +347,10 @@ impl Station {
         let (x, y) = (distance * around.cos(), distance * around.sin());
         let point = Point::new(x, y, config.heights.1);
         let away = (2.0 * place.next_f64() - 1.0) * config.facing_deg.to_radians();
-        let codebook = match sectors {
-            64 => Codebook::sixty_four(),
-            _ => Codebook::thesis(),
+        let codebook = match (&config.pattern, sectors) {
+            (Some(pattern), _) => Codebook::Measured(pattern.clone()),
+            (None, 64) => Codebook::sixty_four(),
+            (None, _) => Codebook::thesis(),
         };
         let device = Device {
             pose: Pose::looking(point, centre, away),

@@ -223,6 +223,35 @@ fn mixed_clients_have_their_own_sectors() {
 }
 
 #[test]
+fn clients_may_have_measured_beams() {
+    // Two broad beams and a narrow one, made up.
+    let mut text = String::new();
+    for (beam, towards, width) in [("a", -40.0, 30.0), ("b", 40.0, 30.0), ("c", 0.0, 8.0)] {
+        for azimuth in (-180..=180).step_by(5) {
+            let off = (f64::from(azimuth) - towards) / width;
+            let gain = (14.0 - 3.0 * off * off).max(-10.0);
+            text += &format!("{beam},{azimuth},0,{gain}\n");
+        }
+    }
+    let config = CellConfig {
+        pattern: Some(Arc::new(text.parse().unwrap())),
+        ..config(4, 0.2)
+    };
+    let cell = Cell::draw(&config, 1).unwrap();
+    let beams = |one: &Station| one.sweeps.client_db.len();
+    assert!(cell.stations.iter().all(|one| beams(one) == 3));
+    for scheme in SCHEMES {
+        let outcome = run(&cell, &Access::named(scheme).unwrap(), 1).unwrap();
+        let sent = outcome.intervals.iter().flat_map(|one| &one.sent);
+        assert!(sent.clone().count() > 0 && sent.map(|frame| frame.sector).all(|n| n < 3));
+        assert!(
+            outcome.stations.iter().all(|one| one.megabits > 0.0),
+            "{scheme}"
+        );
+    }
+}
+
+#[test]
 fn one_client_more_moves_nobody() {
     let draw = |stations| Cell::draw(&config(stations, 0.2), 7).unwrap();
     let (few, many) = (draw(3), draw(5));

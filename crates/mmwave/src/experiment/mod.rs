@@ -40,6 +40,8 @@ pub enum Kind {
         /// The share.
         failure: f64,
     },
+    /// What becomes of these numbers of stations.
+    Stations(Vec<usize>),
     /// What becomes of clients that walk about with these speeds, in m/s; 0 stands.
     Mobility(Vec<f64>),
 }
@@ -59,6 +61,7 @@ impl Kind {
         match self {
             Self::Jain(_) => "jain",
             Self::Overhead { .. } => "overhead",
+            Self::Stations(_) => "stations",
             Self::Mobility(_) => "mobility",
         }
     }
@@ -67,7 +70,9 @@ impl Kind {
     fn values(&self) -> Vec<f64> {
         match self {
             Self::Jain(all) | Self::Mobility(all) => all.clone(),
-            Self::Overhead { stations, .. } => stations.iter().map(|n| *n as f64).collect(),
+            Self::Overhead { stations, .. } | Self::Stations(stations) => {
+                stations.iter().map(|n| *n as f64).collect()
+            }
         }
     }
 }
@@ -113,6 +118,18 @@ impl Experiment {
                 point.count("stations", stations as u64);
                 point.maybe("mini_slots", mini_slots);
                 point.maybe("failure", failed);
+            }
+            Kind::Stations(_) => {
+                let (seeds, stations) = (self.seeds.clone(), task.value as usize);
+                let found = access::stations(&self.cell, &access, stations, seeds)?;
+                point.count("stations", stations as u64);
+                point.number("jain", found.jain.mean);
+                point.number("failure", found.failure);
+                point.number("mini_slots", found.mini_slots);
+                point.number("first_s", found.first_s.median);
+                point.number("first_90_s", found.first_s.high);
+                point.number("gone", found.gone);
+                point.number("goodput_mbps", found.goodput_mbps);
             }
             Kind::Mobility(_) => {
                 let (seeds, speed) = (self.seeds.clone(), task.value);
@@ -196,6 +213,30 @@ impl Experiment {
                     "",
                     picture.draw(points, |most| (0.0, most.max(36.0) * 1.05)),
                 )]
+            }
+            Kind::Stations(_) => {
+                let x = ("stations", "clients");
+                let of = |title, y| Picture { title, x, y };
+                let jain = of(
+                    "Fairness of data time by number of clients",
+                    ("jain", "Jain's index (1: all have the same)"),
+                );
+                let failure = of(
+                    "Failed attempts by number of clients",
+                    ("failure", "share of attempts that failed"),
+                );
+                let first = of(
+                    "Time until nine tenths of clients have a sector",
+                    ("first_90_s", "seconds after all began"),
+                );
+                vec![
+                    ("", jain.draw(points, |_| (0.0, 1.0))),
+                    ("-failure", failure.draw(points, |_| (0.0, 1.0))),
+                    (
+                        "-first",
+                        first.draw(points, |most| (0.0, most * 1.05 + 0.01)),
+                    ),
+                ]
             }
             Kind::Mobility(_) => {
                 let speed = ("speed_mps", "speed in metres per second");
@@ -332,6 +373,22 @@ mod tests {
         );
         assert!(points[0].find("failure").unwrap() <= 0.1);
         assert!(overhead.pictures(&points)[0].1.contains("at most 10 %"));
+    }
+
+    #[test]
+    fn every_number_of_stations_is_told_and_drawn() {
+        let stations = experiment(Kind::Stations(vec![1, 5]));
+        let points = points(&stations);
+        let counts: Vec<_> = points.iter().map(|p| p.find("stations")).collect();
+        assert_eq!(counts, [Some(1.0), Some(5.0), Some(1.0), Some(5.0)]);
+        for point in &points {
+            let figure = |name: &str| point.find(name).unwrap();
+            assert!(figure("first_90_s") >= figure("first_s") && figure("first_s") >= 0.1 - 1e-9);
+            assert!((0.0..1.0).contains(&figure("gone")), "{point:?}");
+        }
+        let pictures = stations.pictures(&points);
+        assert_eq!(pictures.len(), 3);
+        assert!(pictures.iter().all(|one| one.1.contains(">clients</text>")));
     }
 
     #[test]

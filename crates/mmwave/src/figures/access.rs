@@ -132,6 +132,56 @@ pub fn mobility(
     })
 }
 
+/// What becomes of so many clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StationsPoint {
+    /// Jain's index of data time over seeds.
+    pub jain: Spread,
+    /// Share of attempts that failed.
+    pub failure: f64,
+    /// Mini-slots of an A-BFT, mean.
+    pub mini_slots: f64,
+    /// Seconds until a client first has a trained sector, all beginning at once; who never has one counts with the whole run.
+    pub first_s: Spread,
+    /// Share of beacon intervals in which a client had no data.
+    pub gone: f64,
+    /// Mbit/s of all clients together, mean over seeds.
+    pub goodput_mbps: f64,
+}
+
+/// So many clients in the cell, which is otherwise as it says.
+///
+/// # Errors
+///
+/// As [`outcomes`].
+pub fn stations(
+    config: &CellConfig,
+    access: &Access,
+    stations: usize,
+    seeds: Seeds,
+) -> Result<StationsPoint, MmwaveError> {
+    let config = CellConfig {
+        stations,
+        ..config.clone()
+    };
+    let all = outcomes(&config, access, seeds)?;
+    let interval_s = config.interval.length_us * 1e-6;
+    let firsts = first_association(&all);
+    let firsts = firsts
+        .iter()
+        .map(|intervals| *intervals as f64 * interval_s);
+    let mean = |of: &dyn Fn(&Outcome) -> f64| Spread::of(all.iter().map(of).collect()).mean;
+    let gone = |one: &Outcome| one.stations.iter().map(|one| one.gone).sum::<usize>() as f64;
+    Ok(StationsPoint {
+        jain: Spread::of(all.iter().map(Outcome::jain).collect()),
+        failure: failure(&all),
+        mini_slots: mean(&Outcome::mean_mini_slots),
+        first_s: Spread::of(firsts.collect()),
+        gone: mean(&gone) / (stations * config.intervals) as f64,
+        goodput_mbps: mean(&|one| one.goodput_mbps(interval_s)),
+    })
+}
+
 /// Share of attempts that failed, over several runs.
 pub fn failure(all: &[Outcome]) -> f64 {
     let sum = |of: fn(&StationOutcome) -> u32| -> u64 {
@@ -268,6 +318,16 @@ mod tests {
         assert!(points[0].failure < points[1].failure);
         assert!(points[0].goodput_mbps > 0.0);
         assert!(jain(&short(2), &thesis, 1.5, 1..=1).is_err());
+    }
+
+    #[test]
+    fn more_clients_have_less_each_and_fail_more_often() {
+        let thesis = Access::Slotted(Slotted::THESIS);
+        let [few, many] = [2, 24].map(|n| stations(&short(16), &thesis, n, 1..=3).unwrap());
+        assert!(few.failure < many.failure && few.gone < many.gone);
+        assert!(few.first_s.high <= many.first_s.high && few.first_s.median > 0.099);
+        assert_eq!((few.mini_slots, many.mini_slots), (288.0, 288.0));
+        assert!(stations(&short(2), &thesis, 0, 1..=1).is_err());
     }
 
     #[test]
