@@ -255,6 +255,7 @@ impl Out {
             name: kind.name().to_owned(),
             kind,
             schemes: schemes.to_vec(),
+            rules: Default::default(),
             seeds: 1..=self.seeds,
             cell: CellConfig::default(),
         };

@@ -9,6 +9,8 @@
 //! stations = 16
 //! ```
 
+mod rules;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +105,9 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
         root.has(key);
     }
     root.has("cell");
+    for scheme in SCHEMES {
+        root.has(scheme);
+    }
     let kind = kind?;
     for (key, kinds) in KEYS_OF_KINDS {
         if let Some(value) = root.value(key)
@@ -119,6 +124,12 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
         if let Some(cell) = root.value("cell") {
             let reason = "[cell]: a bond's cell is said at its link, in the scenario";
             document.problem(&cell.span(), reason);
+        }
+        for scheme in SCHEMES {
+            if let Some(rules) = root.value(scheme) {
+                let reason = format!("[{scheme}]: a bond's schemes are those of their names");
+                document.problem(&rules.span(), reason);
+            }
         }
         return read_bond(document, root, name?.value, schemes, seeds);
     }
@@ -139,6 +150,7 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
             read_cell(document, section)
         }
     };
+    let rules = rules::read(document, root, kind.value == "overhead");
     let kind = match kind.value.as_str() {
         "jain" => {
             let blockage = numbers(document, root, "blockage");
@@ -172,6 +184,7 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
         name: name?.value,
         kind,
         schemes,
+        rules,
         seeds: 1..=seeds.unwrap_or(10),
         cell,
     })))

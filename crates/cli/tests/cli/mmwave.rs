@@ -193,6 +193,7 @@ fn what_cannot_be_is_one_line_with_its_code() {
     let cell = |line: &str| {
         format!("name = \"s\"\nkind = \"stations\"\nstations = [1]\nseeds = 1\n[cell]\n{line}\n")
     };
+    bench.write("beams.toml", &cell("chatty = 1\n[jpoc]\ngood_beams = 36"));
     bench.write("near.toml", &cell("radius_m = -1"));
     bench.write("holes.toml", &cell("patterns = \"hole.txt\""));
     bench.write("varied.toml", &format!("{JAIN}blockage = 0.1\n"));

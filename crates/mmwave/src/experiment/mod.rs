@@ -5,6 +5,8 @@
 
 mod table;
 
+use std::collections::BTreeMap;
+
 use crate::cell::{Access, CellConfig, Jpoc};
 use crate::error::MmwaveError;
 use crate::figures::access::{self, Seeds};
@@ -22,6 +24,8 @@ pub struct Experiment {
     pub kind: Kind,
     /// Access schemes, of [`SCHEMES`](crate::cell::SCHEMES).
     pub schemes: Vec<&'static str>,
+    /// Their settings, where they are others than their names mean.
+    pub rules: BTreeMap<&'static str, Access>,
     /// Which seeds.
     pub seeds: Seeds,
     /// The cell, apart from what is varied.
@@ -92,13 +96,20 @@ impl Experiment {
         self.schemes.iter().flat_map(of).collect()
     }
 
+    /// The settings of a scheme.
+    fn access(&self, scheme: &str) -> Access {
+        let own = self.rules.get(scheme).copied();
+        let named = own.or_else(|| Access::named(scheme));
+        named.unwrap_or(Access::Jpoc(Jpoc::THESIS))
+    }
+
     /// The figures of one point, over all seeds.
     ///
     /// # Errors
     ///
     /// A cell or a value that cannot be.
     pub fn point(&self, task: &Task) -> Result<Point, MmwaveError> {
-        let access = Access::named(task.scheme).unwrap_or(Access::Jpoc(Jpoc::THESIS));
+        let access = self.access(task.scheme);
         let mut point = Point::new();
         point.text("scheme", task.scheme);
         match &self.kind {
@@ -308,6 +319,7 @@ mod tests {
             name: "e".to_owned(),
             kind,
             schemes: vec!["80211-thesis", "jpoc"],
+            rules: BTreeMap::new(),
             seeds: 1..=2,
             cell: CellConfig {
                 stations: 6,
@@ -389,6 +401,25 @@ mod tests {
         let pictures = stations.pictures(&points);
         assert_eq!(pictures.len(), 3);
         assert!(pictures.iter().all(|one| one.1.contains(">clients</text>")));
+    }
+
+    #[test]
+    fn settings_of_a_scheme_count() {
+        let mut stations = experiment(Kind::Stations(vec![6]));
+        let mini_slots = |points: &[Point]| points[0].find("mini_slots").unwrap();
+        assert_eq!(mini_slots(&points(&stations)), 288.0);
+        let few = crate::mac::slotted::Slotted::THESIS.with_slots(2);
+        stations.rules.insert("80211-thesis", Access::Slotted(few));
+        assert_eq!(mini_slots(&points(&stations)), 72.0);
+        // As many good-beams as there are mini-slots can never be told apart.
+        let mut jpoc = Jpoc::THESIS;
+        jpoc.target.good_beams = 36.0;
+        stations.rules.insert("jpoc", Access::Jpoc(jpoc));
+        let error = stations.point(&stations.tasks()[1]).unwrap_err();
+        assert!(
+            matches!(error, MmwaveError::TooFewMiniSlots { .. }),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,0 +1,186 @@
+//! `[80211ad]`, `[80211ay]`, `[80211-thesis]` and `[jpoc]` of an experiment: settings of its access schemes. What is not said is
+//! the scheme as its name means it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use sumlink_mmwave::cell::{Access, Jpoc, SCHEMES};
+use sumlink_mmwave::mac::slotted::Slotted;
+
+use crate::scenario::{Document, Section};
+
+/// Settings by scheme, for those that the file has a section of. `overhead`: of an experiment that varies the number of
+/// mini-slots and says itself how many attempts may fail.
+pub(super) fn read(
+    document: &mut Document<'_>,
+    root: &mut Section<'_, '_>,
+    overhead: bool,
+) -> BTreeMap<&'static str, Access> {
+    let mut rules = BTreeMap::new();
+    for scheme in SCHEMES {
+        let (Some(value), Some(access)) = (root.value(scheme), Access::named(scheme)) else {
+            continue;
+        };
+        let title = format!("[{scheme}]");
+        let Some(mut section) = Section::of(document, value, &title) else {
+            continue;
+        };
+        let access = match access {
+            Access::Slotted(named) => {
+                let most = limits(scheme);
+                Access::Slotted(slotted(document, &mut section, named, most, overhead))
+            }
+            Access::Jpoc(named) => Access::Jpoc(jpoc(document, &mut section, named, overhead)),
+        };
+        section.finish(document);
+        rules.insert(scheme, access);
+    }
+    rules
+}
+
+/// Slots of an A-BFT and frames of a slot that there may be: what the standards' fields can say (802.11-2016, 9.4.1.39: three
+/// and four bits), times the multiplier of 802.11ay; the thesis' baseline keeps to no standard.
+fn limits(scheme: &str) -> (Range<u64>, Range<u64>) {
+    match scheme {
+        "80211ad" => (1..9, 1..17),
+        "80211ay" => (1..33, 1..17),
+        _ => (1..4097, 1..257),
+    }
+}
+
+fn slotted(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+    mut rules: Slotted,
+    (slots, frames): (Range<u64>, Range<u64>),
+    overhead: bool,
+) -> Slotted {
+    if overhead {
+        varied(document, section, "slots");
+    }
+    for (key, range, to) in [
+        ("slots", slots, &mut rules.slots),
+        ("frames_per_slot", frames, &mut rules.frames_per_slot),
+        ("channels", 1..9, &mut rules.channels),
+        ("retry_limit", 0..256, &mut rules.retry_limit),
+        ("backoff", 1..256, &mut rules.backoff),
+    ] {
+        if let Some(at) = section.integer(document, key, range) {
+            *to = at.value as u32;
+        }
+    }
+    rules
+}
+
+fn jpoc(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+    mut rules: Jpoc,
+    overhead: bool,
+) -> Jpoc {
+    if overhead {
+        varied(document, section, "failure");
+    }
+    if let Some(at) = section.number(document, "gamma_db") {
+        rules.gamma_db = Some(at.value);
+    }
+    let target = &mut rules.target;
+    for (key, to) in [
+        ("margin_db", &mut rules.margin_db),
+        ("good_beams", &mut target.good_beams),
+        ("failure", &mut target.failure),
+    ] {
+        if let Some(at) = section.number(document, key) {
+            *to = at.value;
+        }
+    }
+    for (key, to) in [
+        ("initial", &mut target.initial),
+        ("minimum", &mut target.minimum),
+        ("maximum", &mut target.maximum),
+    ] {
+        if let Some(at) = section.integer(document, key, 1..1025) {
+            *to = at.value as u32;
+        }
+    }
+    rules
+}
+
+/// Complains of a key that the kind `overhead` decides itself.
+fn varied(document: &mut Document<'_>, section: &mut Section<'_, '_>, key: &'static str) {
+    if let Some(value) = section.value(key) {
+        let reason =
+            format!("`{key}` is not the scheme's in an experiment of kind \"overhead\": remove it");
+        document.problem(&value.span(), reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::experiment::File;
+
+    fn parse(
+        kind: &str,
+        text: &str,
+    ) -> Result<BTreeMap<&'static str, Access>, Vec<(usize, String)>> {
+        let text = format!("name = \"e\"\nkind = \"{kind}\"\nstations = [2]\n{text}");
+        match File::parse(Path::new("e.toml"), &text) {
+            Ok(File::Cells(read)) => Ok(read.rules),
+            Ok(File::Bond(_)) => panic!("no cells"),
+            Err(problems) => Err(problems.into_iter().map(|p| (p.line, p.reason)).collect()),
+        }
+    }
+
+    #[test]
+    fn what_is_said_counts_and_the_rest_is_the_named_scheme() {
+        let text = "[80211ad]\nframes_per_slot = 8\nretry_limit = 2\n[jpoc]\ngamma_db = 10\ngood_beams = 6\n";
+        let rules = parse("stations", text).unwrap();
+        let expected = Slotted {
+            frames_per_slot: 8,
+            retry_limit: 2,
+            ..Slotted::AD
+        };
+        assert_eq!(rules["80211ad"], Access::Slotted(expected));
+        let Access::Jpoc(jpoc) = rules["jpoc"] else {
+            panic!("{rules:?}");
+        };
+        assert_eq!((jpoc.gamma_db, jpoc.target.good_beams), (Some(10.0), 6.0));
+        assert_eq!(jpoc.target.failure, Jpoc::THESIS.target.failure);
+        assert_eq!(rules.len(), 2);
+        assert!(parse("stations", "").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_no_standard_allows_is_refused_with_its_line() {
+        for (kind, text, line, hint) in [
+            (
+                "stations",
+                "[80211ad]\nframes_per_slot = 36\n",
+                5,
+                "from 1 to 16",
+            ),
+            ("stations", "[80211ad]\nslots = 9\n", 5, "from 1 to 8"),
+            ("stations", "[80211ay]\nslots = 0\n", 5, "from 1 to 32"),
+            ("stations", "[jpoc]\nslots = 8\n", 5, "no key 'slots'"),
+            (
+                "overhead",
+                "[80211ad]\nslots = 4\n",
+                5,
+                "of kind \"overhead\"",
+            ),
+            (
+                "overhead",
+                "[jpoc]\nfailure = 0.2\n",
+                5,
+                "of kind \"overhead\"",
+            ),
+        ] {
+            let problems = parse(kind, text).unwrap_err();
+            let is_it = |(at, reason): &(usize, String)| *at == line && reason.contains(hint);
+            assert!(problems.iter().any(is_it), "{text}: {problems:?}");
+        }
+    }
+}
