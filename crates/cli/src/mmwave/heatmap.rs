@@ -97,11 +97,11 @@ pub(super) fn run(args: &HeatmapArgs) -> Result<(), CliError> {
         return print_json(&told);
     }
     let mut text = format!(
-        "competition index against a client 1 m from the access point, which stands in the lower left corner\n\
+        "competition index against a client 1 m from the access point, which stands in the upper left corner\n\
          (1: both are heard as often; 0: never), {} by {} parts of 1.4 m\n",
         CELLS.0, CELLS.1
     );
-    for row in rows.iter().rev() {
+    for row in &rows {
         let cells = row.iter().map(|index| format!("{index:6.2}"));
         text += &(cells.collect::<String>() + "\n");
     }
