@@ -4,6 +4,8 @@
 //! another one. It looks at the access point to within the cell's angle when it sets out and does not turn while it walks,
 //! so that the access point moves through its sectors; when that leaves the 120 degrees that its array sees, it turns.
 //!
+//! Or it turns all the time, as the thesis' robot does (section 3.1), and loses the access point from view for a part of each turn.
+//!
 //! The channel is that of 3GPP TR 38.901 at the new place with the same dice: path loss and the direct ray follow the client,
 //! shadowing and clusters stay as they were relative to it, and whether there is a line of sight is decided by the same number
 //! against the probability there. After 10 m, the correlation distance of 38.901's indoor office (clause 7.6.3), the dice are
@@ -28,20 +30,29 @@ pub struct Walk {
     pub speed: f64,
     /// Seconds for which they rest at each waypoint.
     pub pause: f64,
+    /// Degrees per second by which they turn all the time, standing or walking; 0 looks where the access point is as they set
+    /// out. Who turns loses it from view for a part of each turn.
+    pub turning: f64,
 }
 
 impl Walk {
+    /// Whether anything of it moves.
+    pub fn moves(&self) -> bool {
+        self.speed > 0.0 || self.turning > 0.0
+    }
+
     /// A pedestrian who rests 5 s at each waypoint: ours.
     pub const PEDESTRIAN: Self = Self {
         speed: 1.4,
         pause: 5.0,
+        turning: 0.0,
     };
 
     /// Checks its numbers.
     ///
     /// # Errors
     ///
-    /// A speed that is not from 0 to 50 m/s, a pause that is not from 0 to 3600 s.
+    /// A speed that is not from 0 to 50 m/s, a pause that is not from 0 to 3600 s, a turning that is not from 0 to 360 degrees/s.
     pub fn checked(self) -> Result<Self, MmwaveError> {
         within("speed in m/s", self.speed, (0.0, 50.0), "from 0 to 50")?;
         within(
@@ -49,6 +60,13 @@ impl Walk {
             self.pause,
             (0.0, 3600.0),
             "from 0 to 3600",
+        )?;
+        let range = (0.0, 360.0);
+        within(
+            "turning in degrees per second",
+            self.turning,
+            range,
+            "from 0 to 360",
         )?;
         Ok(self)
     }
@@ -165,11 +183,13 @@ impl Walker {
 
     /// So many seconds later. Says whether anything has changed: who rests has the channel that it had.
     pub fn advance(&mut self, seconds: f64) -> bool {
-        if self.walk.speed == 0.0 {
+        if !self.walk.moves() {
             return false;
         }
         let before = self.pose;
-        let mut left = seconds;
+        let turned = (self.walk.turning * seconds).to_radians();
+        self.pose.orientation.yaw = wrapped(self.pose.orientation.yaw + turned);
+        let mut left = if self.walk.speed > 0.0 { seconds } else { 0.0 };
         // A waypoint each time: with no pause and a short way there may be several in an interval.
         while left > 0.0 {
             let resting = self.rest.min(left);
@@ -210,6 +230,9 @@ impl Walker {
 
     /// Looks at the access point again, to within the angle.
     fn turn(&mut self) {
+        if self.walk.turning > 0.0 {
+            return;
+        }
         let at_ap = self.pose.point.direction_to(self.ground.ap).azimuth;
         let away = (2.0 * self.random.next_f64() - 1.0) * self.ground.facing;
         self.pose.orientation.yaw = wrapped(at_ap + away);
@@ -257,6 +280,7 @@ mod tests {
             let walk = Walk {
                 speed: 1.4,
                 pause: 2.0,
+                turning: 0.0,
             };
             let mut walker = walker(walk, seed);
             let mut rested = 0;
@@ -280,6 +304,7 @@ mod tests {
         let walk = Walk {
             speed: 2.0,
             pause: 0.0,
+            turning: 0.0,
         };
         let mut walker = walker(walk, 3);
         let mut far = 0.0;
@@ -310,6 +335,7 @@ mod tests {
             Walk {
                 speed: 0.0,
                 pause: 0.0,
+                turning: 0.0,
             },
             7,
         );
@@ -330,6 +356,28 @@ mod tests {
         }
         // 50 m have five new throws and a few changes between line of sight and none, and steps of 14 cm otherwise.
         assert!(small * 10 > all * 9, "{small} of {all}");
+    }
+
+    #[test]
+    fn who_turns_in_place_stays_there_and_loses_sight() {
+        let spins = Walk {
+            speed: 0.0,
+            pause: 0.0,
+            turning: 37.0,
+        };
+        let mut walker = walker(spins, 3);
+        let place = walker.pose().point;
+        let mut seen = 0;
+        for _ in 0..3000 {
+            assert!(walker.advance(0.1));
+            let pose = walker.pose();
+            assert_eq!(pose.point, place);
+            let at_ap = place.direction_to(AP).azimuth;
+            let away = wrapped(pose.orientation.yaw - at_ap).abs().to_degrees();
+            seen += usize::from(away <= HALF_COVERAGE_DEG);
+        }
+        // A third of the circle is covered.
+        assert!((950..1050).contains(&seen), "{seen}");
     }
 
     #[test]
@@ -370,8 +418,20 @@ mod tests {
 
     #[test]
     fn walks_that_cannot_be_are_refused() {
-        for (speed, pause) in [(-1.0, 0.0), (51.0, 0.0), (f64::NAN, 0.0), (1.0, -1.0)] {
-            assert!(Walk { speed, pause }.checked().is_err());
+        for (speed, pause, turning) in [
+            (-1.0, 0.0, 0.0),
+            (51.0, 0.0, 0.0),
+            (f64::NAN, 0.0, 0.0),
+            (1.0, -1.0, 0.0),
+            (1.0, 0.0, -1.0),
+            (1.0, 0.0, 361.0),
+        ] {
+            let walk = Walk {
+                speed,
+                pause,
+                turning,
+            };
+            assert!(walk.checked().is_err());
         }
         assert!(Walk::PEDESTRIAN.checked().is_ok());
     }

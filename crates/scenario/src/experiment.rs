@@ -356,10 +356,12 @@ fn read_cell(document: &mut Document<'_>, mut section: Section<'_, '_>) -> CellC
     }
     let speed = section.number(document, "speed_mps");
     let pause = section.number(document, "pause_s");
-    if speed.is_some() || pause.is_some() {
+    let turning = section.number(document, "turning_deg_s");
+    if speed.is_some() || pause.is_some() || turning.is_some() {
         cell.walk = Some(Walk {
             speed: speed.map_or(0.0, |at| at.value),
             pause: pause.map_or(0.0, |at| at.value),
+            turning: turning.map_or(0.0, |at| at.value),
         });
     }
     section.finish(document);

@@ -55,10 +55,11 @@ impl<'a> Client<'a> {
         random: &Random,
     ) -> Result<Self, MmwaveError> {
         let wants_data = index < config.stations;
-        let walk = config.walk.filter(|walk| wants_data && walk.speed > 0.0);
+        let walk = config.walk.filter(|walk| wants_data && walk.moves());
         let behaviour = match (wants_data, walk) {
-            (true, None) => Behaviour::Stationary,
-            (true, Some(_)) => Behaviour::MobileNlos,
+            (true, Some(walk)) if walk.speed > 0.0 => Behaviour::MobileNlos,
+            // Who turns in place trains once a minute, as who stands, and whenever its link falls below the threshold.
+            (true, _) => Behaviour::Stationary,
             (false, _) => Behaviour::Disconnected,
         };
         let walker = walk.map(|walk| {

@@ -143,6 +143,7 @@ fn who_walks_keeps_its_link_only_as_long_as_its_beams_fit() {
         walk: Some(Walk {
             speed: 3.0,
             pause: 0.0,
+            turning: 0.0,
         }),
         intervals: 600,
         ..config(2, 0.0)
@@ -168,12 +169,39 @@ fn who_walks_keeps_its_link_only_as_long_as_its_beams_fit() {
 }
 
 #[test]
+fn who_turns_trains_more_often_than_who_stands() {
+    let turning = |turning| CellConfig {
+        walk: Some(Walk {
+            speed: 0.0,
+            pause: 0.0,
+            turning,
+        }),
+        intervals: 600,
+        ..config(2, 0.0)
+    };
+    let of = |degrees: f64| {
+        let outcome = outcome(&turning(degrees), "jpoc", 2);
+        let sum = |of: fn(&StationOutcome) -> f64| outcome.stations.iter().map(of).sum::<f64>();
+        (
+            sum(|one| f64::from(one.attempts)),
+            sum(|one| one.gone as f64),
+        )
+    };
+    let (stands, turns) = (of(0.0), of(37.0));
+    assert!(
+        turns.0 > 3.0 * stands.0 && turns.1 > stands.1,
+        "{stands:?} {turns:?}"
+    );
+}
+
+#[test]
 fn a_walk_of_no_speed_is_standing() {
     let standing = config(4, 0.2);
     let walk = CellConfig {
         walk: Some(Walk {
             speed: 0.0,
             pause: 1.0,
+            turning: 0.0,
         }),
         ..standing.clone()
     };

@@ -238,7 +238,10 @@ impl Experiment {
                 );
                 let first = of(
                     "Time until nine tenths of clients have a sector",
-                    ("first_90_s", "seconds after all began; never: the whole run"),
+                    (
+                        "first_90_s",
+                        "seconds after all began; never: the whole run",
+                    ),
                 );
                 vec![
                     ("", jain.draw(points, |_| (0.0, 1.0))),

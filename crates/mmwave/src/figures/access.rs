@@ -109,9 +109,15 @@ pub fn mobility(
     speed: f64,
     seeds: Seeds,
 ) -> Result<MobilityPoint, MmwaveError> {
-    let pause = config.walk.map_or(0.0, |walk| walk.pause);
+    let walk = Walk {
+        speed,
+        ..config.walk.unwrap_or(Walk {
+            pause: 0.0,
+            ..Walk::PEDESTRIAN
+        })
+    };
     let config = CellConfig {
-        walk: Some(Walk { speed, pause }),
+        walk: Some(walk),
         ..config.clone()
     };
     let all = outcomes(&config, access, seeds)?;

@@ -19,8 +19,9 @@ use super::section::{Section, keep, number_of};
 /// The name of the profile that `sumlink-mmwave` makes.
 const WIGIG: &str = "mmwave";
 /// The keys that only it has.
-const WIGIG_KEYS: [&str; 9] = [
-    "access", "stations", "chatty", "distance", "blockage", "blockers", "speed", "pause", "periods",
+const WIGIG_KEYS: [&str; 10] = [
+    "access", "stations", "chatty", "distance", "blockage", "blockers", "speed", "pause",
+    "turning", "periods",
 ];
 
 /// A generator of what a link does over time.
@@ -206,6 +207,7 @@ fn read_wigig(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     let blockers = section.number(document, "blockers");
     let speed = section.number(document, "speed");
     let pause = section.number(document, "pause");
+    let turning = section.number(document, "turning");
     let periods = section.integer(document, "periods", 1..u64::from(MOST_PERIODS) + 1);
     if let (Some(_), Some(blockers)) = (&blockage, &blockers) {
         let reason = "blockage and blockers contradict each other: remove one";
@@ -246,6 +248,12 @@ fn read_wigig(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     if let Some(at) = speed {
         walk.speed = at.value;
         right &= keep(document, &at.span, "speed", walk.checked()).is_some();
+        link.walk = Some(walk);
+    }
+    if let Some(at) = turning {
+        walk.turning = at.value;
+        walk.speed = link.walk.map_or(0.0, |walk| walk.speed);
+        right &= keep(document, &at.span, "turning", walk.checked()).is_some();
         link.walk = Some(walk);
     }
     if let Some(at) = periods {
@@ -343,10 +351,17 @@ mod tests {
         let walk = Walk {
             speed: 1.0,
             pause: 2.0,
+            turning: 0.0,
         };
         assert_eq!((link.walk, link.periods), (Some(walk), 4));
         let is_delay = |c: &PlannedChange| matches!(c.change.setting, Setting::Delay(_));
         assert!(!read.lab_config(1).timeline.iter().any(is_delay));
+        let spins = scenario(&format!("{JPOC}turning = 37\n"));
+        let link = spins.links[1].profile.as_ref().unwrap().wigig().unwrap();
+        assert_eq!(
+            link.walk.map(|walk| (walk.speed, walk.turning)),
+            Some((0.0, 37.0))
+        );
         let model_a = scenario(&format!("{JPOC}blockers = 0.2\n"));
         let link = model_a.links[1].profile.as_ref().unwrap().wigig().unwrap();
         assert_eq!(link.blockage, Blockage::ModelA { metres: 0.2 });
@@ -392,6 +407,11 @@ mod tests {
                 "access = \"jpoc\"\nstations = 2\npause = 1\n",
                 6,
                 "has no speed",
+            ),
+            (
+                "access = \"jpoc\"\nstations = 2\nturning = -37\n",
+                12,
+                "from 0 to 360",
             ),
             (
                 "access = \"jpoc\"\nstations = 2\nperiods = 0\n",
