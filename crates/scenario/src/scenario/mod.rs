@@ -27,6 +27,7 @@ mod rate;
 mod read;
 mod section;
 mod shared;
+mod wigig;
 mod workload;
 
 use std::path::{Path, PathBuf};

@@ -1,28 +1,17 @@
 //! `profile` of a link: what it does over time by itself, fitted to recordings or made by a cell of 60 GHz Wi-Fi.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use sumlink_link::Profile;
 use sumlink_link::profile::{Timeline, scale};
-use sumlink_mmwave::cell::{Access, Blockage, SCHEMES};
-use sumlink_mmwave::mobility::Walk;
-use sumlink_mmwave::wigig::{MOST_PERIODS, WigigLink, timeline};
+use sumlink_mmwave::wigig::{WigigLink, timeline};
 
 use crate::config::{Direction, LinkChange, MAX_LINKS, PlannedChange, Setting, check_rate};
-use crate::units::parse_percentage;
 
 use super::document::Document;
 use super::link::each_way;
 use super::section::{Section, keep, number_of};
-
-/// The name of the profile that `sumlink-mmwave` makes.
-const WIGIG: &str = "mmwave";
-/// The keys that only it has.
-const WIGIG_KEYS: [&str; 10] = [
-    "access", "stations", "chatty", "distance", "blockage", "blockers", "speed", "pause",
-    "turning", "periods",
-];
+use super::wigig::{self, NAME as WIGIG};
 
 /// A generator of what a link does over time.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +123,7 @@ pub(super) fn read(
     let wigig = name.as_ref().is_some_and(|name| name.value == WIGIG);
     let generator = match &name {
         None => None,
-        Some(_) if wigig => read_wigig(document, section).map(Generator::Wigig),
+        Some(_) if wigig => wigig::read(document, section).map(Generator::Wigig),
         Some(name) => {
             let parsed = name.value.parse::<Profile>();
             let parsed = parsed.map_err(|error| format!("{error}, and {WIGIG}"));
@@ -142,7 +131,7 @@ pub(super) fn read(
         }
     };
     if !wigig {
-        for key in WIGIG_KEYS {
+        for key in wigig::KEYS {
             if let Some(value) = section.value(key) {
                 let reason = format!("{key} belongs to a link with profile = \"{WIGIG}\"");
                 document.problem(&value.span(), reason);
@@ -185,89 +174,12 @@ pub(super) fn read(
     })
 }
 
-/// `access` and `stations`, and what else the cell has.
-fn read_wigig(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<WigigLink> {
-    let named = |name: &str| {
-        let known = SCHEMES.join(", ");
-        Access::named(name).ok_or_else(|| format!("'{name}' is none of {known}"))
-    };
-    let access = section.parsed(document, "access", named);
-    let stations = section.integer(document, "stations", 0..MOST_STATIONS);
-    for (key, example) in [
-        ("access", "access = \"jpoc\""),
-        ("stations", "stations = 8, those that compete with this one"),
-    ] {
-        if !section.has(key) {
-            section.missing(document, key, example);
-        }
-    }
-    let chatty = section.integer(document, "chatty", 0..MOST_STATIONS);
-    let distance = section.number(document, "distance");
-    let blockage = section.parsed(document, "blockage", parse_percentage);
-    let blockers = section.number(document, "blockers");
-    let speed = section.number(document, "speed");
-    let pause = section.number(document, "pause");
-    let turning = section.number(document, "turning");
-    let periods = section.integer(document, "periods", 1..u64::from(MOST_PERIODS) + 1);
-    if let (Some(_), Some(blockers)) = (&blockage, &blockers) {
-        let reason = "blockage and blockers contradict each other: remove one";
-        document.problem(&blockers.span, reason);
-    }
-    let (access, stations) = (access?.value, stations?);
-    let mut link = WigigLink::new(access, stations.value as usize);
-    // One after the other, so that each complaint has its own line.
-    let mut right = true;
-    let mut check =
-        |document: &mut Document<'_>, span: &Range<usize>, key: &str, link: &WigigLink| {
-            right &= keep(document, span, key, link.check()).is_some();
-        };
-    check(document, &stations.span, "stations", &link);
-    if let Some(at) = chatty {
-        link.chatty = at.value as usize;
-        check(document, &at.span, "chatty", &link);
-    }
-    if let Some(at) = distance {
-        link.distance = Some(at.value);
-        check(document, &at.span, "distance", &link);
-    }
-    if let Some(at) = blockage {
-        link.blockage = Blockage::Probability(at.value);
-        check(document, &at.span, "blockage", &link);
-    } else if let Some(at) = blockers {
-        link.blockage = Blockage::ModelA { metres: at.value };
-        check(document, &at.span, "blockers", &link);
-    }
-    let mut walk = Walk::PEDESTRIAN;
-    if let Some(at) = pause {
-        walk.pause = at.value;
-        if speed.is_none() {
-            section.missing(document, "speed", "speed = 1.4, which pause belongs to");
-        }
-        right &= keep(document, &at.span, "pause", walk.checked()).is_some();
-    }
-    if let Some(at) = speed {
-        walk.speed = at.value;
-        right &= keep(document, &at.span, "speed", walk.checked()).is_some();
-        link.walk = Some(walk);
-    }
-    if let Some(at) = turning {
-        walk.turning = at.value;
-        walk.speed = link.walk.map_or(0.0, |walk| walk.speed);
-        right &= keep(document, &at.span, "turning", walk.checked()).is_some();
-        link.walk = Some(walk);
-    }
-    if let Some(at) = periods {
-        link.periods = at.value as u32;
-    }
-    right.then_some(link)
-}
-
-/// One more than the most stations of a kind.
-const MOST_STATIONS: u64 = 1024;
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use sumlink_mmwave::cell::{Access, Blockage};
+    use sumlink_mmwave::mobility::Walk;
 
     use super::*;
     use crate::scenario::Scenario;
