@@ -238,3 +238,27 @@ fn a_link_that_stood_still_carries_again() {
         ],
     });
 }
+
+/// musher takes two paths, and the server did not know yet that its two were gone: it refused each that joined, and the
+/// client dialed a thousand within ten seconds, since the next one's success cancelled the pause after the last one's end.
+#[test]
+fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
+    run(&Case {
+        scheduler: "musher",
+        congestion: "cubic",
+        carriers: 2,
+        is_tight: false,
+        seed: 0,
+        links: vec![Shape {
+            mbit: 12.23739465357185,
+            ms: 0,
+            queue: 1,
+            loss: 0.0,
+        }],
+        ops: vec![
+            Op::Wait { ms: 4 },
+            Op::Readdress { link: 0 },
+            Op::Wait { ms: 1546 },
+        ],
+    });
+}

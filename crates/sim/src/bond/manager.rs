@@ -145,7 +145,9 @@ impl Manager {
             sent: [0; 2],
             replacing,
         });
-        net.wake(net.now() + CONNECT_TIMEOUT, Alarm::Manager);
+        for limit in [CONNECT_TIMEOUT, CONNECT_TIMEOUT + HANDSHAKE_TIMEOUT] {
+            net.wake(net.now() + limit, Alarm::Manager);
+        }
     }
 
     /// Something has changed at an end of a connection; whether the daemon of that side has a new carrier.
@@ -214,7 +216,7 @@ impl Manager {
         self.probes.retain(|probe| probe.link != dial.link);
         let link = &mut self.links[dial.link];
         link.failures = 0;
-        link.retry_at = 0;
+        // The pause after another path's end stays: a peer that refuses what has just joined would be dialed without any.
         link.paths.push(dial.path);
         if let Some(old) = dial.replacing.filter(|old| link.paths.contains(old)) {
             link.paths.retain(|path| *path != old);
@@ -228,6 +230,8 @@ impl Manager {
         while let Some(index) = self.dials.iter().position(&which) {
             let dial = self.dials.remove(index);
             net.abort(dial.connection, Side::Client);
+            // The link may have waited for it with a dial of its own.
+            net.wake(net.now(), Alarm::Manager);
         }
     }
 
@@ -262,9 +266,6 @@ impl Manager {
             .collect();
         for index in late {
             self.fail(index, net);
-        }
-        if !self.dials.is_empty() {
-            net.wake(now + SECOND, Alarm::Manager);
         }
         self.dial_all(net, wires);
         self.dial_probes(net, wires);
