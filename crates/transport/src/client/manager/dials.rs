@@ -226,7 +226,8 @@ impl Manager {
         match dialed.result {
             Ok((carrier, binding)) => {
                 state.failures = 0;
-                state.retry_at = None;
+                // The pause after another path's end stays: a server that refuses what has just joined would be dialed
+                // without any.
                 if let Binding::SourceAddress(source) = binding {
                     tracing::warn!(link = %dialed.link, %source, "SO_BINDTODEVICE is not permitted: bound to the source address only, so packets leave by the preferred link unless a routing rule says otherwise");
                 }
