@@ -152,7 +152,7 @@ RANDOM_TESTS = PROPTEST_CASES=$(CASES) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) $
 
 test-long: ## The random tests with many cases: CASES=100000, SEED=N for certain ones
 	$(RANDOM_TESTS) -p sumlink-engine session::tests::random
-	$(RANDOM_TESTS) -p sumlink-sim adversary
+	$(RANDOM_TESTS) -p sumlink-sim adversary -- --nocapture
 
 # libFuzzer's instrumentation, as far as a stable compiler has it. Naming the target keeps it away
 # from build scripts.

@@ -12,6 +12,8 @@ mod case;
 mod drill;
 mod found;
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use proptest::prelude::*;
 
 use case::{Case, Op};
@@ -23,6 +25,9 @@ use crate::workload::Bearer;
 
 /// Cases of an ordinary run of the tests.
 const CASES: u32 = 500;
+/// After so many cases it says how many have passed, for who waits for a hundred thousand.
+const SIGN_OF_LIFE: u32 = 1_000;
+static PASSED: AtomicU32 = AtomicU32::new(0);
 /// Seeds of chaos.
 const CHAOS: u64 = 4;
 
@@ -213,5 +218,9 @@ proptest! {
     #[test]
     fn a_bond_survives_whatever_happens(case in case::case()) {
         run(&case);
+        let done = PASSED.fetch_add(1, Ordering::Relaxed) + 1;
+        if done % SIGN_OF_LIFE == 0 {
+            println!("{done} cases have passed");
+        }
     }
 }
