@@ -39,6 +39,25 @@ const CARRIER_RTO_MIN: u64 = 50 * MILLISECOND;
 /// Limit of TCP's socket buffers in the laboratory, in bytes.
 const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 
+/// What systems may name and only a kernel has, or who measures: the simulator skips them. Any other name is a mistake.
+const LINUX: [&str; 15] = [
+    "auto",
+    "bbr",
+    "bic",
+    "cdg",
+    "dctcp",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "lp",
+    "nv",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
 /// What a session holds, on a machine with at least 4 GiB: 256 MiB, of which an eighth and 2 KiB for each direction of each
 /// stream are the pipes'. A stream holds half.
 const MEMORY: u64 = (256 << 20) / 8 * 7 - 2 * 1024 * 2048;
@@ -95,6 +114,19 @@ pub fn run_own(
     Ok(run)
 }
 
+fn parse(name: &str, own: &Own) -> Result<System, String> {
+    let schedulers: Vec<&str> = own.schedulers.names().collect();
+    let system = System::parse_with(name, &schedulers)?;
+    if let System::Sumlink(variant) = &system
+        && let Some(congestion) = &variant.congestion
+        && !LINUX.contains(&congestion.as_str())
+        && !own.has_congestion(congestion)
+    {
+        check_congestion(congestion).map_err(|error| error.to_string())?;
+    }
+    Ok(system)
+}
+
 fn run_with(
     scenario: &Scenario,
     system: &str,
@@ -102,8 +134,7 @@ fn run_with(
     own: &Own,
     trace: &mut Option<Trace>,
 ) -> Result<(Run, EventLog), String> {
-    let names: Vec<&str> = own.schedulers.names().collect();
-    let parsed = System::parse_with(system, &names)?.under(scenario);
+    let parsed = parse(system, own)?.under(scenario);
     let mut log = EventLog::new();
     let outcome = match missing(&parsed, scenario, own) {
         Some(reason) => Outcome::Skipped { reason },
@@ -351,7 +382,8 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
     Bond::new(configure, tcp, links, carriers).map_err(|error| error.to_string())
 }
 
-/// Whether there is a system of that name, here or in the laboratory; the error says what there is.
+/// Whether there is a system of that name, here or in the laboratory, and its congestion control, here or in a kernel; the error
+/// says what there is.
 pub fn check_system(name: &str) -> Result<(), String> {
-    System::parse(name).map(drop)
+    parse(name, &Own::default()).map(drop)
 }

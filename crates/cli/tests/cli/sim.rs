@@ -118,6 +118,11 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
             "--systems: there is no system 'tcp'",
         ),
         (
+            vec!["two.toml", "--systems", "sumlink:fbdt+cubik"],
+            2,
+            "--systems: there is no congestion control \"cubik\"; there are: reno, cubic,",
+        ),
+        (
             vec!["two.toml", "--systems", "alone,alone"],
             2,
             "--systems: 'alone' is there twice",
