@@ -20,7 +20,7 @@ CARGO_DENY_VERSION := 0.20.2
 FUZZ_SECONDS ?= 10
 
 .PHONY: all build install dist demo peers bench bench-throughput bench-matrix validate papers test test-cargo test-fuzz test-python python-venv test-long instructions \
-	lint lint-rust lint-deny lint-wasm clean help
+	ns3 ns3-test lint lint-rust lint-deny lint-wasm clean help
 
 all: build ## The same as build
 
@@ -110,6 +110,15 @@ papers: ## Figures of the papers, measured again with the kernel's sockets: docs
 	$(MAKE) build python-venv
 	$(PYTHON_VENV)/bin/python scripts/papers $(BINARY) $(PAPERS_FLAGS)
 
+# GPL-2.0 like ns-3, and linked with nothing of sumlink but its core: nothing else here needs it.
+ns3: ## The edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/ns3/sumlink-ns3, for ns3/run
+	scripts/setup.sh ns3
+	$(MAKE) -C ns3 TARGET_DIR=$(TARGET_DIR)/ns3 CARGO="$(CARGO)"
+
+ns3-test: ns3 ## Tests of ns3: its C ABI, what ns3/run refuses, a short run
+	CARGO_TARGET_DIR=$(TARGET_DIR)/ns3 $(CARGO) test --locked --manifest-path ns3/ffi/Cargo.toml
+	CARGO_TARGET_DIR=$(TARGET_DIR) ns3/test_run.sh
+
 test: ## Every test there is
 	scripts/setup.sh test
 	$(MAKE) test-cargo
@@ -179,6 +188,7 @@ lint-rust:
 	scripts/setup.sh lint
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path ns3/ffi/Cargo.toml --check
 	$(CARGO) fmt --manifest-path peers/noq/Cargo.toml --check
 	$(CARGO) fmt --manifest-path python/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
@@ -223,4 +233,4 @@ clean: ## Remove everything that was built
 	rm -rf dist demo-out lab-out fuzz/target fuzz/artifacts
 
 help: ## This list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs the Debian packages that `make demo`, `make lint` or `make test` need and that are not there yet.
+# Installs the Debian packages that `make demo`, `make lint`, `make test` or `make ns3` need and that are not there yet.
 #
 #   scripts/setup.sh demo     what the demonstration needs
 #   scripts/setup.sh lint     what building all crates needs
 #   scripts/setup.sh test     what the whole test suite needs
+#   scripts/setup.sh ns3      what the edge node in ns-3 needs
 #
 # As root, or with sudo that asks for no password, it installs without asking and says which package is
 # for what. Otherwise it prints the one command to run and exits with 1. Services that packages bring
@@ -12,9 +13,9 @@ set -eu
 
 purpose=${1:-}
 case "$purpose" in
-    demo | lint | test) ;;
+    demo | lint | test | ns3) ;;
     *)
-        echo "usage: $0 demo|lint|test" >&2
+        echo "usage: $0 demo|lint|test|ns3" >&2
         exit 2
         ;;
 esac
@@ -52,18 +53,25 @@ have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
 
 need gcc "C compiler that the Rust crates' build scripts call" have_compiler
 need libc6-dev "C headers that go with the compiler" test -e /usr/include/stdio.h
-need clang "compiles the congestion controls for the kernel" have_bpf_compiler
-need llvm "takes what only debuggers read out of them" have llvm-strip
-need make "builds libbpf, which loads them" have make
-need pkg-config "finds what libbpf needs" have pkg-config
-need libelf-dev "is what libbpf reads compiled programs with" have_header libelf.h
-need zlib1g-dev "goes with it" have_header zlib.h
+need make "builds libbpf, which loads them, and ns3" have make
+if [ "$purpose" != ns3 ]; then
+    need clang "compiles the congestion controls for the kernel" have_bpf_compiler
+    need llvm "takes what only debuggers read out of them" have llvm-strip
+    need pkg-config "finds what libbpf needs" have pkg-config
+    need libelf-dev "is what libbpf reads compiled programs with" have_header libelf.h
+    need zlib1g-dev "goes with it" have_header zlib.h
+fi
 need ca-certificates "lets cargo trust the registry it downloads crates from" have_ca
-if [ "$purpose" != lint ]; then
+if [ "$purpose" = demo ] || [ "$purpose" = test ]; then
     need iproute2 "configures the laboratory's network namespaces (ip, nstat)" have ip
     need nginx-light "serves the file that the demonstration fetches" have nginx
     need curl "fetches the file" have curl
     need mptcpize "runs curl and nginx over kernel MPTCP, for comparison" have_mptcpize
+fi
+if [ "$purpose" = ns3 ]; then
+    need g++ "C++ compiler for ns3" have_cxx
+    need libns3-dev "ns-3, which the edge node is built into" test -e /usr/include/ns3/lte-module.h
+    need python3 "runs ns3/run" have python3
 fi
 if [ "$purpose" = test ]; then
     need ffmpeg "is the camera and the encoder of live video" have ffmpeg

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The two ways to the user, as the edge node sees them: whether one can take a packet, and when it can again.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "ns3/lte-mac-sap.h"
+#include "ns3/network-module.h"
+#include "ns3/wifi-module.h"
+
+namespace edge {
+
+class Link {
+  public:
+    virtual ~Link() = default;
+    /// It can take a packet: what is below the node's own queue is nearly empty.
+    virtual bool Ready() const = 0;
+    /// It has been given a packet.
+    virtual void Sent() = 0;
+    /// Called when it may have become ready.
+    std::function<void()> ready;
+    /// Where the user's end of it is.
+    ns3::InetSocketAddress user{ns3::Ipv4Address::GetAny(), 0};
+};
+
+/// Wi-Fi: at most two packets in the queue of its MAC, the one in the air among them.
+class WifiLink : public Link {
+  public:
+    explicit WifiLink(ns3::Ptr<ns3::WifiNetDevice> device);
+    bool Ready() const override;
+    void Sent() override {}
+
+  private:
+    void Gone(ns3::Ptr<const ns3::WifiMpdu> frame);
+    ns3::Ptr<ns3::WifiMacQueue> m_queue;
+};
+
+/// LTE: ns-3 does not tell what waits in its RLC, but RLC tells the MAC at each packet, and this listens between the two.
+class LteLink : public Link, public ns3::LteMacSapProvider {
+  public:
+    bool Ready() const override;
+    void Sent() override;
+    /// Listens, from now on, to the data bearer of the one user; whether there was one.
+    bool Listen(ns3::LteMacSapProvider *mac);
+    void TransmitPdu(TransmitPduParameters params) override;
+    void ReportBufferStatus(ReportBufferStatusParameters params) override;
+
+  private:
+    void Changed();
+    ns3::LteMacSapProvider *m_mac = nullptr;
+    uint32_t m_waiting = 0;
+    // Between the node and RLC is the core network: one packet at a time, so that what waits is always known.
+    bool m_underway = false;
+};
+
+} // namespace edge

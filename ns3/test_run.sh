@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# What `ns3/run` refuses, with one line and exit code 2; and one short run, whose line must be a measurement.
+cd "$(dirname "$0")" || exit 1
+failed=0
+refuses() {
+    wanted=$1
+    shift
+    said=$(./run "$@" 2>&1)
+    code=$?
+    if [ "$code" -ne 2 ] || [ "$(printf '%s\n' "$said" | wc -l)" -ne 1 ] || ! printf '%s' "$said" | grep -qF -- "$wanted"; then
+        echo "ns3/run $*: exit code $code, said: $said" >&2
+        failed=1
+    fi
+}
+refuses 'no figure is called `fig99`' fig99
+refuses 'the following arguments are required: figure'
+refuses 'no system is called `mptcp`' fig12 --systems lwip,mptcp
+refuses 'no system is called `lte:qdepl`' fig12 --systems lte:qdepl
+refuses 'no system is called ``' fig12 --systems ''
+refuses 'no system is called `lwip:`' fig12 --systems lwip:
+refuses '--seeds is a whole number' fig12 --seeds 0
+refuses '--seeds is a whole number' fig12 --seeds -3
+refuses '--seeds is a whole number' fig12 --seeds many
+refuses '--seconds is a number' fig12 --seconds nan
+line=$(./run fig12 --json --systems lwip --seconds 1) || failed=1
+[ "$(printf '%s\n' "$line" | grep -c '"outcome":"measured"')" -eq 3 ] || {
+    echo "ns3/run fig12 --json: $line" >&2
+    failed=1
+}
+exit $failed
