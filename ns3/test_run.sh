@@ -23,6 +23,7 @@ refuses '--seeds is a whole number' fig12 --seeds 0
 refuses '--seeds is a whole number' fig12 --seeds -3
 refuses '--seeds is a whole number' fig12 --seeds many
 refuses '--seconds is a number' fig12 --seconds nan
+refuses '--segment is a whole number' fig12 --segment 1460
 line=$(./run fig12 --json --systems lwip --seconds 1) || failed=1
 [ "$(printf '%s\n' "$line" | grep -c '"outcome":"measured"')" -eq 3 ] || {
     echo "ns3/run fig12 --json: $line" >&2
