@@ -262,3 +262,29 @@ fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
         ],
     });
 }
+
+/// Not mended: a carrier whose one direction has lost so much that TCP waits for a minute is told to the client as stalled, and
+/// not dialed anew, since the other direction works. What it holds has long gone over other paths.
+#[test]
+#[ignore = "a carrier that is stuck in one direction is not replaced before TCP's timeout: docs/simulator.md"]
+fn two_carriers_of_a_lossy_link_come_through() {
+    let link = |mbit, ms, loss| Shape {
+        mbit,
+        ms,
+        queue: 1,
+        loss,
+    };
+    run(&Case {
+        scheduler: "fbdt",
+        congestion: "cubic",
+        carriers: 2,
+        is_tight: false,
+        seed: 15112928608225878546,
+        links: vec![
+            link(5.083023128533242, 219, 0.0),
+            link(0.9696896835012924, 14, 0.0),
+            link(1.0, 14, 0.3965153799318131),
+        ],
+        ops: vec![Op::Wait { ms: 889 }],
+    });
+}
