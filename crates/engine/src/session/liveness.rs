@@ -228,10 +228,10 @@ impl Session {
         }
     }
 
-    /// What a path is to the peer.
+    /// What a path is to the peer, which may have it before this side does.
     pub(super) fn on_path_state(&mut self, id: PathId, state: PathWord, now: Instant) {
         let Some(path) = self.paths.get_mut(&id) else {
-            return;
+            return self.early.keep_word(id, state);
         };
         match state {
             PathWord::Delivers => path.doubted_since = None,

@@ -1,6 +1,7 @@
 //! The session: streams above, paths below, and what is known in between.
 
 mod credit;
+mod early;
 mod error;
 mod event;
 mod liveness;
@@ -20,13 +21,13 @@ use crate::config::ConfigError;
 use crate::frame::PathWord;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathSample, PathState};
-use crate::policy::PeerPolicy;
 use crate::ranges::RangeSet;
 use crate::scheduler::Schedulers;
 use crate::stream::Stream;
 use crate::varint;
 use crate::{Config, Instant, PathId, Role, StreamId};
 
+use early::Early;
 pub use error::{PathRefused, ProtocolError, StreamError};
 pub use event::Event;
 use report::Reports;
@@ -55,8 +56,8 @@ pub struct Session {
     opened_on: Option<(PathId, u64)>,
     events: VecDeque<Event>,
     reports: Reports,
-    /// Policies of paths that have not joined on this side yet, with their versions.
-    early_policies: BTreeMap<PathId, (u64, PeerPolicy)>,
+    /// What was said of paths that have not joined on this side yet.
+    early: Early,
     /// Some path's policy is not the plain one.
     has_policies: bool,
     /// Until when secondary paths help; nothing while they do not.
@@ -191,7 +192,7 @@ impl Session {
             opened_on: None,
             events: VecDeque::new(),
             reports: Reports::default(),
-            early_policies: BTreeMap::new(),
+            early: Early::default(),
             has_policies: false,
             secondaries_until: None,
             spare: Spare::default(),
@@ -229,8 +230,14 @@ impl Session {
         let path = Path::new(id, now);
         self.paths.insert(id, path);
         self.pathless_since = None;
-        self.apply_early_policy(id);
         self.schedulers.paths_changed();
+        let (policy, word) = self.early.take(id);
+        if let Some((version, said)) = policy {
+            self.on_policy(id, version, said);
+        }
+        if let Some(word) = word {
+            self.on_path_state(id, word, now);
+        }
     }
 
     /// Says over which link a path goes: paths with the same number share one, so that bytes for which two paths are

@@ -16,9 +16,6 @@ const SECONDARY_STAYS: Duration = Duration::from_secs(1);
 /// A path that was too slow works again when it is below this share of what it may add.
 const FAST_AGAIN: f64 = 0.75;
 
-/// Policies kept for paths that have not joined on this side yet.
-const MOST_EARLY: usize = 64;
-
 impl Session {
     /// Says what this side may send over a path.
     pub fn set_policy(&mut self, id: PathId, policy: PathPolicy) {
@@ -55,23 +52,7 @@ impl Session {
                 self.events.push_back(Event::PathLimited { path, rate });
             }
             Some(_) => {}
-            None => {
-                let known = self.early_policies.get(&id).map(|(version, _)| *version);
-                if newer(known) {
-                    self.early_policies.insert(id, (version, said));
-                }
-                // The oldest is of a path that is over, most likely.
-                if self.early_policies.len() > MOST_EARLY {
-                    self.early_policies.pop_first();
-                }
-            }
-        }
-    }
-
-    /// A path has joined: what was said of it before counts from now on.
-    pub(super) fn apply_early_policy(&mut self, id: PathId) {
-        if let Some((version, said)) = self.early_policies.remove(&id) {
-            self.on_policy(id, version, said);
+            None => self.early.keep_policy(id, version, said),
         }
     }
 

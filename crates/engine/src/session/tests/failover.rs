@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::pair::{Pair, Side};
+use crate::frame::PathWord;
 use crate::path::{Path, PathState};
 use crate::{Event, LossState, PathId, PathSample};
 
@@ -55,6 +56,31 @@ fn who_hears_of_a_stalled_path_asks_on_it_and_is_told_when_it_is_over() {
     assert!(pair.run_until(|pair| !useless(pair), Duration::from_secs(1)));
     pair.run_to_end(Duration::from_secs(10));
     assert_eq!(pair.program(Side::Client, id).received.len(), 20_000_000);
+}
+
+#[test]
+fn what_was_said_of_a_path_before_it_joined_here_counts_when_it_does() {
+    let mut pair = Pair::connected(&[(50.0, 5)]);
+    let (late, left) = (PathId(1), PathId(2));
+    pair.client.on_path_state(late, PathWord::Stalled, pair.now);
+    pair.client.on_path_state(left, PathWord::Left, pair.now);
+    assert_eq!(
+        [pair.add_path(50.0, 5), pair.add_path(50.0, 5)],
+        [late, left]
+    );
+    let since = |pair: &Pair, id| pair.client.paths[&id].useless_since();
+    assert_eq!(since(&pair, late), Some(pair.now));
+    assert_eq!(since(&pair, PathId(0)), None);
+    let hears = |pair: &Pair| {
+        let events = [
+            Event::PathDoubted { path: late },
+            Event::PathLeft { path: left },
+        ];
+        events
+            .iter()
+            .all(|event| has_heard(pair, Side::Client, event))
+    };
+    assert!(pair.run_until(hears, SOON));
 }
 
 #[test]

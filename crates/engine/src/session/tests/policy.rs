@@ -156,13 +156,3 @@ fn the_newest_word_counts_whichever_arrives_last() {
     assert_eq!(pair.add_path(10.0, 5), third);
     assert_eq!(policy(&pair, third), Priority::Secondary);
 }
-
-#[test]
-fn a_peer_that_speaks_of_paths_that_never_join_takes_no_memory() {
-    let mut pair = Pair::connected(&[(50.0, 5)]);
-    for path in 100..10_000 {
-        pair.server
-            .on_policy(PathId(path), 1, PeerPolicy::default());
-    }
-    assert!(pair.server.early_policies.len() <= 64);
-}

@@ -1,0 +1,87 @@
+//! What the peer says of a path before it has joined on this side: its word goes over any path, and the last flight of a
+//! handshake may be lost and come later than that.
+
+use std::collections::BTreeMap;
+
+use crate::PathId;
+use crate::frame::PathWord;
+use crate::policy::PeerPolicy;
+
+/// Paths of which something is kept. Most of what is dropped beyond is of paths that are over.
+const MOST: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Early {
+    policies: BTreeMap<PathId, (u64, PeerPolicy)>,
+    words: BTreeMap<PathId, PathWord>,
+}
+
+impl Early {
+    /// Keeps a policy, if it is newer than what is there.
+    pub(super) fn keep_policy(&mut self, id: PathId, version: u64, said: PeerPolicy) {
+        let known = self.policies.get(&id);
+        if known.is_none_or(|(known, _)| version > *known) {
+            keep(&mut self.policies, id, (version, said));
+        }
+    }
+
+    /// Keeps what the path is to the peer. One that it has left stays so.
+    pub(super) fn keep_word(&mut self, id: PathId, word: PathWord) {
+        match word {
+            _ if self.words.get(&id) == Some(&PathWord::Left) => {}
+            PathWord::Delivers => {
+                self.words.remove(&id);
+            }
+            PathWord::Stalled | PathWord::Left => keep(&mut self.words, id, word),
+        }
+    }
+
+    /// The path joins: what was said of it.
+    pub(super) fn take(&mut self, id: PathId) -> (Option<(u64, PeerPolicy)>, Option<PathWord>) {
+        (self.policies.remove(&id), self.words.remove(&id))
+    }
+}
+
+fn keep<T>(map: &mut BTreeMap<PathId, T>, id: PathId, said: T) {
+    map.insert(id, said);
+    if map.len() > MOST {
+        // The oldest is of a path that is over, most likely.
+        map.pop_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_counts_and_no_more_than_so_many_are_kept() {
+        let mut early = Early::default();
+        early.keep_word(PathId(1), PathWord::Stalled);
+        early.keep_word(PathId(1), PathWord::Delivers);
+        early.keep_word(PathId(2), PathWord::Stalled);
+        early.keep_word(PathId(3), PathWord::Left);
+        early.keep_word(PathId(3), PathWord::Delivers);
+        let mut word = |id| early.take(PathId(id)).1;
+        assert_eq!(word(1), None);
+        assert_eq!(word(2), Some(PathWord::Stalled));
+        assert_eq!(word(2), None, "it is said once");
+        assert_eq!(word(3), Some(PathWord::Left));
+        for id in 0..1000 {
+            early.keep_word(PathId(id), PathWord::Left);
+            early.keep_policy(PathId(id), 1, PeerPolicy::default());
+        }
+        assert_eq!((early.words.len(), early.policies.len()), (MOST, MOST));
+    }
+
+    #[test]
+    fn an_older_policy_does_not_replace_a_newer_one() {
+        let mut early = Early::default();
+        for version in [2, 3, 1] {
+            early.keep_policy(PathId(0), version, PeerPolicy::default());
+        }
+        let (policy, _) = early.take(PathId(0));
+        assert_eq!(policy, Some((3, PeerPolicy::default())));
+    }
+}
