@@ -316,12 +316,15 @@ impl Daemon {
         let carrier = &mut self.carriers[index];
         let (id, connection, to) = (carrier.id, carrier.connection, self.side.peer());
         let mut moved = false;
-        for _ in 0..SEND_PIECES {
+        for piece in 0..SEND_PIECES {
             if !carrier.poll_writable(net, wires.pipe(connection, to)) {
                 return moved;
             }
             let now = duration(net.now());
-            self.session.path_stats(id, carrier.sample(net));
+            // Before the first one, nothing has changed on this carrier since all were sampled.
+            if piece > 0 {
+                self.session.path_stats(id, carrier.sample(net));
+            }
             let budget = carrier.budget();
             let mut frames = wires.memory(budget);
             if self.session.poll_transmit(id, budget, now, &mut frames) == 0 {
