@@ -112,6 +112,9 @@ impl Tcp {
         let is_duplicate = self.is_duplicate(packet);
         let end = packet.ack + u64::from(packet.window);
         self.window_end = self.window_end.max(end);
+        if self.is_at_rest(packet) {
+            return self.rearm_if_shut_out(now);
+        }
         let lost = self.board.lost();
         let mut news = self.note_arrivals(packet, now);
         if is_duplicate {
@@ -137,6 +140,21 @@ impl Tcp {
         let newly_lost = self.board.lost() > lost;
         self.control_window(&news, newly_lost, now);
         self.delivery.finish(self.rtt.least(), now);
+        self.rearm_if_shut_out(now);
+    }
+
+    /// Whether it tells nothing but how far the window is open: this end has nothing under way and nothing to repair, as one
+    /// that only receives.
+    fn is_at_rest(&self, packet: &Packet) -> bool {
+        packet.ack == self.acked
+            && packet.duplicate == 0
+            && self.board.is_empty()
+            && self.recovery.state == CaState::Open
+            && self.recovery.probe.high.is_none()
+    }
+
+    /// A window without room for what waits is asked after.
+    fn rearm_if_shut_out(&mut self, now: Nanos) {
         if self.board.is_empty() && self.unsent() > 0 && self.timer.is_none() {
             self.rearm(now);
         }
