@@ -52,6 +52,7 @@ mod config;
 pub mod frame;
 mod learn;
 mod meter;
+mod outgoing;
 mod pages;
 mod path;
 mod policy;

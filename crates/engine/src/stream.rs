@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::learn::{self, Learner};
+use crate::outgoing::Outgoing;
 use crate::pages::{Pages, Spare};
 use crate::ranges::RangeSet;
 use crate::{Class, Hints, Instant, StreamId};
@@ -37,7 +40,7 @@ pub struct Stream {
 /// The bytes that this side sends.
 #[derive(Debug, Default)]
 pub(crate) struct SendHalf {
-    pages: Pages,
+    bytes: Outgoing,
     /// Every byte below is acknowledged and forgotten.
     pub(crate) base: u64,
     /// Acknowledged above `base`.
@@ -210,8 +213,19 @@ impl SendHalf {
     }
 
     pub(crate) fn write(&mut self, data: &[u8], spare: &mut Spare) {
-        self.pages.write(self.written, data, spare);
-        let end = self.written + data.len() as u64;
+        self.bytes.write(self.written, data, spare);
+        self.note_written(data.len());
+    }
+
+    /// As `write`, of memory that is shared with the program.
+    pub(crate) fn share(&mut self, chunk: Bytes, spare: &mut Spare) {
+        let len = chunk.len();
+        self.bytes.share(self.written, chunk, spare);
+        self.note_written(len);
+    }
+
+    fn note_written(&mut self, len: usize) {
+        let end = self.written + len as u64;
         self.unsent.insert(self.written..end);
         self.written = end;
     }
@@ -227,7 +241,7 @@ impl SendHalf {
     }
 
     pub(crate) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) {
-        self.pages.read(range, |part| out.extend_from_slice(part));
+        self.bytes.read(range, |part| out.extend_from_slice(part));
     }
 
     pub(crate) fn unacknowledged(&self, range: Range<u64>) -> Vec<Range<u64>> {
@@ -259,7 +273,7 @@ impl SendHalf {
         {
             self.base = first.end;
             self.acked.remove(first);
-            self.pages.free_below(self.base, spare);
+            self.bytes.free_below(self.base, spare);
             while self.due.front().is_some_and(|(end, _)| *end <= self.base) {
                 self.due.pop_front();
             }
@@ -281,7 +295,7 @@ impl SendHalf {
 
     /// Forgets all bytes: the stream is reset, or the peer needs none of them.
     pub(crate) fn abandon(&mut self, spare: &mut Spare) {
-        self.pages.clear(spare);
+        self.bytes.clear(spare);
         self.unsent = RangeSet::new();
         self.again = RangeSet::new();
         self.acked = RangeSet::new();

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{Event, ReadOutcome, Session, StreamError};
 use crate::frame::MAX_TEXT;
+use crate::pages::Spare;
 use crate::path::{Control, Path};
-use crate::stream::Stream;
+use crate::stream::{SendHalf, Stream};
 use crate::varint;
 use crate::{Class, Hints, Instant, Role, StreamId};
 
@@ -100,9 +103,35 @@ impl Session {
         data: &[u8],
         now: Instant,
     ) -> Result<usize, StreamError> {
+        self.take(stream, data.len(), now, |send, len, spare| {
+            send.write(&data[..len], spare);
+        })
+    }
+
+    /// As [`Session::write`], without a copy: of a chunk of 4 KiB or more the session keeps what it takes until the peer has all
+    /// of it, and with that the memory of which the chunk is a part.
+    pub fn write_chunk(
+        &mut self,
+        stream: StreamId,
+        chunk: &Bytes,
+        now: Instant,
+    ) -> Result<usize, StreamError> {
+        self.take(stream, chunk.len(), now, |send, len, spare| {
+            send.share(chunk.slice(..len), spare);
+        })
+    }
+
+    /// Has `write` put as many of `offered` bytes into a stream as there is room for.
+    fn take(
+        &mut self,
+        stream: StreamId,
+        offered: usize,
+        now: Instant,
+        write: impl FnOnce(&mut SendHalf, usize, &mut Spare),
+    ) -> Result<usize, StreamError> {
         let room = self.room(stream)?;
         self.schedulers.note_change();
-        let len = data.len().min(room as usize);
+        let len = offered.min(room as usize);
         let spare = &mut self.spare;
         let Some(state) = self.streams.get_mut(&stream) else {
             return Err(StreamError::Unknown);
@@ -111,10 +140,10 @@ impl Session {
             return Err(StreamError::Finished);
         }
         let unsent = state.send.unsent.total();
-        state.send.write(&data[..len], spare);
+        write(&mut state.send, len, spare);
         if len > 0 {
             // A program that wants to write more than there is room for is ahead of the paths in any case.
-            let is_behind = unsent > 0 || len < data.len();
+            let is_behind = unsent > 0 || len < offered;
             state.learn(|learner| learner.wrote(len as u64, is_behind, now));
             if let Some(within) = state.hints.deadline {
                 state.send.wants(within, now);
@@ -128,7 +157,7 @@ impl Session {
         if len > 0 {
             self.ready.insert(stream);
         }
-        if len < data.len() {
+        if len < offered {
             self.blocked.insert(stream);
         } else {
             self.blocked.remove(&stream);

@@ -1,5 +1,9 @@
 //! What streams carry: bytes that tell where they belong.
 
+use std::ops::Range;
+
+use bytes::Bytes;
+
 /// Prime, so that a shift by any size of piece is noticed.
 const PERIOD: usize = 65_521;
 /// The longest piece.
@@ -7,7 +11,7 @@ pub(super) const PIECE: usize = 64 * 1024;
 
 /// Bytes that repeat after a prime number of them.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern(Vec<u8>);
+pub(super) struct Pattern(Bytes);
 
 impl Pattern {
     pub(super) fn new() -> Self {
@@ -19,16 +23,15 @@ impl Pattern {
     }
 
     /// So many bytes, at most [`PIECE`], from an offset of a stream on. Each direction of each stream has its own.
-    pub(super) fn piece(&self, stream: u64, offset: u64, len: usize) -> &[u8] {
-        let start = (offset.wrapping_add(stream.wrapping_mul(7919)) % PERIOD as u64) as usize;
-        &self.0[start..start + len.min(PIECE)]
+    pub(super) fn piece(&self, stream: u64, offset: u64, len: usize) -> Bytes {
+        self.0.slice(place(stream, offset, len))
     }
 
     /// Whether these are the bytes from that offset on.
     pub(super) fn is(&self, stream: u64, mut offset: u64, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let (piece, rest) = bytes.split_at(bytes.len().min(PIECE));
-            if piece != self.piece(stream, offset, piece.len()) {
+            if *piece != self.0[place(stream, offset, piece.len())] {
                 return false;
             }
             offset += piece.len() as u64;
@@ -36,6 +39,12 @@ impl Pattern {
         }
         true
     }
+}
+
+/// Where these bytes of a stream are.
+fn place(stream: u64, offset: u64, len: usize) -> Range<usize> {
+    let start = (offset.wrapping_add(stream.wrapping_mul(7919)) % PERIOD as u64) as usize;
+    start..start + len.min(PIECE)
 }
 
 #[cfg(test)]
@@ -46,7 +55,7 @@ mod tests {
     fn a_byte_too_many_or_elsewhere_is_noticed() {
         let pattern = Pattern::new();
         let mut bytes = pattern.piece(4, 1_000_000, 50_000).to_vec();
-        bytes.extend_from_slice(pattern.piece(4, 1_050_000, 50_000));
+        bytes.extend_from_slice(&pattern.piece(4, 1_050_000, 50_000));
         assert!(pattern.is(4, 1_000_000, &bytes));
         assert!(!pattern.is(4, 1_000_001, &bytes));
         assert!(!pattern.is(6, 1_000_000, &bytes));

@@ -132,7 +132,7 @@ impl Streams {
             let len = stream.offered[index].min(PIECE as u64) as usize;
             let own = id * 2 + index as u64;
             let piece = self.pattern.piece(own, stream.written[index], len);
-            let Ok(taken) = session.write(id, piece, now) else {
+            let Ok(taken) = session.write_chunk(id, &piece, now) else {
                 stream.offered[index] = 0;
                 return;
             };
