@@ -36,9 +36,12 @@ class Journal:
     """The lines of a directory; only one sweep writes there at a time."""
 
     def __init__(self, directory: FilePath) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / JOURNAL
-        self._file: IO[bytes] = open(self._path, "a+b")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = open(self._path, "a+b")
+        except OSError as error:
+            raise ScenarioError(f"out: nothing can be written into {directory}: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

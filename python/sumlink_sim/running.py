@@ -57,7 +57,10 @@ def run(
     numbers = check_seeds(read.seeds if seeds is None else seeds)
     directory = FilePath(trace) if trace is not None else None
     if directory is not None:
-        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ScenarioError(f"trace: nothing can be written into {directory}: {error.strerror}") from error
     plan = [(seed, system) for seed in numbers for system in names]
     done: list[Run] = []
     with ThreadPoolExecutor(check_jobs(jobs)) as pool:
@@ -140,13 +143,15 @@ def check_congestion(name: str, own: Own, place: str) -> None:
 
 def check_seeds(seeds: int | Iterable[int]) -> list[int]:
     """Which seeds, each once."""
+    if isinstance(seeds, bool) or not isinstance(seeds, (int, Iterable)):
+        raise ScenarioError(f"seeds: {seeds!r}, but it is a number from 1 to 100000, or a list of seeds")
     if isinstance(seeds, int):
         if not 1 <= seeds <= 100_000:
             raise ScenarioError(f"seeds: {seeds}, but it is a number from 1 to 100000, or a list of seeds")
         return list(range(1, seeds + 1))
     numbers = list(seeds)
     for number in numbers:
-        if not isinstance(number, int) or not 0 <= number < 1 << 63:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
             raise ScenarioError(f"seeds: {number!r} is no whole number from 0 to 2^63 - 1")
     if not numbers or len(set(numbers)) < len(numbers):
         raise ScenarioError("seeds: there is none" if not numbers else "seeds: one is there twice")
@@ -157,8 +162,8 @@ def check_jobs(jobs: int | None) -> int:
     """How many runs at once."""
     if jobs is None:
         return len(os.sched_getaffinity(0))
-    if jobs < 1:
-        raise ScenarioError(f"jobs: {jobs}, but at least one run at a time is needed")
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ScenarioError(f"jobs: {jobs!r}, but it is a number from 1 on: so many runs at once")
     return jobs
 
 
@@ -168,9 +173,13 @@ def run_one(scenario: Scenario, system: str, seed: int, own: Own, trace: FilePat
     if trace is not None:
         file = str(trace / f"{scenario.name}-seed-{seed}-{system.replace(':', '-')}.jsonl")
     text, reason, raised = _native.run(scenario._inner, system, seed, own.schedulers, own.congestion, file)
+    if file is not None and not os.path.getsize(file):
+        # The system tells nothing.
+        os.remove(file)
     if reason is None:
         return parse(text)
-    if raised is not None and not isinstance(raised, Exception):
+    # Only who is at the keyboard ends more than the runs; a class that calls sys.exit has to be told of.
+    if isinstance(raised, KeyboardInterrupt):
         raise raised
     at = parse(text)["outcome"].get("reason", reason)
     raise RunError(f"scenario {scenario.name}, seed {seed}, system {system}, at {at}") from raised

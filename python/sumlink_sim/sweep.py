@@ -161,9 +161,13 @@ class Plan:
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[Mapping[str, Any]]:
     """Every combination, the last key changing fastest."""
-    if not isinstance(grid, Mapping) or not grid:
+    if not isinstance(grid, Mapping):
+        raise ScenarioError(f"grid: give values by key, such as {{'link.wifi.rate': ['10mbit', '50mbit']}}, not {grid!r}")
+    if not grid:
         raise ScenarioError("grid: it is empty; give values by key, such as {'link.wifi.rate': ['10mbit', '50mbit']}")
     for key, values in grid.items():
+        if not isinstance(key, str):
+            raise ScenarioError(f"grid, {key!r}: a key is a text, such as 'link.wifi.rate'")
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise ScenarioError(f"grid, {key}: give a list of values, not {values!r}")
         if not values:

@@ -89,6 +89,11 @@ def client_of(address: str) -> tuple[Any, Any]:
         raise ScenarioError("dask: the package distributed is missing: pip install 'sumlink-sim[dask]'") from error
     distributed: Any = package  # some of it has no types
     try:
+        # A client that is made with what is no address waits for itself when the program ends, for a minute.
+        distributed.comm.get_address_host_port(address)
+    except (TypeError, ValueError) as error:
+        raise ScenarioError(f"dask: {address!r} is no address such as tcp://host:8786: {error}") from None
+    try:
         return distributed, distributed.Client(address, timeout=DASK_TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ScenarioError(f"dask: there is no cluster at {address}: {error}") from error

@@ -176,6 +176,50 @@ def test_a_window_that_means_nothing_is_told_with_its_place(
     assert told.value.results is not None and len(told.value.results) == 1
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit()])
+def test_a_class_that_ends_the_program_ends_its_run_only(two: dict[str, Any], raised: BaseException) -> None:
+    def pick(*_: Any) -> None:
+        raise raised
+
+    own = type("Own", (sim.Scheduler,), {"pick": pick})
+    with pytest.raises(sim.RunError, match=f"the scheduler odd, pick: {type(raised).__name__}") as told:
+        sim.run(two, ["alone", "sumlink:odd"], 1, schedulers={"odd": own}, jobs=1)
+    assert told.value.__cause__ is raised
+    assert told.value.results is not None and len(told.value.results) == 1
+
+
+RARELY_CALLED = {
+    "paths_changed": "sumlink:odd",
+    "stream_gone": "sumlink:odd",
+    "on_loss": "sumlink:fbdt+odd",
+    "on_timeout": "sumlink:fbdt+odd",
+    "on_recovery_exit": "sumlink:fbdt+odd",
+    "on_spurious_loss": "sumlink:fbdt+odd",
+    "on_idle_end": "sumlink:fbdt+odd",
+}
+
+
+@pytest.mark.parametrize("method", RARELY_CALLED)
+def test_every_method_that_raises_is_named(two: dict[str, Any], method: str) -> None:
+    def fails(*_: Any) -> None:
+        raise LookupError("out of ideas")
+
+    base: type = AnyPath if RARELY_CALLED[method] == "sumlink:odd" else Reno
+    own = {"odd": type("Own", (base,), {method: fails})}
+    # One link is silent for a while; objects end streams.
+    silent = [{"at": "1.5s", "link": "lte", "rate": "0"}, {"at": "3s", "link": "lte", "rate": "5mbit"}]
+    scenario = {**two, "duration": "6s", "event": silent}
+    if method == "stream_gone":
+        scenario = {**scenario, "workload": {"kind": "files", "sizes": ["10kB"], "count": 5}}
+        del scenario["warmup"]
+    with pytest.raises(sim.RunError, match=rf"at \d\.\d+ s: the .* odd, {method}: LookupError: out of ideas \(.*\.py:\d+\)$") as told:
+        if base is AnyPath:
+            sim.run(scenario, ["alone", RARELY_CALLED[method]], 1, schedulers=own, jobs=1)
+        else:
+            sim.run(scenario, ["alone", RARELY_CALLED[method]], 1, congestion_controls=own, jobs=1)
+    assert told.value.results is not None and len(told.value.results) == 1
+
+
 def test_what_is_told_is_one_line_whatever_was_raised(two: dict[str, Any]) -> None:
     with pytest.raises(sim.RunError, match=r"pick: ValueError: out of ideas and words .*\.\.\. \(.*own_classes.py:\d+\)$") as told:
         sim.run(two, ["sumlink:rambles"], 1, schedulers={"rambles": Rambles})
@@ -211,6 +255,8 @@ def test_a_trace_is_written_for_each_run(two: dict[str, Any], tmp_path: Path) ->
     sim.run(two, ["sumlink:fbdt"], 2, trace=tmp_path / "traces")
     lines = (tmp_path / "traces/two-seed-2-sumlink-fbdt.jsonl").read_text().splitlines()
     assert {json.loads(line)["event"] for line in lines} >= {"data", "path", "read", "up"}
+    sim.run(two, ["alone"], 1, trace=tmp_path / "none")
+    assert not list((tmp_path / "none").iterdir()), "a system that tells nothing leaves no empty file"
 
 
 def test_python_runs_on_while_the_simulator_works(two: dict[str, Any]) -> None:

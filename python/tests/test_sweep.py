@@ -112,6 +112,8 @@ def test_a_process_that_dies_is_told_and_the_next_call_goes_on(two: dict[str, An
     ("grid", "arguments", "reason"),
     [
         ({}, {}, "grid: it is empty"),
+        ([("duration", ["2s"])], {}, "grid: give values by key, such as .*, not "),
+        ({3: ["1mbit"]}, {}, "grid, 3: a key is a text"),
         ({"link.wifi.rate": []}, {}, "grid, link.wifi.rate: there are no values"),
         ({"link.wifi.rate": "10mbit"}, {}, "grid, link.wifi.rate: give a list"),
         ({"link.wifi.rate": ["1mbit", "1mbit"]}, {}, "grid, link.wifi.rate: a value is there twice"),
@@ -122,6 +124,10 @@ def test_a_process_that_dies_is_told_and_the_next_call_goes_on(two: dict[str, An
         ({"seed": [1, 2]}, {}, "grid, seed: a column of the results has this name"),
         (GRID, {"systems": ["sumlink:fbtd"]}, "systems: sumlink has no scheduler 'fbtd'"),
         (GRID, {"jobs": 0}, "jobs: 0"),
+        (GRID, {"jobs": 1.5}, "jobs: 1.5, but it is a number from 1 on"),
+        (GRID, {"seeds": 1.5}, "seeds: 1.5, but it is a number from 1 to 100000"),
+        (GRID, {"seeds": True}, "seeds: True, but it is a number from 1 to 100000"),
+        (GRID, {"seeds": [True]}, "seeds: True is no whole number"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_told_before_anything_runs(
@@ -130,6 +136,26 @@ def test_a_sweep_that_makes_no_sense_is_told_before_anything_runs(
     with pytest.raises(sim.ScenarioError, match=reason):
         sim.sweep(two, grid, out=tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_cannot_be_written_is_told(two: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for out in (file, file / "below"):
+        with pytest.raises(sim.ScenarioError, match=f"out: nothing can be written into {out}: "):
+            sim.sweep(two, GRID, out=out)
+    with pytest.raises(sim.ScenarioError, match=f"trace: nothing can be written into {file}: "):
+        sim.run(two, trace=file)
+
+
+@pytest.mark.parametrize("address", ["", "cluster", "tcp://127.0.0.1", "tcp://127.0.0.1:port", "http://127.0.0.1:8786"])
+def test_what_is_no_address_of_a_cluster_is_told_at_once(two: dict[str, Any], tmp_path: Path, address: str) -> None:
+    pytest.importorskip("distributed")
+    script = f"import sumlink_sim as sim\nsim.sweep({two!r}, {GRID!r}, out={str(tmp_path / 'out')!r}, dask={address!r})\n"
+    # Far sooner than a client of Dask's, once made, gives up.
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"sumlink_sim.errors.ScenarioError: dask: {address!r} is no address such as tcp://host:8786: "), last
 
 
 def test_two_sweeps_do_not_write_into_one_directory(two: dict[str, Any], tmp_path: Path) -> None:
