@@ -42,7 +42,7 @@ const STEPS: [Step; 11] = [
         bond.recover(0);
         bond.rounds_of_all(7);
     }),
-    ("1 s idle", |bond| bond.idle(ms(1_000))),
+    ("1 s idle", |bond| bond.idle(ms(1_000), ms(300))),
 ];
 
 /// For each algorithm its windows in packets after each step, and the thresholds below.

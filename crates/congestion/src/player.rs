@@ -11,9 +11,6 @@ use crate::parameter::BuildError;
 use crate::registry::{Settings, build};
 use crate::siblings::{Flow, Siblings};
 
-/// The retransmission timeout that idle times are measured by.
-const RTO: Duration = Duration::from_millis(300);
-
 /// See the module.
 #[derive(Debug)]
 pub struct Player {
@@ -202,11 +199,18 @@ impl Player {
         self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
     }
 
+    /// There is nothing else to send: what is in flight is acknowledged at once, one flow after the other.
+    pub fn drain(&mut self) {
+        for flow in 0..self.controls.len() {
+            let in_flight = self.cwnd(flow) as u32;
+            self.ack(flow, in_flight);
+        }
+    }
+
     /// Nothing happens for so long; then all flows send again.
-    pub fn idle(&mut self, lasted: Duration) {
+    pub fn idle(&mut self, lasted: Duration, rto: Duration) {
         self.now += lasted;
         let now = self.now;
-        let rto = RTO;
         for flow in 0..self.controls.len() {
             self.tell(flow, |control, _| {
                 control.on_idle_end(&Idle { now, lasted, rto })

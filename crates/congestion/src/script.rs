@@ -24,7 +24,8 @@
 //!                                 arrived twice, so that nothing was lost
 //! loss [of FLOW]                  a loss that is repaired: all the window but its first packet is acknowledged selectively,
 //!                                 and that a round trip later; there is nothing else to send
-//! idle TIME                       nothing is sent for so long by any flow
+//! idle TIME                       one acknowledgement of all that is in flight, for each flow, and nothing is sent for so long after;
+//!                                 the retransmission timeout is 1 s
 //! expect CWND [SSTHRESH] [of FLOW] [with NAME...]
 //! ```
 //!
@@ -54,6 +55,9 @@ use std::time::Duration;
 use crate::parameter::BuildError;
 use crate::player::Player;
 use crate::registry::Settings;
+
+/// The retransmission timeout that idle times are measured by: the least one (RFC 6298, equation 2.4).
+const RTO: Duration = Duration::from_secs(1);
 
 /// A line that cannot be understood. Whoever wrote it is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -97,7 +101,7 @@ pub enum Step {
     Undo,
     /// The first packet of a window is lost and repaired a round trip later, with nothing else to send.
     Loss,
-    /// Nothing is sent for so long, by any flow.
+    /// All that is in flight is acknowledged at once, and nothing is sent for so long, by any flow.
     Idle(Duration),
     /// The window is so large, and the threshold, if it is given.
     Expect {
@@ -189,7 +193,10 @@ impl Script {
                 Step::Recover => player.repair(flow),
                 Step::Undo => player.undo(flow),
                 Step::Loss => player.lose_first(flow),
-                Step::Idle(lasted) => player.idle(lasted),
+                Step::Idle(lasted) => {
+                    player.drain();
+                    player.idle(lasted, RTO);
+                }
                 Step::Expect { cwnd, ssthresh, .. } => outcomes.push(Outcome {
                     line,
                     flow,

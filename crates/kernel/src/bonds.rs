@@ -35,16 +35,16 @@ impl Group {
     }
 }
 
-/// A flow of a group, as it was at its last acknowledgement.
+/// A flow of a group, as it was at its last acknowledgement, or when it began to send with nothing in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
     /// Congestion window in packets, with its fraction.
     pub cwnd: f64,
     /// Smoothed round-trip time; zero before the first sample.
     pub srtt: Duration,
-    /// What that acknowledgement has measured; nothing if it acknowledged only what had been sent again.
+    /// What the last acknowledgement has measured; nothing if it acknowledged only what had been sent again.
     pub rtt: Option<Duration>,
-    /// When it came, by the kernel's monotonic clock.
+    /// When that was, by the kernel's monotonic clock.
     pub seen: Duration,
 }
 

@@ -201,4 +201,6 @@ static __always_inline void timed_out(struct sock *sk)
 	edinburgh->since_us = 0;
 }
 
-OPERATIONS(sl_edinburgh, );
+NOTHING(idled)
+
+OPERATIONS(sl_edinburgh);

@@ -147,4 +147,6 @@ static __always_inline void timed_out(struct sock *sk)
 	begin_delays(&illinois->delays);
 }
 
-OPERATIONS(sl_illinois, );
+NOTHING(idled)
+
+OPERATIONS(sl_illinois);

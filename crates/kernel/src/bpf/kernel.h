@@ -96,6 +96,7 @@ struct tcp_congestion_ops {
 #define TCP_CA_Loss 4
 
 /* include/net/tcp.h: enum tcp_ca_event */
+#define CA_EVENT_TX_START 0
 #define CA_EVENT_CWND_RESTART 1
 
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;

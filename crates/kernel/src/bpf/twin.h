@@ -15,8 +15,9 @@
  *   void recovered(sk)         everything is acknowledged that was sent before a loss or a timeout
  *   void acknowledged(sk, n)   n packets are acknowledged, and nothing keeps the window from growing
  *   void timed_out(sk)         the timer fired; after_loss was asked before
+ *   void idled(sk)             nothing was sent for longer than the retransmission timeout, and the window is about to shrink
  *
- * Further members of the kernel's structure stand behind the name. What does nothing is declared by NOTHING(function).
+ * What does nothing is declared by NOTHING(function).
  */
 #ifndef SUMLINK_TWIN_H
 #define SUMLINK_TWIN_H
@@ -38,6 +39,7 @@
 	NOTHING(finish)                                                                            \
 	NOTHING(recovered)                                                                         \
 	NOTHING(timed_out)                                                                         \
+	NOTHING(idled)                                                                             \
 	static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)           \
 	{                                                                                          \
 	}                                                                                          \
@@ -52,9 +54,9 @@
 		if (left)                                                                          \
 			grow(tp, increase(tp, left), settings.max_cwnd);                           \
 	}                                                                                          \
-	OPERATIONS(twin, )
+	OPERATIONS(twin)
 
-#define OPERATIONS(twin, ...)                                                                      \
+#define OPERATIONS(twin)                                                                           \
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(init, struct sock *sk)                                                       \
 	{                                                                                          \
@@ -95,6 +97,17 @@
 		}                                                                                  \
 	}                                                                                          \
 	SEC("struct_ops")                                                                          \
+	void BPF_PROG(cwnd_event, struct sock *sk, __u32 event)                                    \
+	{                                                                                          \
+		if (event == CA_EVENT_CWND_RESTART) {                                              \
+			restart_window(tcp_sock(sk));                                              \
+			idled(sk);                                                                 \
+		} else if (event == CA_EVENT_TX_START) {                                           \
+			/* The window may have been restarted, and nothing else tells of it. */    \
+			publish(sk);                                                               \
+		}                                                                                  \
+	}                                                                                          \
+	SEC("struct_ops")                                                                          \
 	__u32 BPF_PROG(undo_cwnd, struct sock *sk)                                                 \
 	{                                                                                          \
 		return ANSWER(undo(tcp_sock(sk)));                                                 \
@@ -120,11 +133,11 @@
 		.cong_avoid = (void *)cong_avoid,                                                  \
 		.ssthresh = (void *)ssthresh,                                                      \
 		.set_state = (void *)set_state,                                                    \
+		.cwnd_event = (void *)cwnd_event,                                                  \
 		.undo_cwnd = (void *)undo_cwnd,                                                    \
 		.pkts_acked = (void *)pkts_acked,                                                  \
 		.name = #twin,                                                                     \
 		.flags = TCP_CONG_NON_RESTRICTED,                                                  \
-		__VA_ARGS__                                                                        \
 	}
 
 static __always_inline void begin(struct tcp_sock *tp)

@@ -161,4 +161,6 @@ static __always_inline void timed_out(struct sock *sk)
 	begin_delays(&whitehaul->delays);
 }
 
-OPERATIONS(sl_whitehaul, );
+NOTHING(idled)
+
+OPERATIONS(sl_whitehaul);

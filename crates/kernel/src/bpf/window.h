@@ -244,6 +244,18 @@ static __always_inline void enter_loss(struct tcp_sock *tp)
 	window->fraction = 0;
 }
 
+/*
+ * After an idle time the kernel halves whole packets, and its threshold is three quarters of them at least
+ * (tcp_cwnd_restart in Linux). It does so after this, and knows nothing of fractions.
+ */
+static __always_inline void restart_window(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+
+	window->fraction = 0;
+	window->ssthresh_fraction = 0;
+}
+
 /* Nothing had been lost: the kernel takes back ssthresh, but for its fraction. */
 static __always_inline __u32 undo(struct tcp_sock *tp)
 {

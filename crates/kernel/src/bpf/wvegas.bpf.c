@@ -174,12 +174,10 @@ static __always_inline __u64 after_loss(struct tcp_sock *tp)
 	return window_fixed(tp) / 2;
 }
 
-SEC("struct_ops")
-void BPF_PROG(cwnd_event, struct sock *sk, __u32 event)
+/* As in Linux; after an idle time that was shorter than the retransmission timeout it is not asked. */
+static __always_inline void idled(struct sock *sk)
 {
-	/* As in Linux: after an idle time that was longer than the retransmission timeout */
-	if (event == CA_EVENT_CWND_RESTART)
-		begin_anew(state(tcp_sock(sk)));
+	begin_anew(state(tcp_sock(sk)));
 }
 
-OPERATIONS(sl_wvegas, .cwnd_event = (void *)cwnd_event);
+OPERATIONS(sl_wvegas);

@@ -17,11 +17,17 @@ use crate::tun::{Tun, there};
 /// ssthresh as long as nothing has set it (TCP_INFINITE_SSTHRESH).
 pub(crate) const INFINITE: u32 = 0x7fff_ffff;
 
-/// The least retransmission timeout of flows that time out in a script: longer than what lies between two of its other
+/// The least retransmission timeout of flows that time out or are idle in a script: longer than what lies between two of its other
 /// events, on a busy machine too.
 const SOON: Duration = Duration::from_secs(1);
 /// The least one of the others, and how long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How much the kernel keeps of what a socket is to send; it takes no more than net.core.wmem_max.
+const ROOM: usize = 1 << 20;
+
+/// How much a socket gets to send at once.
+const MOST: usize = 100_000;
 
 /// How much of struct tcp_info is read.
 const LENGTH: usize = 196;
@@ -36,8 +42,13 @@ const LOSS: u8 = 4;
 pub(crate) struct Info {
     pub(crate) cwnd: u32,
     pub(crate) ssthresh: u32,
+    /// Retransmission timeout, and for how long no data was sent.
+    rto: Duration,
+    silent: Duration,
     state: u8,
     unacked: u32,
+    /// Bytes that wait for the window.
+    waiting: u32,
     bytes_acked: u64,
     delivered: u32,
 }
@@ -75,8 +86,8 @@ struct Connection {
 pub(crate) struct Kernel<'b> {
     tun: Tun,
     bonds: &'b Bonds,
-    /// When anything was acknowledged last, by the kernel's clock.
-    seen: Duration,
+    /// Whether sockets get no more to send than the window holds: they are to be idle.
+    sparing: bool,
     connections: Vec<Connection>,
 }
 
@@ -86,20 +97,30 @@ impl<'b> Kernel<'b> {
         let mut kernel = Self {
             tun: Tun::new(),
             bonds,
-            seen: Duration::ZERO,
+            sparing: script
+                .steps
+                .iter()
+                .any(|(_, _, step)| matches!(step, Step::Idle(_))),
             connections: Vec::new(),
         };
         for (flow, &rtt) in script.rtts.iter().enumerate() {
             let far = there(flow);
             let of_flow = |step: &(usize, usize, Step)| step.1 == flow && step.2 == Step::Timeout;
             let times_out = script.steps.iter().any(of_flow);
-            let least = if times_out { SOON } else { PATIENCE };
+            let least = if times_out || kernel.sparing {
+                SOON
+            } else {
+                PATIENCE
+            };
             kernel.tun.set_rto_min(far, least);
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
             socket
                 .set_tcp_congestion(congestion.as_bytes())
                 .expect("it is loaded");
             socket.set_nonblocking(true).expect("a socket");
+            // More than any window here. Small writes fill the kernel's own choice sooner, which grows only by
+            // acknowledgements: nothing would be sent until the retransmission timer fires.
+            socket.set_send_buffer_size(ROOM).expect("a socket");
             let started = socket.connect(&SocketAddr::from((far, PORT)).into());
             assert_eq!(
                 started.expect_err("not at once").raw_os_error(),
@@ -132,7 +153,9 @@ impl<'b> Kernel<'b> {
 
     /// Acknowledges packets once the round-trip time has passed; returns what the congestion control was told.
     pub(crate) fn acknowledge(&mut self, flow: usize, packets: u32) -> Told {
-        self.acknowledge_by(flow, packets, |peer| peer.acknowledge(packets))
+        let told = self.acknowledge_by(flow, packets, |peer| peer.acknowledge(packets));
+        self.fill(flow);
+        told
     }
 
     fn acknowledge_by(
@@ -148,11 +171,35 @@ impl<'b> Kernel<'b> {
         );
         connection.pass();
         let acknowledgement = acknowledge(&mut connection.peer);
-        let told = self.tell(flow, &acknowledgement, |connection, info| {
+        self.tell(flow, &acknowledgement, |connection, info| {
             info.bytes_acked - connection.established == connection.peer.bytes()
-        });
-        self.fill(flow);
+        })
+    }
+
+    /// Acknowledges all that is in flight and gives the socket nothing more to send; returns what the congestion control was told.
+    pub(crate) fn drain(&mut self, flow: usize) -> Told {
+        let all = self.in_flight(flow);
+        let told = self.acknowledge_by(flow, all, |peer| peer.acknowledge(all));
+        assert_eq!(self.info(flow).unacked, 0, "there was more to send");
         told
+    }
+
+    /// Waits until no flow has sent anything for so long, and has each send one packet; returns, for each flow, the idle time and
+    /// the retransmission timeout by which the kernel has judged it.
+    pub(crate) fn idle(&mut self, lasted: Duration) -> Vec<(Duration, Duration)> {
+        for flow in 0..self.connections.len() {
+            while let Some(rest) = lasted.checked_sub(self.info(flow).silent) {
+                thread::sleep(rest + Duration::from_millis(1));
+            }
+        }
+        let mut times = Vec::new();
+        for flow in 0..self.connections.len() {
+            let before = self.info(flow);
+            let sent = (&self.connections[flow].socket).write(&[0; MSS as usize]);
+            assert_eq!(sent.expect("there is room"), MSS as usize);
+            times.push((before.silent, before.rto));
+        }
+        times
     }
 
     /// Has the kernel find out that its oldest packet was lost, by so many behind it.
@@ -182,6 +229,7 @@ impl<'b> Kernel<'b> {
     pub(crate) fn undo(&mut self, flow: usize) -> Told {
         let all = self.connections[flow].lost;
         let told = self.acknowledge_by(flow, all, |peer| peer.acknowledge_with_a_duplicate(all));
+        self.fill(flow);
         assert!(told.is_open, "flow {flow} has not recovered");
         told
     }
@@ -199,19 +247,18 @@ impl<'b> Kernel<'b> {
         done: impl Fn(&Connection, &Info) -> bool,
     ) -> Told {
         let before = self.info(flow);
+        let seen = self.members().map(|member| member.seen).max();
         // All packets are full, so that this is the kernel's snd_nxt.
         let sent = before.bytes_acked - self.connections[flow].established
             + u64::from(before.unacked * MSS);
         self.tun.send(acknowledgement);
         self.wait(flow, "takes the acknowledgement", done);
         let after = self.info(flow);
-        let members = self.bonds.members(group()).expect("the flows");
-        let mut new = members.into_iter().filter(|member| member.seen > self.seen);
+        let mut new = self.members().filter(|member| Some(member.seen) > seen);
         let member = new
             .next()
             .expect("the twin has told of the acknowledgement");
         assert_eq!(new.next(), None, "one acknowledgement, one flow");
-        self.seen = member.seen;
         Told {
             member,
             acked: after.delivered - before.delivered,
@@ -221,12 +268,17 @@ impl<'b> Kernel<'b> {
         }
     }
 
+    fn members(&self) -> impl Iterator<Item = Member> {
+        let members = self.bonds.members(group());
+        members.expect("the flows").into_iter()
+    }
+
     pub(crate) fn info(&self, flow: usize) -> Info {
         info(&self.connections[flow].socket)
     }
 
     /// Waits until the window is in flight, and has arrived.
-    fn fill(&mut self, flow: usize) {
+    pub(crate) fn fill(&mut self, flow: usize) {
         self.wait(flow, "fills its window", |connection, info| {
             info.unacked >= info.cwnd && connection.peer.in_flight() == info.unacked
         });
@@ -257,7 +309,10 @@ impl<'b> Kernel<'b> {
                 "flow {flow} never {what}: {info:?}, {} arrived",
                 peer.in_flight()
             );
-            match (&connection.socket).write(&[0; 100_000]) {
+            // Of what the window has room for, what does not lie in the socket already.
+            let room = (info.cwnd.saturating_sub(info.unacked) * MSS).saturating_sub(info.waiting);
+            let more = if self.sparing { room as usize } else { MOST };
+            match (&connection.socket).write(&[0; MOST][..more.min(MOST)]) {
                 Err(error)
                     if !matches!(
                         error.kind(),
@@ -300,7 +355,10 @@ fn info(socket: &TcpStream) -> Info {
     let u32_at = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     Info {
         state: bytes[1],
+        rto: Duration::from_micros(u32_at(8).into()),
+        silent: Duration::from_millis(u32_at(44).into()),
         unacked: u32_at(24),
+        waiting: u32_at(144),
         ssthresh: u32_at(76),
         cwnd: u32_at(80),
         bytes_acked: u64::from_ne_bytes(bytes[120..128].try_into().expect("eight bytes")),

@@ -15,6 +15,7 @@ mod tun;
 use std::fs;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 use sumlink_congestion::Settings;
@@ -156,7 +157,7 @@ impl Play<'_> {
                 self.lose(at, flow, self.kernel.in_flight(flow) - 1);
                 self.recover(at, flow);
             }
-            Step::Idle(_) => panic!("{at}: how the kernel's sockets are idle is not played"),
+            Step::Idle(lasted) => self.idle(at, lasted),
             // Of round-trip times that are not quite those of the script.
             Step::Expect { .. } => {}
         }
@@ -179,6 +180,34 @@ impl Play<'_> {
         self.tell(at, flow, &told);
     }
 
+    /// The kernel halves whole packets. What its window is below the reference's by then, the reference gives up, too, so that
+    /// what comes after is compared as exactly as what came before.
+    fn idle(&mut self, at: &str, lasted: Duration) {
+        let flows = self.reference.flows();
+        for flow in 0..flows {
+            let told = self.kernel.drain(flow);
+            self.tell(at, flow, &told);
+        }
+        for (flow, (lasted, rto)) in self.kernel.idle(lasted).into_iter().enumerate() {
+            self.reference.idle(flow, lasted, rto);
+            let found = self.kernel.info(flow);
+            let (cwnd, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
+            let (window, threshold) = (f64::from(found.cwnd), kernel_ssthresh(found.ssthresh));
+            let same_ssthresh = threshold == ssthresh
+                || (ssthresh - 2.0 * BELOW..=ssthresh + ERROR).contains(&threshold);
+            assert!(
+                same_ssthresh && (cwnd - BELOW..=cwnd + ERROR).contains(&window),
+                "{at}, flow {flow}: after {lasted:?} with a timeout of {rto:?} the kernel has {window} {threshold}, the reference {cwnd} {ssthresh}"
+            );
+            if lasted > rto {
+                self.reference.take(flow, window, threshold);
+            }
+        }
+        for flow in 0..flows {
+            self.kernel.fill(flow);
+        }
+    }
+
     fn tell(&mut self, at: &str, flow: usize, told: &Told) {
         self.reference.acknowledge(flow, told, false);
         self.compare(at, flow, Some(told.member.cwnd));
@@ -186,15 +215,21 @@ impl Play<'_> {
 
     fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) {
         let (expected, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
-        let found = self.kernel.info(flow).ssthresh;
-        let same_ssthresh = if ssthresh.is_infinite() {
-            found == kernel::INFINITE
-        } else {
-            (ssthresh - BELOW..=ssthresh + ERROR).contains(&f64::from(found))
-        };
+        let found = kernel_ssthresh(self.kernel.info(flow).ssthresh);
+        let same_ssthresh =
+            found == ssthresh || (ssthresh - BELOW..=ssthresh + ERROR).contains(&found);
         assert!(
             same_ssthresh && cwnd.is_none_or(|cwnd| (cwnd - expected).abs() <= ERROR),
             "{at}, flow {flow}: the kernel has {cwnd:?} {found}, the reference {expected} {ssthresh}",
         );
+    }
+}
+
+/// As the reference has it.
+fn kernel_ssthresh(packets: u32) -> f64 {
+    if packets == kernel::INFINITE {
+        f64::INFINITY
+    } else {
+        f64::from(packets)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sumlink_congestion::{
-    Ack, CongestionControl, Flow, Loss, Phase, Settings, Siblings, Timeout, build,
+    Ack, CongestionControl, Flow, Idle, Loss, Phase, Settings, Siblings, Timeout, build,
 };
 
 use crate::kernel::Told;
@@ -59,6 +59,27 @@ impl Reference {
             repeated: false,
         };
         self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
+    }
+
+    /// The flow sends again after an idle time, judged by that timeout.
+    pub(crate) fn idle(&mut self, flow: usize, lasted: Duration, rto: Duration) {
+        self.now += lasted;
+        let now = self.now;
+        self.tell(flow, |control, _| {
+            control.on_idle_end(&Idle { now, lasted, rto });
+        });
+    }
+
+    /// The flow goes on with that window and threshold.
+    pub(crate) fn take(&mut self, flow: usize, cwnd: f64, ssthresh: f64) {
+        self.tell(flow, |control, _| {
+            control.window_mut().set_cwnd(cwnd);
+            control.window_mut().set_ssthresh(ssthresh);
+        });
+    }
+
+    pub(crate) fn flows(&self) -> usize {
+        self.controls.len()
     }
 
     pub(crate) fn cwnd(&self, flow: usize) -> f64 {
