@@ -102,10 +102,11 @@ validate: ## Ten scenarios simulated and emulated: goodput against goodput, into
 	$(MAKE) build
 	scripts/validate.py $(BINARY) docs/simulator.md
 
-# PAPERS_FLAGS="--only fairness" measures a part; what was measured before is in lab-out/papers and not measured again.
+# PAPERS_FLAGS="--only fairness" measures a part, "--minutes 10" as much as begins within ten minutes (then exit code 3, and the
+# same command goes on); what was measured before is in lab-out/papers and not measured again.
 PAPERS_FLAGS ?=
 
-papers: ## Figures of the papers, measured again with the kernel's sockets: docs/results/papers (some 45 minutes, as root)
+papers: ## Figures of the papers, measured again with the kernel's sockets: docs/results/papers (an hour, at once or in parts, as root)
 	scripts/setup.sh test
 	$(MAKE) build python-venv
 	$(PYTHON_VENV)/bin/python scripts/papers $(BINARY) $(PAPERS_FLAGS)

@@ -1,22 +1,37 @@
 """Measures figures of the papers again and writes docs/results/papers.
 
-    scripts/papers PROGRAM [--only PART] [--out FOLDER]
+    scripts/papers PROGRAM [--only PART] [--minutes N] [--out FOLDER]
 
-What was measured before is in FOLDER (lab-out/papers) and is not measured again. Each part (fairness, whitehaul, cs218) draws
-its pictures, writes the data behind them as JSON, and puts its tables into its page, between marks. The laboratory needs
-root, for our congestion controls, and a machine that does little else. Exit code 1: something could not be run.
+What was measured before is in FOLDER (lab-out/papers) and is not measured again, unless its scenario has changed since. Each
+part (cs218, fairness, whitehaul) draws its pictures, writes the data behind them as JSON, and puts its tables into its page,
+between marks, once all its runs are there. After N minutes no further run begins, and the same command goes on with the rest.
+The laboratory needs root, for our congestion controls, and a machine that does little else.
+
+Exit codes: 0 all that was asked for is written, 1 something could not be run, 3 the minutes are over before that.
 """
 
 import argparse
+import math
 import pathlib
 import sys
+import time
 
 import cs218
 import fairness
 import runs
 import whitehaul
 
-PARTS = {part.PAGE: part for part in (fairness, whitehaul, cs218)}
+PARTS = {part.PAGE: part for part in (cs218, fairness, whitehaul)}
+
+UNFINISHED = 3
+
+
+def minutes(text):
+    """A number of minutes, above 0."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
+    return value
 
 
 def put(page, tables):
@@ -36,15 +51,23 @@ def main():
     parser = argparse.ArgumentParser(prog="papers", description="Measures figures of the papers again.")
     parser.add_argument("program", help="the sumlink program that is measured")
     parser.add_argument("--only", choices=PARTS, help="one part")
+    parser.add_argument("--minutes", type=minutes, default=math.inf, help="after so many minutes no further run begins; the same command goes on")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/papers"), help="where runs are kept")
     args = parser.parse_args()
     root = pathlib.Path(__file__).resolve().parent.parent.parent
-    bench = runs.Bench(args.program, root / "scenarios" / "papers", args.out)
+    bench = runs.Bench(args.program, root / "scenarios" / "papers", args.out, time.monotonic() + 60 * args.minutes)
     folder = root / "docs" / "results" / "papers"
     for name, part in PARTS.items():
         if args.only in (None, name):
-            put(folder / f"{name}.md", part.write(part.measure(bench), folder))
+            try:
+                data = part.measure(bench)
+            except runs.TimeIsOver:
+                print(f"papers: {args.minutes:g} minutes are over, {name} is not complete: the same command goes on", file=sys.stderr)
+                return UNFINISHED
+            put(folder / f"{name}.md", part.write(data, folder))
+            print(f"papers: {name} is written", file=sys.stderr)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

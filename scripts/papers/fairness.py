@@ -12,8 +12,10 @@ PAGE = "fairness"
 SHARED = ["coupled", "lia", "rtt-compensator", "olia", "balia", "cs218", "ewtcp", "wvegas", "uncoupled", "whitehaul", "edinburgh"]
 TWO = ["coupled", "lia", "olia", "balia", "cs218", "ewtcp", "wvegas", "uncoupled"]
 
-# How far a bond's part may be from its due before it counts as too much or too little; runs of 10 s vary by about as much.
+# How far rates may be from what is due before they count as too high or too low; runs of 10 s vary by about as much.
 TOLERANCE = 0.10
+# The same for a bond's part of what both have. LIA and RTT compensator, which are the same, were 0.15 apart in two runs each.
+PART_TOLERANCE = 0.08
 
 
 def measure(bench):
@@ -81,9 +83,9 @@ def picture(data, folder):
 
 
 def verdict(part):
-    if part > 0.5 + TOLERANCE / 2:
+    if part > 0.5 + PART_TOLERANCE:
         return "takes more than one flow"
-    if part < 0.5 - TOLERANCE / 2:
+    if part < 0.5 - PART_TOLERANCE:
         return "takes less than one flow"
     return "as one flow"
 

@@ -19,6 +19,13 @@ def jain(shares):
     return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
 
 
+def deviation(values):
+    """Standard deviation of a sample; 0 of one value."""
+    values = list(values)
+    middle = mean(values)
+    return (sum((value - middle) ** 2 for value in values) / max(1, len(values) - 1)) ** 0.5
+
+
 def mean(values):
     values = list(values)
     return sum(values) / len(values)

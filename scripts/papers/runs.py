@@ -25,13 +25,18 @@ SYSTEM_NAMES = {"rtt-compensator": "sl_rttcomp"}
 PAYLOAD = 1448 / 1500
 
 
+class TimeIsOver(Exception):
+    """A run that is not there yet may not begin any more."""
+
+
 @dataclasses.dataclass
 class Bench:
-    """The program that measures, the folder of scenario files and the one of results."""
+    """The program that measures, the folder of scenario files, the one of results, and until when (monotonic) runs may begin."""
 
     program: str
     scenarios: pathlib.Path
     out: pathlib.Path
+    deadline: float
 
     def run(self, name, systems, congestion=None, seeds=None, traced=False):
         """The measurements of some systems under a scenario, by system a list with one for each seed.
@@ -75,14 +80,24 @@ class Bench:
         wanted = itertools.product(range(1, seeds + 1), systems)
         if all(newer(self._run_file(file.stem, seed, system), file) for seed, system in wanted):
             return
+        self._may_begin()
+        self._lab(file, systems, seeds)
+
+    def _lab(self, file, systems, seeds):
+        print(f"papers: {file.stem}, {', '.join(systems)}", file=sys.stderr)
         command = [self.program, "lab", "run", str(file), "--systems", ",".join(systems), "--seeds", str(seeds)]
         command += ["--out", str(self.out / "runs"), "--quiet"]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode not in (0, 10):
             sys.exit(f"{' '.join(command)}: exit code {done.returncode}")
 
+    def _may_begin(self):
+        if time.monotonic() >= self.deadline:
+            raise TimeIsOver
+
     def _measure_traced(self, file, scenario, system, congestion, trace):
         """Measures the first seed anew, with a trace of all subflows of MPTCP on the machine."""
+        self._may_begin()
         trace.parent.mkdir(parents=True, exist_ok=True)
         raw = trace.with_suffix(".csv")
         raw.unlink(missing_ok=True)
@@ -92,7 +107,7 @@ class Bench:
             if tracer.poll() is not None:
                 sys.exit(f"the trace ended with exit code {tracer.returncode}")
             time.sleep(0.05)
-        self._measure(file, [system], 1)
+        self._lab(file, [system], 1)
         tracer.send_signal(signal.SIGINT)
         account = json.loads(tracer.communicate()[0])
         measured = {"lost": account["lost"], "links": thinned(raw, congestion)}

@@ -6,7 +6,7 @@ import whitehaul_pictures
 import whitehaul_tables
 from metrics import mean
 from runs import by_link, mbit
-from whitehaul_figures import CONTROLS, LINKS, NEAR, PAIRS, QUALITIES, SCHEDULED, SCHEDULERS, SEEDS_80_80, WIDTHS, WINDOWS
+from whitehaul_figures import CONTROLS, LINKS, NEAR, PAIRS, QUALITIES, SCHEDULED, SCHEDULERS, SEEDS, WIDTHS, WINDOWS
 
 PAGE = "whitehaul"
 
@@ -16,14 +16,13 @@ def measure(bench):
     for quality in QUALITIES:
         for pair in PAIRS:
             name = f"pair-{pair}-{quality}"
-            row = {"simultaneous": figures(bench.run(name, ["simultaneous"], seeds=1)["simultaneous"])}
+            seeds = SEEDS if pair == "80-80" else 1
+            row = {"simultaneous": figures(bench.run(name, ["simultaneous"], seeds=seeds)["simultaneous"])}
             for control in CONTROLS:
-                seeds = SEEDS_80_80 if pair == "80-80" and control == "whitehaul" else 1
-                traced = pair == "80-80"
-                row[control] = figures(bench.run(name, ["mptcp"], control, seeds, traced)["mptcp"])
+                row[control] = figures(bench.run(name, ["mptcp"], control, SEEDS, traced=pair == "80-80")["mptcp"])
             data["pairs"].setdefault(pair, {})[quality] = row
         name = f"pair-80-80-{quality}"
-        data["edinburgh"][quality] = figures(bench.run(name, ["mptcp"], "edinburgh", SEEDS_80_80, traced=True)["mptcp"])
+        data["edinburgh"][quality] = figures(bench.run(name, ["mptcp"], "edinburgh", SEEDS, traced=True)["mptcp"])
     data["near"] = {
         pair: {
             quality: {control: figures(bench.run(f"near-{pair}-{quality}", ["mptcp"], control, 1)["mptcp"]) for control in CONTROLS}
@@ -71,9 +70,9 @@ def capacities(bench):
 
 
 def figures(runs):
-    """Goodput of each seed and of the links, which is the mean of the seeds."""
-    links = [mean(column) for column in zip(*(by_link(run, LINKS) for run in runs))]
-    return {"mbit": [mbit(run) for run in runs], "links": links}
+    """Goodput of each seed, of the links with each seed, and of the links as the mean of the seeds."""
+    each = [by_link(run, LINKS) for run in runs]
+    return {"mbit": [mbit(run) for run in runs], "each": each, "links": [mean(column) for column in zip(*each)]}
 
 
 def rate_of(run, name):

@@ -17,7 +17,8 @@ SCHEDULED = ["20-80", "80-20", "80-80"]
 NEAR = ["20-80", "80-80"]
 # Whose windows are drawn, under 80-80 and with the spike.
 WINDOWS = ["cubic", "lia", "whitehaul", "edinburgh"]
-SEEDS_80_80 = 2
+# Runs of each of the three congestion controls with each pair; the dissertation has five.
+SEEDS = 2
 
 # How much above its bound a throughput may be before it counts as a violation.
 SLACK = 0.02

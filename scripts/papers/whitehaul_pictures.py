@@ -6,7 +6,7 @@ from whitehaul_figures import CONTROLS, PAIRS, QUALITIES, SCHEDULED, SCHEDULERS,
 
 
 def draw_all(data, folder):
-    for picture in (controls_picture, plane_picture, schedulers_picture, windows_picture, spike_picture, files_picture, edinburgh_picture):
+    for picture in (controls_picture, overview_picture, plane_picture, schedulers_picture, windows_picture, spike_picture, files_picture, edinburgh_picture):
         picture(data, folder)
 
 
@@ -26,19 +26,50 @@ def controls_picture(data, folder):
     draw.save(figure, folder / "whitehaul-controls.svg")
 
 
+def overview_picture(data, folder):
+    """Figure 4.7: every run of all pairs in one plane."""
+    figure, axes = draw.plt.subplots(figsize=(8.6, 7.6))
+    for total in range(0, 600, 25):
+        axes.plot([0, total], [total, 0], color="#e3e3e3", linewidth=0.7, zorder=0)
+    for pair in PAIRS:
+        for quality in QUALITIES:
+            marks(axes, data, pair, quality, ["alone", *CONTROLS], 5)
+        axes.annotate(pair, alone(data, pair), xytext=(6, 5), textcoords="offset points", fontsize=8)
+    axes.set_xlim(30, 262)
+    axes.set_ylim(30, 290)
+    axes.grid(visible=False)
+    axes.set_xlabel("WH-1, Mbit/s (grey lines: every 25 Mbit/s in all)")
+    axes.set_ylabel("WH-2, Mbit/s")
+    axes.legend(handles=handles_of(["alone", *CONTROLS]), loc="lower center", ncols=5, bbox_to_anchor=(0.5, 1.0), fontsize=8)
+    figure.tight_layout()
+    draw.save(figure, folder / "whitehaul-overview.svg")
+
+
+def marks(axes, data, pair, quality, names, size):
+    """A mark for each run of each congestion control, and for the links alone; hollow with interference. Returns their places."""
+    places = []
+    for name in names:
+        colour = draw.COLOURS[name]
+        each = [alone(data, pair, quality)] if name == "alone" else data["pairs"][pair][quality][name]["each"]
+        shape = {"alone": "s", "simultaneous": "D"}.get(name, "o")
+        for place in each:
+            axes.plot(*place, shape, color=colour, markerfacecolor="none" if quality == "interference" else colour, markersize=size, alpha=0.8)
+        places += each
+    return places
+
+
+def handles_of(names):
+    line = draw.plt.Line2D
+    handles = [line([], [], marker="o", linestyle="", color=draw.COLOURS[name], label=draw.NAMES[name]) for name in names]
+    return [*handles, line([], [], marker="o", linestyle="", color="#333333", markerfacecolor="white", label="hollow: interference")]
+
+
 def plane_picture(data, folder):
+    """Figure 4.8: every run, pair by pair."""
+    names = ["alone", "simultaneous", *CONTROLS]
     figure, grid = draw.plt.subplots(3, 3, figsize=(8.6, 8.2))
     for axes, pair in zip(grid.flat, PAIRS):
-        points = []
-        for quality in QUALITIES:
-            hollow = quality == "interference"
-            rows = data["pairs"][pair][quality]
-            marks = [("alone", alone(data, pair, quality), "s")]
-            marks += [(name, rows[name]["links"], "o") for name in CONTROLS] + [("simultaneous", rows["simultaneous"]["links"], "D")]
-            for name, place, shape in marks:
-                colour = draw.COLOURS[name]
-                axes.plot(*place, shape, color=colour, markerfacecolor="white" if hollow else colour, markersize=6, alpha=0.9)
-                points.append(place)
+        points = [place for quality in QUALITIES for place in marks(axes, data, pair, quality, names, 5)]
         for setter, values in ((axes.set_xlim, [p[0] for p in points]), (axes.set_ylim, [p[1] for p in points])):
             setter(min(values) - 0.12 * max(values), max(values) * 1.08)
         low, high = axes.get_xlim(), axes.get_ylim()
@@ -53,10 +84,7 @@ def plane_picture(data, folder):
         axes.set_xlabel("WH-1, Mbit/s")
     for axes in grid[:, 0]:
         axes.set_ylabel("WH-2, Mbit/s")
-    names = ["alone", "simultaneous", *CONTROLS]
-    handles = [draw.plt.Line2D([], [], marker="o", linestyle="", color=draw.COLOURS[name], label=draw.NAMES[name]) for name in names]
-    handles.append(draw.plt.Line2D([], [], marker="o", linestyle="", color="#333333", markerfacecolor="white", label="hollow: interference"))
-    figure.legend(handles=handles, loc="upper center", ncols=6, bbox_to_anchor=(0.5, 1.02), fontsize=8)
+    figure.legend(handles=handles_of(names), loc="upper center", ncols=6, bbox_to_anchor=(0.5, 1.02), fontsize=8)
     figure.tight_layout()
     draw.save(figure, folder / "whitehaul-plane.svg")
 

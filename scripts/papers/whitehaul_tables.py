@@ -3,7 +3,7 @@
 import itertools
 
 import draw
-from metrics import benefit, mean, ratio
+from metrics import benefit, deviation, mean, ratio
 from whitehaul_figures import CONTROLS, NEAR, PAIRS, QUALITIES, SCHEDULED, SCHEDULERS, SLACK, WINDOWS, alone, benefits, edinburgh_row
 
 
@@ -11,6 +11,7 @@ def all_tables(data):
     """By the names of their marks in the page."""
     return {
         "pairs": pairs_table(data),
+        "scatter": scatter_table(data),
         "near": near_table(data),
         "windows": windows_table(data),
         "spike": spike_table(data),
@@ -39,6 +40,22 @@ def pairs_table(data):
         f"CUBIC brought over 2 % more than WhiteHaul in {ahead[0]} of 9 pairs clean and {ahead[1]} of 9 with interference; LIA over 2 % less than "
         f"either of the two in {behind[0]} and {behind[1]}.",
     ]
+    return "\n".join(lines)
+
+
+def scatter_table(data):
+    """How far runs differ: the standard deviation of what each link carried, and its mean over the pairs."""
+    lines = [
+        "| pair | channel | WhiteHaul: WH-1 | WH-2 | CUBIC: WH-1 | WH-2 | LIA: WH-1 | WH-2 |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    means = {quality: [] for quality in QUALITIES}
+    for pair, quality in itertools.product(PAIRS, QUALITIES):
+        each = [deviation(rates) for name in CONTROLS for rates in zip(*data["pairs"][pair][quality][name]["each"])]
+        means[quality].append(each)
+        lines.append(f"| {pair} | {quality} | {' | '.join(f'{value:.1f}' for value in each)} |")
+    for quality, rows in means.items():
+        lines.append(f"| mean | {quality} | {' | '.join(f'{mean(column):.1f}' for column in zip(*rows))} |")
     return "\n".join(lines)
 
 
