@@ -1,9 +1,10 @@
 //! Sessions over real sockets on loopback: one link, all that does not need several.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::num::NonZeroU8;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use sumlink_transport::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 struct Running {
     address: SocketAddr,
@@ -587,4 +588,87 @@ async fn each_end_is_told_of_every_carrier_and_its_session() {
         .expect("three carriers");
     assert_eq!(client, [client[0]; 3]);
     assert_eq!(server, client);
+}
+
+/// A way to the server that counts the connections over it.
+async fn counting_way(server: SocketAddr) -> (SocketAddr, watch::Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (count, counted) = watch::channel(0);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            count.send_modify(|dials| *dials += 1);
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(server).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    (address, counted)
+}
+
+/// A link is to have four connections and only two of them live: after the third dial it may not have been dialed `many` times
+/// within three seconds. Without pauses it is far more often; whoever is slow dials less.
+async fn dials_are_fewer_than(
+    many: usize,
+    at_server: impl FnOnce(&mut ServerConfig),
+    at_client: impl FnOnce(&mut ClientConfig),
+) {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], at_server).await;
+    let (way, mut dials) = counting_way(server.address).await;
+    let mut config = server.client(&key);
+    config.server = way.to_string();
+    config.carriers = Carriers::Fixed(NonZeroU8::new(4).unwrap());
+    at_client(&mut config);
+    let client = Client::connect(config).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), dials.wait_for(|dials| *dials >= 3))
+        .await
+        .expect("a third dial")
+        .unwrap();
+    let so_many = dials.wait_for(|dials| *dials >= many);
+    let reached = tokio::time::timeout(Duration::from_secs(3), so_many).await;
+    assert!(reached.is_err(), "{many} dials in three seconds");
+    let paths = client.status().await.paths;
+    let active = paths.iter().filter(|path| path.state == "active").count();
+    assert!(active >= 2, "the first two go on: {paths:?}");
+}
+
+fn takes_two_paths(config: &mut SessionConfig) {
+    config.scheduler = "musher".to_owned();
+}
+
+/// Those that are refused at once, beside each other: four. The next ones come after five seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_whose_path_the_clients_own_session_refuses_is_dialed_after_a_pause() {
+    let at_client = |config: &mut ClientConfig| takes_two_paths(&mut config.session);
+    dials_are_fewer_than(8, |_| {}, at_client).await;
+}
+
+/// The third, and again after 0.25, 0.75 and 1.75 s: six.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_refuses_a_path_is_dialed_after_pauses_that_grow() {
+    let at_server = |config: &mut ServerConfig| takes_two_paths(&mut config.session);
+    dials_are_fewer_than(10, at_server, |_| {}).await;
+}
+
+/// Breaks every connection that joins after the first two.
+#[derive(Debug, Default)]
+struct Breaks(AtomicUsize);
+
+impl CarrierGroups for Breaks {
+    fn join(&self, socket: BorrowedFd<'_>, _: &[u8; 16]) -> io::Result<()> {
+        if self.0.fetch_add(1, Ordering::Relaxed) >= 2 {
+            let tcp = std::net::TcpStream::from(socket.try_clone_to_owned()?);
+            tcp.shutdown(Shutdown::Both)?;
+        }
+        Ok(())
+    }
+}
+
+/// Two every quarter of a second: the one that joins takes nothing from the pause after the other one's end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_whose_paths_end_as_soon_as_they_have_joined_is_dialed_with_pauses() {
+    let at_client = |config: &mut ClientConfig| config.groups = Some(Arc::new(Breaks::default()));
+    dials_are_fewer_than(60, |_| {}, at_client).await;
 }
