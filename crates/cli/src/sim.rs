@@ -106,7 +106,7 @@ fn run_all(args: &SimRunArgs) -> Result<(), CliError> {
         fs::create_dir_all(directory).map_err(failed(directory))?;
     }
     let one = |job: &Job<'_>| run_one(job, args.trace.as_deref());
-    carry_out(&jobs, workers(args), &one, &mut |job, run| {
+    let ended = carry_out(&jobs, workers(args), &one, &mut |job, run| {
         let path = match &store {
             Some(store) => Some(store.write_run(job.scenario, &run)?),
             None => None,
@@ -118,17 +118,19 @@ fn run_all(args: &SimRunArgs) -> Result<(), CliError> {
             runs.push(run);
         }
         Ok(())
-    })?;
+    });
+    // Whatever has ended it, what is done is kept and shown.
     for scenario in &scenarios {
         if let Some(store) = &store {
             store.write_summary(scenario)?;
         }
-        if !args.json {
-            let of_scenario = runs.iter().filter(|run| run.scenario == scenario.name);
-            print(&table(scenario, &of_scenario.cloned().collect::<Vec<_>>()))?;
+        let of_scenario = runs.iter().filter(|run| run.scenario == scenario.name);
+        let done: Vec<Run> = of_scenario.cloned().collect();
+        if !args.json && (ended.is_ok() || !done.is_empty()) {
+            print(&table(scenario, &done))?;
         }
     }
-    Ok(())
+    ended
 }
 
 /// One run, with a trace if there is a place for it.
@@ -147,7 +149,7 @@ fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, CliError> {
     Ok(run)
 }
 
-/// The picture beside a trace; systems that tell nothing have none.
+/// The picture beside a trace; systems that tell nothing have neither.
 fn draw(job: &Job<'_>, trace: &Path) -> Result<(), CliError> {
     let links: Vec<String> = job.scenario.links().map(|link| link.name.clone()).collect();
     let title = format!("{}, {}, seed {}", job.scenario.name, job.system, job.seed);
@@ -155,7 +157,10 @@ fn draw(job: &Job<'_>, trace: &Path) -> Result<(), CliError> {
     let picture =
         timeline(file, &links, &title).map_err(|error| failed(trace)(io::Error::other(error)))?;
     match picture {
-        None => Ok(()),
+        None => match fs::metadata(trace).map_err(failed(trace))?.len() {
+            0 => fs::remove_file(trace).map_err(failed(trace)),
+            _ => Ok(()),
+        },
         Some(svg) => {
             let path = trace.with_extension("svg");
             fs::write(&path, svg).map_err(failed(&path))
@@ -222,7 +227,8 @@ fn workers(args: &SimRunArgs) -> usize {
     jobs.map_or(1, NonZeroUsize::get)
 }
 
-/// Runs all, several at once, and tells about each in the order of the plan.
+/// Runs all, several at once, and tells about each in the order of the plan. After a failure nothing more is begun, and what
+/// is done or goes on is told as well.
 fn carry_out(
     jobs: &[Job<'_>],
     workers: usize,
@@ -240,8 +246,12 @@ fn carry_out(
                     let Some(job) = jobs.get(index) else {
                         return;
                     };
-                    // Nobody listens any more after an error.
-                    if done.send((index, one(job))).is_err() {
+                    let run = one(job);
+                    if run.is_err() {
+                        next.store(jobs.len(), Ordering::Relaxed);
+                    }
+                    // Nobody listens any more where nothing can be told.
+                    if done.send((index, run)).is_err() {
                         return;
                     }
                 }
@@ -249,14 +259,22 @@ fn carry_out(
         }
         drop(done);
         let mut waiting: Vec<Option<Run>> = jobs.iter().map(|_| None).collect();
-        let mut told = 0;
+        let (mut told, mut failure) = (0, None);
         for (index, run) in finished {
-            waiting[index] = Some(run?);
+            match run {
+                Ok(run) => waiting[index] = Some(run),
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
             while let Some(run) = waiting.get_mut(told).and_then(Option::take) {
                 tell(&jobs[told], run)?;
                 told += 1;
             }
         }
-        Ok(())
+        for (job, run) in jobs.iter().zip(waiting) {
+            run.map_or(Ok(()), |run| tell(job, run))?;
+        }
+        failure.map_or(Ok(()), Err)
     })
 }

@@ -3,8 +3,12 @@
 //! | `event` | fields beside `t_ns` (since the simulation began) and `side` |
 //! | --- | --- |
 //! | `data` | a path was given bytes of a stream: `path`, `stream`, `offset`, `bytes` |
+//! | `ack` | a side acknowledges bytes of a stream: `path` (over which), `stream`, `cumulative` (all below have arrived), `ranges` (beyond) |
+//! | `report` | a side says how many bytes of whole frames have arrived on a path: `path` (over which), `of`, `received` |
+//! | `credit` | a side grants more: `path` (over which), `stream` (without it all together), `limit` (offset, or bytes in all) |
 //! | `path` | what the engine knows of a path, at most every 10 ms: `path`, `link`, `cwnd`, `in_flight`, `unsent` (bytes), `srtt_us`, `delivery_rate` (bytes per second), `loss` (`open`, `recovery`, `timeout`) |
 //! | `read` | a program was given bytes in order: `stream`, `offset`, `bytes`, and `waiting`, those behind a gap |
+//! | `held` | what a side holds behind gaps, when it has changed, every 10 ms at most but at once when it begins and ends: `waiting` (bytes) |
 //! | `up`, `down`, `stalled`, `recovered` | of a path: `path` |
 //! | `queue` | what waits at an edge node for a link, every 10 ms: `link`, `packets`, `bytes`, `trip_us` and `rate` (bytes per second) where they are known |
 //! | `flow` | a connection through an edge node, every 10 ms: `connection`, `cwnd`, `in_flight`, `srtt_us` of the sender; and what the node knows: `duplicates` (P), `held_average` (PH^a), `held_us` (H), `retransmissions` (RT), `owed` |
@@ -29,6 +33,8 @@ pub(crate) struct Trace {
     out: Box<dyn Write + Send>,
     /// When each path of each side was last told about.
     told: Vec<(Side, PathId, Nanos)>,
+    /// What each side was last said to hold behind gaps, and when.
+    held: [(u64, Nanos); 2],
     /// The first failure; nothing is written after it.
     failure: Option<io::Error>,
 }
@@ -38,6 +44,7 @@ impl Trace {
         Self {
             out,
             told: Vec::new(),
+            held: [(0, 0); 2],
             failure: None,
         }
     }
@@ -60,19 +67,48 @@ impl Trace {
     /// A path was given frames.
     pub(crate) fn sent(&mut self, now: Nanos, side: Side, path: PathId, mut frames: &[u8]) {
         while let Ok(Some((frame, len))) = Frame::decode(frames) {
-            if let Frame::Data {
+            self.frame(now, side, path.0, &frame);
+            frames = &frames[len..];
+        }
+    }
+
+    /// A path was given a frame.
+    fn frame(&mut self, now: Nanos, side: Side, path: u32, frame: &Frame<'_>) {
+        match frame {
+            Frame::Data {
                 stream,
                 offset,
                 data,
-            } = frame
-            {
-                let (path, bytes) = (path.0, data.len());
+            } => {
+                let bytes = data.len();
                 let rest = format_args!(
                     "\"path\":{path},\"stream\":{stream},\"offset\":{offset},\"bytes\":{bytes}"
                 );
                 self.line(now, "data", side, rest);
             }
-            frames = &frames[len..];
+            Frame::Ack(ack) => {
+                let (stream, cumulative) = (ack.stream, ack.cumulative);
+                let ranges = ack.ranges.iter().map(|range| [range.start, range.end]);
+                let ranges: Vec<[u64; 2]> = ranges.collect();
+                // A list of lists of numbers is written the same in JSON.
+                let rest = format_args!(
+                    "\"path\":{path},\"stream\":{stream},\"cumulative\":{cumulative},\"ranges\":{ranges:?}"
+                );
+                self.line(now, "ack", side, rest);
+            }
+            Frame::Path { path: of, received } => {
+                let rest = format_args!("\"path\":{path},\"of\":{of},\"received\":{received}");
+                self.line(now, "report", side, rest);
+            }
+            Frame::CreditStream { stream, limit } => {
+                let rest = format_args!("\"path\":{path},\"stream\":{stream},\"limit\":{limit}");
+                self.line(now, "credit", side, rest);
+            }
+            Frame::CreditSession { limit } => {
+                let rest = format_args!("\"path\":{path},\"limit\":{limit}");
+                self.line(now, "credit", side, rest);
+            }
+            _ => {}
         }
     }
 
@@ -119,10 +155,24 @@ impl Trace {
         bytes: u64,
         waiting: u64,
     ) {
+        self.held[side.index()] = (waiting, now);
         let rest = format_args!(
             "\"stream\":{stream},\"offset\":{offset},\"bytes\":{bytes},\"waiting\":{waiting}"
         );
         self.line(now, "read", side, rest);
+    }
+
+    /// A side holds so many bytes behind gaps.
+    ///
+    /// A program that waits is given nothing, so that what [`Trace::read`] says would be old for as long as it waits.
+    pub(crate) fn held(&mut self, now: Nanos, side: Side, waiting: u64) {
+        let (told, at) = self.held[side.index()];
+        let begins_or_ends = (told == 0) != (waiting == 0);
+        if waiting == told || (!begins_or_ends && now - at < PAUSE) {
+            return;
+        }
+        self.held[side.index()] = (waiting, now);
+        self.line(now, "held", side, format_args!("\"waiting\":{waiting}"));
     }
 
     /// Something happened to a path.

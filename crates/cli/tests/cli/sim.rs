@@ -94,6 +94,12 @@ fn a_trace_says_who_carried_which_bytes() {
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).count();
     assert_eq!(of("up"), 4, "two paths at both ends");
     assert!(of("path") > 400 && of("data") > 100 && of("read") > 100);
+    assert!(of("ack") > 100 && of("report") > 100 && of("credit") > 1);
+    let acks = lines
+        .iter()
+        .filter(|line| line["event"] == "ack" && line["side"] == "client");
+    let cumulative: Vec<_> = acks.map(|ack| ack["cumulative"].as_u64()).collect();
+    assert!(cumulative.is_sorted() && cumulative.last().unwrap() > &Some(1_000_000));
     let sent: std::collections::BTreeSet<_> = lines
         .iter()
         .filter(|line| line["event"] == "data" && line["side"] == "server")
@@ -104,6 +110,57 @@ fn a_trace_says_who_carried_which_bytes() {
     assert!(times.is_sorted());
     let svg = std::fs::read_to_string(bench.path("traces/two-seed-1-sumlink-fbdt.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("who carried which bytes when (down)"));
+    // What the receiver holds is told also while its program waits for a byte and is given nothing.
+    let ran = bench.run(&one_seed("sumlink:roundrobin", "--trace", "traces"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = bench.run(&one_seed("sumlink:roundrobin", "--out", "out"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let run = std::fs::read_to_string(bench.path("out/two/seed-1/sumlink-roundrobin.json"));
+    let run: Value = serde_json::from_str(&run.unwrap()).unwrap();
+    let peak = run["outcome"]["reorder_peak_bytes"].as_u64().unwrap();
+    let trace = bench.path("traces/two-seed-1-sumlink-roundrobin.jsonl");
+    let text = std::fs::read_to_string(trace).unwrap();
+    let told = text.lines().filter_map(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        line["waiting"].as_u64()
+    });
+    let most = told.max().unwrap();
+    assert!(
+        (peak * 9 / 10..=peak).contains(&most),
+        "{most} told of {peak} bytes"
+    );
+}
+
+#[test]
+fn a_system_that_tells_nothing_leaves_no_empty_trace() {
+    let bench = Bench::new();
+    bench.write("two.toml", SCENARIO);
+    let ran = bench.run(&one_seed("alone,mptcp", "--trace", "traces"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let left = std::fs::read_dir(bench.path("traces")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_run_that_fails_takes_no_others_with_it() {
+    let bench = Bench::new();
+    bench.write("two.toml", SCENARIO);
+    // Nobody can write a file where there is a directory.
+    std::fs::create_dir_all(bench.path("traces/two-seed-1-mptcp.jsonl")).unwrap();
+    let systems = "sumlink:fbdt,mptcp,alone";
+    let mut args = one_seed(systems, "--trace", "traces").to_vec();
+    args.extend(["--jobs", "1", "--out", "out"]);
+    let ran = bench.run(&args);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let line = "cannot write traces/two-seed-1-mptcp.jsonl: Is a directory";
+    assert!(ran.err.contains(line), "{}", ran.err);
+    assert!(
+        ran.out.contains("sumlink:fbdt") && !ran.out.contains("alone"),
+        "{}",
+        ran.out
+    );
+    assert!(bench.path("out/two/seed-1/sumlink-fbdt.json").exists());
+    assert!(bench.path("out/two/summary.json").exists());
 }
 
 #[test]

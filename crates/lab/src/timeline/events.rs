@@ -39,8 +39,6 @@ pub(super) struct Read {
     pub(super) stream: u64,
     /// How far the program is after it.
     pub(super) end: u64,
-    /// Bytes that then wait behind gaps.
-    pub(super) waiting: u64,
 }
 
 /// Time in which the receiver held bytes and could give none: from, to, and the path that carried the missing byte.
@@ -59,6 +57,8 @@ pub(super) enum State {
 pub(super) struct Story {
     pub(super) pieces: Vec<Piece>,
     pub(super) reads: Vec<Read>,
+    /// When the receiver held how many bytes behind gaps.
+    pub(super) held: Vec<(u64, u64)>,
     pub(super) waits: Vec<Wait>,
     /// The link of each path.
     pub(super) links: BTreeMap<u32, usize>,
@@ -95,8 +95,9 @@ impl Story {
                 let (first, _) = span.unwrap_or((line.t_ns, line.t_ns));
                 span = Some((first, line.t_ns));
             }
-            // A reader tells of what the other side sent.
-            let sender = from_server != (line.event == "read");
+            // A receiver tells of what the other side sent.
+            let is_receivers = matches!(line.event.as_str(), "read" | "held");
+            let sender = from_server != is_receivers;
             sides[usize::from(sender)].take(&line);
         }
         let [mut up, mut down] = sides;
@@ -124,6 +125,9 @@ impl Story {
         if let (Some(state), Some(path)) = (state, line.path) {
             self.states.push((at, path, state));
         }
+        if let Some(waiting) = line.waiting {
+            self.held.push((at, waiting));
+        }
         let (Some(stream), Some(offset), Some(bytes)) = (line.stream, line.offset, line.bytes)
         else {
             return;
@@ -137,11 +141,10 @@ impl Story {
                 bytes,
                 is_again: false,
             }),
-            (None, Some(waiting)) => self.reads.push(Read {
+            (None, Some(_)) => self.reads.push(Read {
                 at,
                 stream,
                 end: offset + bytes,
-                waiting,
             }),
             (None, None) => {}
         }
@@ -191,13 +194,17 @@ impl Story {
 
     /// A receiver that holds bytes waits for the one after those that it has given.
     fn find_waits(&mut self) {
+        // Before it is given anything, a program waits for the first byte.
         let mut last: BTreeMap<u64, Read> = BTreeMap::new();
+        for Piece { at, stream, .. } in self.pieces.iter().copied() {
+            last.entry(stream).or_insert(Read { at, stream, end: 0 });
+        }
         let mut missing: Vec<(u64, u64, u64, u64)> = Vec::new();
         for read in &self.reads {
             if let Some(before) = last.insert(read.stream, *read)
-                && before.waiting > 0
+                && let Some(begun) = self.begins_to_hold(before.at, read.at)
             {
-                missing.push((before.at, read.at, read.stream, before.end));
+                missing.push((begun, read.at, read.stream, before.end));
             }
         }
         // The path that had it last before it came is the one that brought it, as far as the sender can tell.
@@ -219,6 +226,13 @@ impl Story {
             {
                 *start += 1;
             }
+            // What is held may be another stream's, of which alone the receiver tells the sum.
+            let mut sent = pieces[*start..]
+                .iter()
+                .take_while(|piece| piece.at <= begun);
+            if !sent.any(|piece| piece.offset > byte) {
+                continue;
+            }
             let carried = pieces[*start..]
                 .iter()
                 .take_while(|piece| piece.at <= ended)
@@ -228,5 +242,17 @@ impl Story {
             }
         }
         self.waits = waits;
+    }
+
+    /// When the receiver began to hold bytes behind gaps, if it did between two moments or did at the first.
+    fn begins_to_hold(&self, from: u64, to: u64) -> Option<u64> {
+        let later = self.held.partition_point(|(at, _)| *at <= from);
+        let (before, later) = self.held.split_at(later);
+        if before.last().is_some_and(|(_, waiting)| *waiting > 0) {
+            return Some(from);
+        }
+        let between = later.iter().take_while(|(at, _)| *at < to);
+        let mut held = between.filter(|(_, waiting)| *waiting > 0);
+        held.next().map(|(at, _)| *at)
     }
 }

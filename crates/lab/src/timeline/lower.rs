@@ -9,15 +9,15 @@ use crate::plot::{Anchor, Axis, Ink, Svg};
 
 /// Bytes that wait behind gaps.
 pub(super) fn held(svg: &mut Svg, story: &Story, x: &Axis) {
-    let most = story.reads.iter().map(|read| read.waiting).max();
+    let most = story.held.iter().map(|(_, waiting)| *waiting).max();
     let y = Axis::from_zero(most.unwrap_or(0).max(1) as f64, HELD_Y, 2.0);
     panel(svg, x, &y, "held by the receiver behind gaps");
     // The most of each place.
     let mut peaks: BTreeMap<i64, u64> = BTreeMap::new();
-    for read in &story.reads {
-        let at = x.at(seconds(story, read.at));
+    for (at, waiting) in &story.held {
+        let at = x.at(seconds(story, *at));
         let peak = peaks.entry((at * RASTER).round() as i64).or_default();
-        *peak = (*peak).max(read.waiting);
+        *peak = (*peak).max(*waiting);
     }
     let mut points = vec![(PLOT_X.0, HELD_Y.0)];
     for (place, peak) in peaks {

@@ -42,7 +42,9 @@ mod tests {
 {"t_ns":9000000,"event":"read","side":"client","stream":0,"offset":0,"bytes":4000,"waiting":0}
 {"t_ns":9500000,"event":"data","side":"server","path":0,"stream":0,"offset":8000,"bytes":2000}
 {"t_ns":9600000,"event":"stalled","side":"server","path":1}
+{"t_ns":9650000,"event":"held","side":"client","waiting":500}
 {"t_ns":9700000,"event":"data","side":"server","path":0,"stream":0,"offset":4000,"bytes":4000}
+{"t_ns":15000000,"event":"held","side":"client","waiting":2000}
 {"t_ns":20000000,"event":"read","side":"client","stream":0,"offset":4000,"bytes":6000,"waiting":0}
 "#;
 

@@ -184,6 +184,10 @@ impl Daemon {
                 break;
             }
         }
+        let now = net.now();
+        if let Some(trace) = net.trace() {
+            trace.held(now, self.side, self.session.stats().reorder);
+        }
         self.arm(net);
         most.max(self.held())
     }
