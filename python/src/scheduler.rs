@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use sumlink_engine::scheduler::{Pick, RepeatLimit, Scheduler, View as EngineView};
 use sumlink_engine::{PathId, StreamId};
 
@@ -71,8 +72,8 @@ fn make(py: Python<'_>, class: &Py<PyAny>) -> PyResult<(Py<PyAny>, Options)> {
     let instance = class.bind(py).call0()?;
     let options = (
         most_paths(&instance.getattr("most_paths")?)?,
-        instance.getattr("repeats_all")?.is_truthy()?,
-        instance.getattr("wants_flights")?.is_truthy()?,
+        flag(&instance, "repeats_all")?,
+        flag(&instance, "wants_flights")?,
     );
     Ok((instance.unbind(), options))
 }
@@ -82,12 +83,19 @@ fn most_paths(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         return Ok(None);
     }
     match value.extract() {
-        Ok(number) if number > 0 => Ok(Some(number)),
+        Ok(number) if number > 0 && !value.is_instance_of::<PyBool>() => Ok(Some(number)),
         _ => Err(PyValueError::new_err(format!(
             "most_paths is {}: it is a whole number from 1 on, or None",
             shown(value)
         ))),
     }
+}
+
+fn flag(instance: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
+    let value = instance.getattr(name)?;
+    value.extract().map_err(|_| {
+        PyValueError::new_err(format!("{name} is {}: it is True or False", shown(&value)))
+    })
 }
 
 impl Scheduler for PyScheduler {

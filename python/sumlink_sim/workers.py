@@ -112,21 +112,25 @@ def on_dask(todo: list[Payload], address: str) -> Iterator[tuple[str, Run]]:
             for future in waiting:
                 try:
                     yield future.result()
-                except (RunError, distributed.KilledWorker, ModuleNotFoundError) as error:
+                except Exception as error:
                     for other in list(waiting.futures):
                         if other.status == "finished":
                             yield other.result()
-                    raise _told(error, by_key[future.key].place) from error.__cause__
+                    if isinstance(error, RunError):
+                        raise
+                    died = isinstance(error, distributed.KilledWorker)
+                    raise RunError(f"{by_key[future.key].place}: {_told(error, died)}") from error
                 # Its result is kept by now, and the cluster need not hold it any longer.
                 future.release()
         finally:
             client.cancel([future for future in waiting.futures], force=True)
 
 
-def _told(error: Exception, place: str) -> RunError:
-    """What went wrong at a cluster, with the place."""
-    if isinstance(error, RunError):
-        return error
+def _told(error: Exception, died: bool) -> str:
+    """Why a cluster has no result, in one line."""
+    if died:
+        return f"its worker died, and those that tried again: {error}"
     if isinstance(error, ModuleNotFoundError):
-        return RunError(f"{place}: a worker lacks a module: {error}")
-    return RunError(f"{place}: its worker died, and those that tried again: {error}")
+        return f"a worker lacks a module: {error}"
+    # A cluster that is lost, a recording that its workers lack, and whatever else there may be.
+    return f"the cluster has no result: {type(error).__name__}: {' '.join(str(error).split())}"

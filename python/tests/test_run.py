@@ -176,6 +176,21 @@ def test_a_window_that_means_nothing_is_told_with_its_place(
     assert told.value.results is not None and len(told.value.results) == 1
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value", "reason"),
+    [
+        ("most_paths", True, "most_paths is True: it is a whole number from 1 on, or None"),
+        ("most_paths", "two", "most_paths is 'two': "),
+        ("repeats_all", "no", "repeats_all is 'no': it is True or False"),
+        ("wants_flights", None, "wants_flights is None: it is True or False"),
+    ],
+)
+def test_attributes_that_mean_nothing_are_told(two: dict[str, Any], attribute: str, value: Any, reason: str) -> None:
+    own = type("Own", (AnyPath,), {attribute: value})
+    with pytest.raises(sim.RunError, match=f"the scheduler odd, __init__: ValueError: {reason}"):
+        sim.run(two, ["sumlink:odd"], 1, schedulers={"odd": own})
+
+
 @pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit()])
 def test_a_class_that_ends_the_program_ends_its_run_only(two: dict[str, Any], raised: BaseException) -> None:
     def pick(*_: Any) -> None:
@@ -254,7 +269,7 @@ def test_arguments_that_make_no_sense_are_told_before_anything_runs(
 def test_a_trace_is_written_for_each_run(two: dict[str, Any], tmp_path: Path) -> None:
     sim.run(two, ["sumlink:fbdt"], 2, trace=tmp_path / "traces")
     lines = (tmp_path / "traces/two-seed-2-sumlink-fbdt.jsonl").read_text().splitlines()
-    assert {json.loads(line)["event"] for line in lines} >= {"data", "path", "read", "up"}
+    assert {json.loads(line)["event"] for line in lines} >= {"data", "held", "path", "read", "up"}
     sim.run(two, ["alone"], 1, trace=tmp_path / "none")
     assert not list((tmp_path / "none").iterdir()), "a system that tells nothing leaves no empty file"
 

@@ -231,6 +231,36 @@ def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], t
         pd.testing.assert_frame_equal(remote.frame(name), here.frame(name))
 
 
+def test_a_cluster_that_is_lost_is_told_and_what_is_done_is_kept(two: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    out, file = tmp_path / "out", tmp_path / "scheduler.json"
+    common = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    scheduler = subprocess.Popen([*dask, "--dashboard-address", ":0", "--scheduler-file", str(file)], **common)
+    dask = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1"]
+    worker = subprocess.Popen([*dask, "--no-dashboard", "--death-timeout", "60"], **common)
+    try:
+        while not (file.exists() and file.stat().st_size):
+            assert scheduler.poll() is None
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+
+        def kill(done: int, _: int) -> None:
+            if done == 3:
+                scheduler.kill()
+
+        own = {"mine": AnyPath}
+        longer = {**two, "duration": "10s"}
+        with pytest.raises(sim.RunError, match=r"scenario two, seed \d, system sumlink:mine: the cluster has no result: .* runs are kept") as told:
+            sim.sweep(longer, GRID, ["sumlink:mine"], 4, out=out, schedulers=own, dask=address, progress=kill)
+        assert "\n" not in str(told.value)
+        assert 3 <= len(sim.Sweep(out)) < 16
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+
+
 def test_a_sweep_that_is_killed_loses_nothing_that_was_told(two: dict[str, Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
     script = (
