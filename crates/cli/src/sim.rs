@@ -1,9 +1,12 @@
 //! `sumlink sim`: scenarios in the simulator.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
 use std::num::NonZeroUsize;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -17,17 +20,32 @@ use sumlink_lab::{LabError, Store, load_all, print, run_json, table, timeline};
 
 use crate::exit::CliError;
 
+/// The Python package's program.
+const PACKAGE: &str = "sumlink-sim";
+
 /// What `sumlink sim` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
     /// Run the systems of scenarios in virtual time: the engine over modelled TCP over the laboratory's links
     Run(SimRunArgs),
+    /// A grid over a scenario's parameters: hands over to `sumlink-sim sweep` of the Python package
+    #[command(disable_help_flag = true)]
+    Sweep {
+        /// What `sumlink-sim sweep` is told, such as `--help`.
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGUMENT"
+        )]
+        arguments: Vec<OsString>,
+    },
 }
 
 impl SimCommand {
     pub(crate) fn json(&self) -> bool {
         match self {
             Self::Run(args) => args.json,
+            Self::Sweep { .. } => false,
         }
     }
 }
@@ -78,7 +96,23 @@ struct Job<'a> {
 pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
     match command {
         SimCommand::Run(args) => run_all(args),
+        SimCommand::Sweep { arguments } => Err(hand_over(arguments)),
     }
+}
+
+/// Becomes the Python package's program, whose exit code is then this one's; comes back only where that cannot be.
+fn hand_over(arguments: &[OsString]) -> CliError {
+    let error = Command::new(PACKAGE).arg("sweep").args(arguments).exec();
+    let what = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "is not in the PATH: install it with `pip install ./python` in a clone of sumlink"
+                .to_owned()
+        }
+        _ => format!("cannot be run: {error}"),
+    };
+    CliError::Usage(format!(
+        "sweeps are made by the Python package, whose program {PACKAGE} {what}"
+    ))
 }
 
 fn run_all(args: &SimRunArgs) -> Result<(), CliError> {

@@ -1,8 +1,10 @@
 //! Scenarios in the simulator.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::Value;
 
-use crate::common::Bench;
+use crate::common::{Bench, Ran};
 
 const SCENARIO: &str = "name = \"two\"\nabout = \"Two links.\"\nduration = \"2s\"\nwarmup = \"1s\"\nseeds = 2\n\
     systems = [\"alone\", \"sumlink:fbdt\", \"noq\"]\n\
@@ -201,5 +203,40 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
         assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
         assert!(ran.err.contains(part), "{args:?}: {}", ran.err);
         assert!(ran.out.is_empty(), "{args:?}: {}", ran.out);
+    }
+}
+
+#[test]
+fn a_sweep_is_handed_over_to_the_python_package() {
+    let bench = Bench::new();
+    let run = |args: &[&str]| {
+        let mut command = bench.command(["sim", "sweep"].iter().chain(args));
+        Ran::from(command.env("PATH", bench.dir()).output().unwrap())
+    };
+    run(&["two.toml"]).fails(
+        2,
+        "whose program sumlink-sim is not in the PATH: install it",
+    );
+    let package = bench.write("sumlink-sim", "#!/bin/sh\necho \"$@\"\nexit 130\n");
+    let refused = run(&["two.toml"]);
+    refused.fails(
+        2,
+        "whose program sumlink-sim cannot be run: Permission denied",
+    );
+    std::fs::set_permissions(package, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for args in [
+        &[
+            "two.toml",
+            "--grid",
+            "link.lte.rate=1mbit,2mbit",
+            "--out",
+            "x",
+        ][..],
+        &["--out", "x", "two.toml", "-h"],
+        &["--help"],
+    ] {
+        let ran = run(args);
+        assert_eq!((ran.code, &*ran.err), (130, ""), "its exit code");
+        assert_eq!(ran.out, format!("sweep {}\n", args.join(" ")));
     }
 }
