@@ -1,6 +1,6 @@
 //! The algorithms that there are for the kernel, and how their settings get there.
 
-use sumlink_congestion::{Parameter, Settings, Value, build, entry};
+use sumlink_congestion::{BuildError, Parameter, Settings, Value, build, entry};
 
 use crate::error::Error;
 
@@ -192,20 +192,34 @@ impl Twin {
         COMMON.into_iter().chain(self.own.iter().copied())
     }
 
+    /// Why that is none of the parameters that can be set on it.
+    fn refuse(&self, key: &str, parameters: &[Parameter]) -> Error {
+        let entry = entry(self.algorithm).expect("every twin has its reference");
+        let known = parameters.iter().map(|one| one.key);
+        if entry.parameters().iter().any(|one| one.key == key) {
+            return Error::NotForTheKernel {
+                key: key.to_owned(),
+                name: self.algorithm,
+                known: known.collect(),
+            };
+        }
+        Error::Settings(BuildError::UnknownParameter {
+            algorithm: self.algorithm.to_owned(),
+            key: key.to_owned(),
+            known: known.map(str::to_owned).collect(),
+        })
+    }
+
     /// The settings as the program reads them: eight bytes each.
     pub(crate) fn encode(&self, settings: &Settings) -> Result<Vec<u8>, Error> {
-        // The reference knows names, kinds and ranges.
-        build(self.algorithm, settings)?;
         let parameters = self.parameters();
         for key in settings.keys() {
             if !parameters.iter().any(|parameter| parameter.key == key) {
-                return Err(Error::NotForTheKernel {
-                    key: key.to_owned(),
-                    name: self.algorithm,
-                    known: parameters.iter().map(|one| one.key).collect(),
-                });
+                return Err(self.refuse(key, &parameters));
             }
         }
+        // The reference knows kinds and ranges.
+        build(self.algorithm, settings)?;
         let value = |setting: Setting| {
             let key = setting.key();
             let parameter = parameters.iter().find(|parameter| parameter.key == key);
@@ -267,7 +281,10 @@ mod tests {
             let twin = Twin::of(name).expect("a twin");
             twin.encode(&settings).expect_err("refused").to_string()
         };
-        assert!(refused("lia", "beta=1").starts_with("lia has no parameter \"beta\"; it has: "));
+        assert!(
+            refused("lia", "beta=1")
+                .ends_with("lia has no parameter \"beta\"; it has: max_cwnd, min_ssthresh")
+        );
         assert_eq!(
             refused("lia", "min_ssthresh=0"),
             "min_ssthresh is 0, but must be from 1 to 100"

@@ -1,9 +1,7 @@
 //! The kernel's sockets, as a script plays them.
 
 use std::io::{ErrorKind, Write};
-use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,11 +9,9 @@ use socket2::{Domain, Socket, Type};
 use sumlink_congestion::script::{Script, Step};
 use sumlink_kernel::{Bonds, Group, Member};
 
+use crate::info::{Info, LOSS, OPEN, RECOVERY};
 use crate::peer::{MSS, PORT, Peer};
 use crate::tun::{Tun, there};
-
-/// ssthresh as long as nothing has set it (TCP_INFINITE_SSTHRESH).
-pub(crate) const INFINITE: u32 = 0x7fff_ffff;
 
 /// The least retransmission timeout of flows that time out or are idle in a script: longer than what lies between two of its other
 /// events, on a busy machine too.
@@ -28,30 +24,6 @@ const ROOM: usize = 1 << 20;
 
 /// How much a socket gets to send at once.
 const MOST: usize = 100_000;
-
-/// How much of struct tcp_info is read.
-const LENGTH: usize = 196;
-
-// Of enum tcp_ca_state.
-const OPEN: u8 = 0;
-const RECOVERY: u8 = 3;
-const LOSS: u8 = 4;
-
-/// What TCP_INFO says of a socket.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Info {
-    pub(crate) cwnd: u32,
-    pub(crate) ssthresh: u32,
-    /// Retransmission timeout, and for how long no data was sent.
-    rto: Duration,
-    silent: Duration,
-    state: u8,
-    unacked: u32,
-    /// Bytes that wait for the window.
-    waiting: u32,
-    bytes_acked: u64,
-    delivered: u32,
-}
 
 /// An acknowledgement, as the congestion control was told of it.
 #[derive(Clone, Copy, Debug)]
@@ -274,7 +246,7 @@ impl<'b> Kernel<'b> {
     }
 
     pub(crate) fn info(&self, flow: usize) -> Info {
-        info(&self.connections[flow].socket)
+        Info::of(&self.connections[flow].socket)
     }
 
     /// Waits until the window is in flight, and has arrived.
@@ -332,36 +304,5 @@ impl Connection {
     /// to happen.
     fn pass(&self) {
         thread::sleep(self.rtt.saturating_sub(self.peer.arrived().elapsed()));
-    }
-}
-
-fn info(socket: &TcpStream) -> Info {
-    // struct tcp_info of linux/tcp.h up to tcpi_delivered, which libc's does not have
-    let mut bytes = MaybeUninit::<[u8; LENGTH]>::zeroed();
-    let mut length = size_of_val(&bytes) as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the kernel writes no more than `length` bytes.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            bytes.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    assert_eq!((result, length), (0, LENGTH as u32), "TCP_INFO");
-    // SAFETY: every byte was set, to zero at the least.
-    let bytes = unsafe { bytes.assume_init() };
-    let u32_at = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    Info {
-        state: bytes[1],
-        rto: Duration::from_micros(u32_at(8).into()),
-        silent: Duration::from_millis(u32_at(44).into()),
-        unacked: u32_at(24),
-        waiting: u32_at(144),
-        ssthresh: u32_at(76),
-        cwnd: u32_at(80),
-        bytes_acked: u64::from_ne_bytes(bytes[120..128].try_into().expect("eight bytes")),
-        delivered: u32_at(192),
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! As `loopback.rs` it needs root, unless `SUMLINK_SKIP_BPF=1` is set.
 
+mod info;
 mod kernel;
 mod peer;
 mod reference;
@@ -192,7 +193,7 @@ impl Play<'_> {
             self.reference.idle(flow, lasted, rto);
             let found = self.kernel.info(flow);
             let (cwnd, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
-            let (window, threshold) = (f64::from(found.cwnd), kernel_ssthresh(found.ssthresh));
+            let (window, threshold) = (f64::from(found.cwnd), found.ssthresh);
             let same_ssthresh = threshold == ssthresh
                 || (ssthresh - 2.0 * BELOW..=ssthresh + ERROR).contains(&threshold);
             assert!(
@@ -215,21 +216,12 @@ impl Play<'_> {
 
     fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) {
         let (expected, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
-        let found = kernel_ssthresh(self.kernel.info(flow).ssthresh);
+        let found = self.kernel.info(flow).ssthresh;
         let same_ssthresh =
             found == ssthresh || (ssthresh - BELOW..=ssthresh + ERROR).contains(&found);
         assert!(
             same_ssthresh && cwnd.is_none_or(|cwnd| (cwnd - expected).abs() <= ERROR),
             "{at}, flow {flow}: the kernel has {cwnd:?} {found}, the reference {expected} {ssthresh}",
         );
-    }
-}
-
-/// As the reference has it.
-fn kernel_ssthresh(packets: u32) -> f64 {
-    if packets == kernel::INFINITE {
-        f64::INFINITY
-    } else {
-        f64::from(packets)
     }
 }
