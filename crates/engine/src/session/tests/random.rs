@@ -183,6 +183,19 @@ fn bytes(side: Side, stream: StreamId, from: usize, len: usize) -> Vec<u8> {
         .collect()
 }
 
+/// Nobody forbids a path any more: a scheduler that is for two takes no third one, and of the two none may be left to work.
+fn allow_all(pair: &mut Pair) {
+    let paths: Vec<PathId> = pair.carriers.keys().copied().collect();
+    let (policy, now) = (PathPolicy::default(), pair.now);
+    for side in Side::BOTH {
+        for &id in &paths {
+            pair.session(side).set_policy(id, policy);
+            let policy = PeerPolicy { policy, rate: None };
+            pair.session(side).tell_policy(id, policy, now);
+        }
+    }
+}
+
 fn run(setup: &Setup) {
     let mut pair = Pair::with(config(Role::Client, setup), config(Role::Server, setup));
     pair.connect(&setup.paths);
@@ -287,7 +300,10 @@ fn run(setup: &Setup) {
     pair.carriers
         .values_mut()
         .for_each(|carrier| carrier.blackhole = false);
-    pair.add_path(50.0, 10);
+    let added = pair.add_path(50.0, 10);
+    if !pair.carriers.contains_key(&added) {
+        allow_all(&mut pair);
+    }
     for &id in &streams {
         for side in Side::BOTH {
             pair.resume(side, id);
@@ -348,4 +364,32 @@ proptest! {
     fn every_byte_arrives_once_and_in_order_whatever_happens(setup in setup()) {
         run(&setup);
     }
+}
+
+/// MuSher takes no third path, so whoever is to send has to be allowed one of the two again.
+#[test]
+fn what_was_written_while_every_path_was_forbidden_is_delivered_later() {
+    let forbid = |path| Op::Policy {
+        side: Side::Server,
+        path,
+        policy: PathPolicy {
+            priority: Priority::Never,
+            ..PathPolicy::default()
+        },
+        tell: false,
+    };
+    let write = Op::Write {
+        side: Side::Server,
+        stream: 0,
+        len: 1,
+        finish: false,
+    };
+    run(&Setup {
+        scheduler: "musher",
+        urgent: "fbdt",
+        selector: "none",
+        paths: vec![(0.5, 0), (0.5, 0)],
+        tight: false,
+        ops: vec![forbid(0), Op::Open, forbid(1), write],
+    });
 }

@@ -1,0 +1,196 @@
+//! Control frames: over which path they go, and how they are written.
+
+use std::time::Duration;
+
+use super::Batch;
+use crate::frame::Frame;
+use crate::path::{Control, PathState, Sent};
+use crate::session::liveness::MAX_STALLED_PINGS;
+use crate::session::{ReceiveCredit, Session};
+use crate::{Instant, PathId};
+
+/// Control frames go over the path of least delay; after this time over any. An OPEN may take this much longer so as
+/// not to overtake the one before.
+const CONTROL_WAIT: Duration = Duration::from_millis(10);
+
+/// Control frames on a path that the peer has not confirmed: the others wait. What waits is bounded by the number of
+/// streams.
+const MAX_CONTROL: usize = 8192;
+
+impl Session {
+    /// When a control frame that waits for the best path goes over any.
+    pub(in crate::session) fn control_deadline(&self) -> Option<Instant> {
+        self.control.front().map(|(since, _)| *since + CONTROL_WAIT)
+    }
+
+    /// Those that wait and may go over the path of `batch`, which is the `best` one or not.
+    pub(super) fn write_control(&mut self, batch: &Batch, best: bool, out: &mut Vec<u8>) {
+        let Batch { path: id, now, .. } = *batch;
+        while let Some((since, frame)) = self.control.front() {
+            let preferred = match frame {
+                Control::Open { .. } => self.path_of_opens(now).map_or(best, |path| path == id),
+                _ => best,
+            };
+            let full = self
+                .paths
+                .get(&id)
+                .is_none_or(|path| path.control.len() >= MAX_CONTROL);
+            if batch.left(out) == 0 || full || !preferred && now < *since + CONTROL_WAIT {
+                break;
+            }
+            let Some((_, frame)) = self.control.pop_front() else {
+                break;
+            };
+            let frame_start = out.len();
+            self.encode_control(&frame, out);
+            // Credit for a stream that is over meanwhile is no frame, and nothing would ever confirm it.
+            if out.len() > frame_start
+                && let Some(path) = self.paths.get_mut(&id)
+            {
+                let path_end = batch.path_end(out);
+                path.note_outstanding(now);
+                if matches!(frame, Control::Open { .. }) {
+                    self.opened_on = Some((id, path_end));
+                }
+                path.control.push_back(Sent {
+                    path_end,
+                    sent_at: now,
+                    frame: Some(frame),
+                });
+            }
+        }
+    }
+
+    /// The path on which the newest OPEN is still under way, unless another one is better by more than order is worth.
+    ///
+    /// The peer connects streams in the order in which they reach it, and programs make connections in an order that
+    /// means something to them. Where paths are alike, the best one changes from one frame to the next.
+    fn path_of_opens(&self, now: Instant) -> Option<PathId> {
+        let (id, end) = self.opened_on?;
+        let path = self.paths.get(&id)?;
+        let best = self.paths.get(&self.best_path(now)?)?;
+        let worth_it = !path.is_late(now) && path.delay() <= best.delay() + CONTROL_WAIT;
+        (path.state == PathState::Active && path.confirmed < end && worth_it).then_some(id)
+    }
+
+    /// Why this side ends the session, once on each path.
+    pub(super) fn write_farewell(&mut self, id: PathId, out: &mut Vec<u8>) {
+        if let (Some((code, reason)), Some(path)) = (&self.farewell, self.paths.get_mut(&id))
+            && !std::mem::replace(&mut path.farewell_said, true)
+        {
+            Frame::Close {
+                code: *code,
+                reason,
+            }
+            .encode(out);
+        }
+    }
+
+    /// A question whether the path still delivers, where one is due.
+    pub(super) fn write_ping(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+        let Batch { path: id, now, .. } = *batch;
+        let token = self.next_token;
+        let idle = self.streams.is_empty();
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
+        let waits = match path.state {
+            PathState::Active => path.oldest_unconfirmed().is_some(),
+            // What TCP has not sent yet does for it.
+            PathState::Stalled => path.sample.unsent > 0 || path.control.len() >= MAX_STALLED_PINGS,
+        };
+        if now < path.next_ping(idle) || waits {
+            return;
+        }
+        self.next_token += 1;
+        Frame::Ping { token }.encode(out);
+        let path_end = batch.path_end(out);
+        path.note_outstanding(now);
+        path.control.push_back(Sent {
+            path_end,
+            sent_at: now,
+            frame: Some(Control::Ping { token }),
+        });
+    }
+
+    fn encode_control(&mut self, frame: &Control, out: &mut Vec<u8>) {
+        match frame {
+            Control::Open {
+                stream,
+                class,
+                target,
+            } => {
+                Frame::Open {
+                    stream: *stream,
+                    class: *class,
+                    target,
+                }
+                .encode(out);
+            }
+            Control::Accept { stream } => Frame::Accept { stream: *stream }.encode(out),
+            Control::Fin { stream, size } => Frame::Fin {
+                stream: *stream,
+                size: *size,
+            }
+            .encode(out),
+            Control::Reset { stream, code, size } => {
+                Frame::Reset {
+                    stream: *stream,
+                    code: *code,
+                    size: *size,
+                }
+                .encode(out);
+            }
+            Control::CreditSession => {
+                self.receive_credit.session_queued = false;
+                Frame::CreditSession {
+                    limit: self.receive_credit.granted,
+                }
+                .encode(out);
+            }
+            Control::CreditStream { stream } => {
+                if let Some(state) = self.streams.get_mut(stream) {
+                    state.receive.credit_queued = false;
+                    Frame::CreditStream {
+                        stream: *stream,
+                        limit: state.receive.granted,
+                    }
+                    .encode(out);
+                }
+            }
+            Control::CreditInitial => {
+                Frame::CreditInitial {
+                    limit: self.receive_credit.initial,
+                }
+                .encode(out);
+            }
+            Control::CreditStreams => {
+                let ReceiveCredit {
+                    streams,
+                    streams_queued,
+                    ..
+                } = &mut self.receive_credit;
+                *streams_queued = false;
+                *streams = (*streams).max(self.retired.total() + self.config.max_streams);
+                Frame::CreditStreams { limit: *streams }.encode(out);
+            }
+            Control::Policy { path } => {
+                let told = self.paths.get(path).and_then(|path| path.told_policy);
+                if let Some((version, policy)) = told {
+                    Frame::Policy {
+                        path: u64::from(path.0),
+                        version,
+                        policy,
+                    }
+                    .encode(out);
+                }
+            }
+            Control::Ping { token } => Frame::Ping { token: *token }.encode(out),
+            Control::PathState { path, state } => Frame::PathState {
+                path: u64::from(path.0),
+                state: *state,
+            }
+            .encode(out),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What a path sends next.
+
+mod control;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::Session;
+use crate::frame::{Frame, MAX_DATA, encode_data_head};
+use crate::path::{Flight, Path, PathState};
+use crate::scheduler::{ClassSet, Pick, View, may_work};
+use crate::share::Share;
+use crate::{Instant, PathId, StreamId};
+
+/// What is handed to a path at once.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    path: PathId,
+    /// What the path had sent before, in bytes.
+    sent: u64,
+    /// Where it begins in the buffer.
+    start: usize,
+    /// Bytes that it should have at most, about.
+    budget: usize,
+    now: Instant,
+}
+
+impl Session {
+    /// Appends what path `id` sends next, about `budget` bytes, and returns how many they are; 0 means nothing for
+    /// now.
+    pub fn poll_transmit(
+        &mut self,
+        id: PathId,
+        budget: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        self.latest = self.latest.max(now);
+        self.review_policies(now);
+        let Some(path) = self.paths.get(&id) else {
+            return 0;
+        };
+        // Who drives the session asks until nothing more comes, often where nothing has changed, not even the time.
+        let asked = (now, budget, self.schedulers.changes());
+        if path.idle == Some(asked) {
+            return 0;
+        }
+        let len = self.transmit(id, budget, now, out);
+        if len > 0 {
+            self.schedulers.note_change();
+        } else if let Some(path) = self.paths.get_mut(&id) {
+            path.idle = Some(asked);
+        }
+        len
+    }
+
+    fn transmit(&mut self, id: PathId, budget: usize, now: Instant, out: &mut Vec<u8>) -> usize {
+        let Some(path) = self.paths.get(&id) else {
+            return 0;
+        };
+        let batch = Batch {
+            path: id,
+            sent: path.sent,
+            start: out.len(),
+            budget,
+            now,
+        };
+        if self.closed {
+            self.write_farewell(id, out);
+        } else if path.state == PathState::Stalled {
+            self.write_ping(&batch, out);
+        } else {
+            self.write_all(&batch, out);
+        }
+        self.finish_transmit(&batch, out)
+    }
+
+    /// Everything that may go over a path that delivers, the most urgent first.
+    fn write_all(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+        let Batch { path: id, now, .. } = *batch;
+        let best = self.best_path(now) == Some(id);
+        if let Some(path) = self.paths.get_mut(&id)
+            && let Some(token) = path.pong_due.take()
+        {
+            Frame::Pong { token }.encode(out);
+        }
+        self.write_control(batch, best, out);
+        let due = self.paths.get(&id);
+        let due = due.and_then(|path| self.reports.due(path, best));
+        if due.is_some_and(|due| due <= now) {
+            self.reports
+                .write(id, &mut self.paths, &self.streams, batch.budget, now, out);
+        }
+        self.write_ping(batch, out);
+        while batch.left(out) > 0 {
+            match self.pick(id, batch.left(out) as u64, batch.written(out), now) {
+                Pick::Send { stream, range } => self.write_data(batch, stream, range, false, out),
+                Pick::Repeat { stream, range } | Pick::Race { stream, range } => {
+                    self.write_data(batch, stream, range, true, out);
+                }
+                Pick::Idle => break,
+            }
+        }
+    }
+
+    /// The delivering path on which a byte handed over now arrives first; one that has never delivered anything, or that
+    /// is late, only where all are such.
+    pub(super) fn best_path(&self, now: Instant) -> Option<PathId> {
+        let active = self
+            .paths
+            .values()
+            .filter(|path| path.state == PathState::Active);
+        active
+            .min_by_key(|path| (!path.is_proven(), path.is_late(now), path.delay(), path.id))
+            .map(|path| path.id)
+    }
+
+    fn pick(&mut self, id: PathId, budget: u64, handed: u64, now: Instant) -> Pick {
+        let Some(path) = self.paths.get(&id) else {
+            return Pick::Idle;
+        };
+        if path.is_crowded() || !may_work(&self.paths, path) {
+            return Pick::Idle;
+        }
+        let mut view = View {
+            now,
+            paths: &self.paths,
+            streams: &self.streams,
+            ready: &self.ready,
+            blocked: &self.blocked,
+            classes: ClassSet::ALL,
+            last_served: 0,
+            credit: self
+                .send_credit
+                .session
+                .saturating_sub(self.send_credit.used),
+            share: Share::new(self.send_credit.peer_memory, self.send_credit.peer_streams),
+            repeat_balance: 0,
+            advance: Duration::ZERO,
+            race_budget: 0,
+            handed,
+            memory: self.config.memory,
+            fbdt: &self.config.fbdt,
+        };
+        let pick = self.schedulers.pick(id, budget, &mut view);
+        if pick == Pick::Idle {
+            view.classes = ClassSet::ALL;
+            self.waits_since = view.can_send().then_some(now);
+        }
+        pick
+    }
+
+    fn write_data(
+        &mut self,
+        batch: &Batch,
+        stream_id: StreamId,
+        range: Range<u64>,
+        repeat: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let Batch { path: id, now, .. } = *batch;
+        let Some(stream) = self.streams.get_mut(&stream_id) else {
+            return;
+        };
+        debug_assert!(!range.is_empty() && range.end <= stream.send.written);
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + MAX_DATA as u64);
+            encode_data_head(stream_id, at, (end - at) as usize, out);
+            stream.send.read(at..end, out);
+            at = end;
+        }
+        let len = range.end - range.start;
+        let unsent = stream.send.unsent.remove(range.clone());
+        debug_assert!(repeat || unsent == len, "a scheduler sends what is unsent");
+        let growth = range.end.saturating_sub(stream.send.highest);
+        stream.send.highest = stream.send.highest.max(range.end);
+        self.send_credit.used += growth;
+        self.counters.data_sent += len;
+        // What comes again because its path failed is a duplicate as well, unless it never arrived: nobody knows.
+        let twice = if repeat {
+            len
+        } else {
+            stream.send.again.remove(range.clone())
+        };
+        self.counters.duplicates_sent += twice;
+        if stream.send.unsent.is_empty() {
+            self.ready.remove(&stream_id);
+        }
+        if repeat {
+            self.mark_repeated(id, stream_id, &range);
+        }
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
+        path.data_sent += len;
+        path.duplicates_sent += twice;
+        path.note_outstanding(now);
+        let handed = batch.written(out) as f64;
+        let expected_at = now + path.delay() + Duration::from_secs_f64(handed / path.shown_rate());
+        let flight = Flight {
+            stream: stream_id,
+            range,
+            sent_at: now,
+            expected_at,
+            repeated: repeat,
+            path_end: batch.path_end(out),
+        };
+        path.flights.push_back(flight);
+    }
+
+    fn mark_repeated(&mut self, by: PathId, stream: StreamId, range: &Range<u64>) {
+        for path in self.paths.values_mut().filter(|path| path.id != by) {
+            path.mark_repeated(stream, range);
+        }
+    }
+
+    fn finish_transmit(&mut self, batch: &Batch, out: &[u8]) -> usize {
+        let len = batch.written(out);
+        if let Some(path) = self.paths.get_mut(&batch.path)
+            && len > 0
+        {
+            path.sent += len;
+            path.send_meter.add(len, batch.now);
+        }
+        len as usize
+    }
+}
+
+impl Batch {
+    /// What has been written of it, in bytes.
+    fn written(&self, out: &[u8]) -> u64 {
+        (out.len() - self.start) as u64
+    }
+
+    /// What may still be written, in bytes.
+    fn left(&self, out: &[u8]) -> usize {
+        self.budget.saturating_sub(out.len() - self.start)
+    }
+
+    /// Where it ends now, counted over everything that the path has sent.
+    fn path_end(&self, out: &[u8]) -> u64 {
+        self.sent + self.written(out)
+    }
+}
+
+impl Path {
+    /// Something that asks for a report leaves: from now on the peer owes one.
+    fn note_outstanding(&mut self, now: Instant) {
+        if self.flights.is_empty() && self.control.is_empty() {
+            self.last_progress = now;
+        }
+        self.last_asked = Some(now);
+    }
+}
