@@ -8,6 +8,7 @@ mod carriers;
 mod commands;
 mod events;
 mod known;
+mod moving;
 mod status;
 mod streams;
 
@@ -35,6 +36,7 @@ use carriers::SILENCE;
 pub(crate) use carriers::{CarrierNews, LinkTraffic};
 pub(crate) use commands::{Command, OpenReply, Opening};
 use known::Known;
+use moving::Moving;
 pub(crate) use status::LinkStates;
 use status::RateWindow;
 use streams::Local;
@@ -96,6 +98,8 @@ pub(crate) struct Driver {
     frames: Vec<u8>,
     /// When carriers are next looked at for silence.
     silence_check: Instant,
+    /// When it is told that bytes move.
+    moving: Moving,
     /// When the last account of traffic was given.
     traffic_told: Instant,
     /// When what the links moved was last counted.
@@ -147,6 +151,7 @@ impl Driver {
             has_given: false,
             frames: Vec::with_capacity(128 * 1024),
             silence_check: now + SILENCE,
+            moving: Moving::new(now),
             traffic_told: now,
             usage_counted: now,
             farewell_until: None,
@@ -187,6 +192,9 @@ impl Driver {
         let mut at = self.epoch + engine.unwrap_or(now + Duration::from_secs(3600));
         if !self.carriers.is_empty() && self.listeners.carriers.is_some() {
             at = at.min(self.silence_check);
+            if let Some(due) = self.moving.due(self.carriers.len()) {
+                at = at.min(due);
+            }
         }
         if let Some(until) = self.farewell_until {
             at = at.min(until);
@@ -216,6 +224,7 @@ impl Future for Driver {
             moved |= this.events();
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
+            this.tell_moving(moved);
             this.tell_traffic();
             this.count_usage();
             if this.farewell_until.is_some() && this.has_left(cx) {

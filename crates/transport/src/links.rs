@@ -3,6 +3,7 @@
 //! Everything here asks the kernel over rtnetlink (rtnetlink(7)) in the network namespace of the calling
 //! thread and needs no privilege.
 
+mod carrier;
 mod glob;
 #[cfg(test)]
 pub(crate) mod netns;
@@ -19,6 +20,7 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMess
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage};
 use serde::Serialize;
 
+pub(crate) use carrier::CarrierCheck;
 pub use glob::{is_pattern, name_matches};
 pub(crate) use queue::LocalQueue;
 pub use watch::Watch;

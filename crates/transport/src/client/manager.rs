@@ -18,7 +18,7 @@ use super::resolver::{Answer, Resolver};
 use super::{ConnectError, is_lost};
 use crate::config::ClientConfig;
 use crate::driver::{CarrierNews, Command, Driver, LinkStates};
-use crate::links;
+use crate::links::{self, CarrierCheck};
 use crate::policy::Policies;
 use dials::{Dialed, LinkState};
 
@@ -54,6 +54,8 @@ pub(super) struct Manager {
     resolver: Resolver,
     /// When all links were last looked at.
     looked: Instant,
+    /// Whom links' carriers are asked of; opened when it is first needed.
+    carriers: Option<CarrierCheck>,
     /// The session is being closed: no link is tried any more.
     is_closing: bool,
 }
@@ -83,6 +85,7 @@ impl Manager {
             servers: Vec::new(),
             resolver,
             looked: Instant::now(),
+            carriers: None,
             is_closing: false,
         }
     }
@@ -145,7 +148,7 @@ impl Manager {
                     self.look_again().await;
                 }
                 Ok(()) = policies.changed() => self.look_again().await,
-                Some(news) = self.news.recv() => self.on_news(news),
+                Some(news) = self.news.recv() => self.on_news(news).await,
                 Some(Ok(dialed)) = self.dials.join_next() => {
                     match self.on_dialed(dialed, connected.is_none()) {
                         Ok(true) => if let Some(connected) = connected.take() { connected() },
@@ -214,7 +217,7 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use crate::driver::Listeners;
-    use crate::fixture::{client_config, server_config};
+    use crate::fixture::{client_config, serve, server_config};
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
     use crate::server::Server;
@@ -401,6 +404,25 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// Each join moves bytes, and is followed by a question for the links' carriers.
+    #[tokio::test]
+    async fn a_session_whose_bytes_move_says_so() {
+        let (server, key) = (
+            SecretKey::generate().unwrap(),
+            SecretKey::generate().unwrap(),
+        );
+        let address = serve(server_config(&server, &key)).await;
+        let (driver, mut manager) = session(&server, client_config(&server, &key, "127.0.0.1:1"));
+        let driver = tokio::spawn(driver);
+        manager.servers = vec![address];
+        manager.refresh(true).await.unwrap();
+        let dialed = manager.dials.join_next().await.unwrap().unwrap();
+        assert!(manager.on_dialed(dialed, false).unwrap());
+        let news = tokio::time::timeout(Duration::from_secs(10), manager.news.recv()).await;
+        assert_eq!(news, Ok(Some(CarrierNews::Moving)));
+        driver.abort();
     }
 
     /// A session and what keeps links in it.

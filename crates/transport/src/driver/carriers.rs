@@ -31,6 +31,8 @@ pub(crate) enum CarrierNews {
         link: String,
         reason: String,
     },
+    /// Bytes move ([`super::moving`]): whether the links still have a carrier is worth a question.
+    Moving,
     /// What each link has moved, every [`TRAFFIC_EVERY`] or so of a session that is not idle.
     Traffic(Vec<LinkTraffic>),
 }
@@ -265,6 +267,15 @@ impl Driver {
         {
             let link = self.link_of(id);
             let _ = listener.send(CarrierNews::Recovered { id, link });
+        }
+    }
+
+    /// Tells whoever makes carriers that bytes move; `moved` says whether some just did.
+    pub(super) fn tell_moving(&mut self, moved: bool) {
+        if let Some(listener) = &self.listeners.carriers
+            && self.moving.note(moved, Instant::now(), self.carriers.len())
+        {
+            let _ = listener.send(CarrierNews::Moving);
         }
     }
 

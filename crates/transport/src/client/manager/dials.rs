@@ -35,7 +35,7 @@ pub(super) struct LinkState {
     /// No dial before.
     pub(super) retry_at: Option<Instant>,
     /// The link and its ways to the server when it was last looked at; a change is worth a dial at once.
-    seen: Option<(Link, Ways)>,
+    pub(super) seen: Option<(Link, Ways)>,
 }
 
 /// How a dial went.
@@ -99,8 +99,9 @@ impl Manager {
         self.states.set(name, "down", reason.to_owned());
     }
 
-    pub(super) fn on_news(&mut self, news: CarrierNews) {
+    pub(super) async fn on_news(&mut self, news: CarrierNews) {
         match news {
+            CarrierNews::Moving => self.ask_for_carriers().await,
             CarrierNews::Silent { id, link } => {
                 // A new connection may get through where the old one waits for ever longer timeouts.
                 let stuck = self
@@ -270,12 +271,12 @@ impl Manager {
             state.paths.len() < self.carriers_wanted(link) && !state.dialing
         };
         let waiting = self.links.iter().filter(lacking);
-        // Counted from the last look: other news must not put it off for ever.
+        // Counted from the last look: other news, of which there are many while bytes move, must not put it off for ever.
         let regular = self.looked + LOOK_EVERY;
         let retry = waiting.filter_map(|(_, state)| state.retry_at).min();
         let at = retry.map_or(regular, |retry| retry.min(regular));
-        at.saturating_duration_since(Instant::now())
-            .clamp(RETRY_PAUSE.0, LOOK_EVERY)
+        at.max(self.looked + RETRY_PAUSE.0)
+            .saturating_duration_since(Instant::now())
     }
 
     /// Tries the link, beside its present paths if it has any; `replacing` is one of them that goes for the new one.

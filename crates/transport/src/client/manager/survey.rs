@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::Manager;
 use crate::client::ConnectError;
-use crate::links::{self, Link};
+use crate::links::{self, CarrierCheck, Link};
 
 /// The server's addresses that a link leads to, each with the source address that the routing tables choose.
 pub(super) type Ways = Vec<(SocketAddr, IpAddr)>;
@@ -72,6 +72,28 @@ impl Manager {
         Ok(())
     }
 
+    /// Looks at all links if one with a path has lost its carrier: of that the kernel tells late.
+    pub(super) async fn ask_for_carriers(&mut self) {
+        if self.carriers.is_none() {
+            self.carriers = CarrierCheck::open().ok();
+        }
+        let Some(check) = &self.carriers else {
+            return;
+        };
+        let in_use = self.links.values().filter(|link| !link.paths.is_empty());
+        let seen = in_use.filter_map(|link| link.seen.as_ref());
+        let seen = seen.filter(|(link, _)| !link.loopback);
+        let numbers = seen.map(|(link, _)| link.index).collect();
+        match check.is_any_lost(numbers).await {
+            Ok(false) => {}
+            Ok(true) => self.look_again().await,
+            Err(error) => {
+                tracing::debug!(%error, "cannot ask for carriers");
+                self.carriers = None;
+            }
+        }
+    }
+
     /// The links to use: those that were named, or all but loopback, or only that for a server on this machine.
     fn wanted<'a>(&self, all: &'a [Link], servers: &[SocketAddr]) -> Vec<&'a Link> {
         let named = &self.dialer.config.links;
@@ -133,35 +155,37 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use tokio::sync::mpsc::unbounded_channel;
+    use sumlink_engine::PathId;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     use super::*;
-    use crate::driver::LinkStates;
+    use crate::driver::{CarrierNews, Command, LinkStates};
     use crate::fixture::client_config;
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
     use crate::policy::Policies;
 
-    /// A manager for a session over all links; what it asks of the session goes nowhere.
-    fn manager(server: &str) -> Manager {
+    /// A manager for a session over all links, and what it asks of the session.
+    fn manager(server: &str) -> (Manager, UnboundedReceiver<Command>) {
         let key = SecretKey::generate().unwrap();
         let mut config = client_config(&key, &key, server);
         config.links.clear();
-        let (commands, _) = unbounded_channel();
+        let (commands, asked) = unbounded_channel();
         let (_, news) = unbounded_channel();
-        Manager::new(
+        let manager = Manager::new(
             Arc::new(config),
             [7; 16],
             commands,
             news,
             LinkStates::default(),
             Policies::new(&[], None).unwrap(),
-        )
+        );
+        (manager, asked)
     }
 
-    #[test]
-    fn a_change_resets_the_back_off_of_the_link_that_changed_only() {
-        let Some(ns) = Netns::new() else { return };
+    /// Two links with a route to everywhere, 192.0.2.1 on `up1` and 192.0.2.2 on `up2`.
+    fn uplinks() -> Option<Netns> {
+        let ns = Netns::new()?;
         for (link, host) in [("up1", 1), ("up2", 2)] {
             ns.ip(&format!("link add {link} type veth peer name {link}-peer"));
             for end in [link, &format!("{link}-peer")] {
@@ -173,9 +197,60 @@ mod tests {
                 "route add default via 192.0.2.254 dev {link} metric {host}"
             ));
         }
+        Some(ns)
+    }
+
+    /// Nothing but the question: the manager's loop, which hears what the kernel tells, does not run.
+    #[test]
+    fn while_bytes_move_a_link_that_has_lost_its_carrier_is_left() {
+        let Some(ns) = uplinks() else { return };
         let ip = ns.commands();
         ns.run(async move || {
-            let mut manager = manager("203.0.113.1:443");
+            let (mut manager, mut asked) = manager("203.0.113.1:443");
+            manager.servers = vec!["203.0.113.1:443".parse().unwrap()];
+            manager.refresh(true).await.unwrap();
+            for (name, number) in [("up1", 1), ("up2", 2)] {
+                let local = format!("192.0.2.{number}:1").parse().unwrap();
+                let state = manager.links.get_mut(name).unwrap();
+                state.paths.push((PathId(number), local));
+            }
+            manager.on_news(CarrierNews::Moving).await;
+            assert!(asked.try_recv().is_err(), "all is well");
+            ip("link set up1-peer down");
+            manager.on_news(CarrierNews::Moving).await;
+            let asked = std::iter::from_fn(|| asked.try_recv().ok());
+            let left = asked.filter_map(|command| match command {
+                Command::Remove(id, reason) => Some((id, reason)),
+                _ => None,
+            });
+            let left: Vec<_> = left.collect();
+            let reason =
+                "the link up1 is down: switch it on, plug it in or connect it to its network";
+            assert_eq!(left, [(PathId(1), reason.to_owned())]);
+        });
+    }
+
+    #[tokio::test]
+    async fn a_link_is_tried_again_however_often_bytes_move() {
+        let (mut manager, _asked) = manager("203.0.113.1:443");
+        let now = Instant::now();
+        manager.looked = now.checked_sub(Duration::from_secs(1)).unwrap();
+        // As if its path had ended a while ago.
+        manager.links.entry("up1".to_owned()).or_default().retry_at = Some(now);
+        for _ in 0..3 {
+            manager.on_news(CarrierNews::Moving).await;
+            assert_eq!(manager.next_look(), Duration::ZERO);
+        }
+        manager.looked = Instant::now();
+        assert!(manager.next_look() > Duration::ZERO, "not all the time");
+    }
+
+    #[test]
+    fn a_change_resets_the_back_off_of_the_link_that_changed_only() {
+        let Some(ns) = uplinks() else { return };
+        let ip = ns.commands();
+        ns.run(async move || {
+            let (mut manager, _asked) = manager("203.0.113.1:443");
             manager.servers = vec!["203.0.113.1:443".parse().unwrap()];
             manager.refresh(true).await.unwrap();
             let later = Instant::now() + Duration::from_secs(3600);

@@ -1,0 +1,131 @@
+//! Asking for links' carriers, since of their loss the kernel tells late.
+//!
+//! `net/core/link_watch.c` gathers what is not urgent, and the loss of a carrier is not: news of it that come within a second
+//! after others wait for the rest of that second. Who asks is answered with what is true now.
+
+use std::io;
+use std::sync::Arc;
+
+use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
+use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::Link;
+
+/// Asks the kernel about single links, in the network namespace of the thread that opened it.
+#[derive(Clone, Debug)]
+pub(crate) struct CarrierCheck {
+    socket: Arc<Socket>,
+}
+
+impl CarrierCheck {
+    /// Needs no privilege.
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // The answer is there as soon as the question is put.
+        socket.set_non_blocking(true)?;
+        let socket = Arc::new(socket);
+        Ok(Self { socket })
+    }
+
+    /// Whether packets cannot pass over one of the links, each given by its number ([`Link::index`]), or there is none of that
+    /// number.
+    ///
+    /// A question waits while somebody changes links (the kernel's RTNL lock), in a system call: so it is put on a thread where
+    /// nobody's bytes wait behind it. Must be called inside a tokio runtime.
+    pub(crate) async fn is_any_lost(&self, links: Vec<u32>) -> io::Result<bool> {
+        let check = self.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            for link in links {
+                if !check.is_up(link)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        });
+        asked.await.map_err(io::Error::other)?
+    }
+
+    fn is_up(&self, index: u32) -> io::Result<bool> {
+        let mut question = LinkMessage::default();
+        question.header.index = index;
+        // Some drivers ask their device for its counters.
+        let mask = LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]);
+        question.attributes.push(mask);
+        let mut message = NetlinkMessage::from(RouteNetlinkMessage::GetLink(question));
+        message.header.flags = NLM_F_REQUEST;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let (answer, _) = self.socket.recv_from_full()?;
+        let answer = NetlinkMessage::deserialize(&answer).map_err(io::Error::other)?;
+        match answer.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                Ok(Link::from_message(link).up)
+            }
+            NetlinkPayload::Error(error) => match error.to_io() {
+                error if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
+                error => Err(error),
+            },
+            other => Err(io::Error::other(format!("no answer: {other:?}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::find;
+    use crate::links::netns::Netns;
+
+    #[test]
+    fn who_asks_hears_of_every_loss_at_once() {
+        let Some(ns) = Netns::new() else { return };
+        let ip = ns.commands();
+        ns.run(async move || {
+            ip("link add d0 type veth peer name d1");
+            ip("link set d0 up");
+            ip("link set d1 up");
+            ip("link set lo up");
+            let number = async |name| find(name).await.unwrap().index;
+            let links = vec![number("lo").await, number("d0").await];
+            let check = CarrierCheck::open().unwrap();
+            let is_lost = async || check.is_any_lost(links.clone()).await.unwrap();
+            // More often than once a second, of which the kernel would tell once.
+            for _ in 0..4 {
+                assert!(!is_lost().await);
+                ip("link set d1 down");
+                assert!(is_lost().await);
+                ip("link set d1 up");
+            }
+            ip("link del d0");
+            assert!(is_lost().await);
+            assert!(!check.is_any_lost(Vec::new()).await.unwrap());
+        });
+    }
+
+    /// Devices without a cable, whose state the kernel calls unknown, and a tunnel whose program has gone.
+    #[test]
+    fn a_link_without_a_carrier_of_its_own_has_not_lost_it() {
+        let Some(ns) = Netns::new() else { return };
+        let ip = ns.commands();
+        ns.run(async move || {
+            ip("link set lo up");
+            ip("link add br0 type bridge");
+            ip("link set br0 up");
+            ip("tuntap add t0 mode tun");
+            ip("link set t0 up");
+            let check = CarrierCheck::open().unwrap();
+            for (name, lost) in [("lo", false), ("br0", false), ("t0", true)] {
+                let link = find(name).await.unwrap();
+                assert_eq!(link.up, !lost, "{name}");
+                let is_lost = check.is_any_lost(vec![link.index]).await.unwrap();
+                assert_eq!(is_lost, lost, "{name}");
+            }
+        });
+    }
+}
