@@ -165,6 +165,42 @@ fn a_run_that_fails_takes_no_others_with_it() {
     assert!(bench.path("out/two/summary.json").exists());
 }
 
+/// Paths of round trips so different that the rule of the paper parks one of them; where nobody is asked to select, none is.
+#[test]
+fn a_trace_says_what_the_selector_decided_and_why() {
+    let bench = Bench::new();
+    let far = SCENARIO.replace("delay = \"20ms\"", "delay = \"250ms\"");
+    let far = far.replace("duration = \"2s\"", "duration = \"6s\"");
+    bench.write("two.toml", &far);
+    let events = |selector: &[&str]| {
+        let args = one_seed("sumlink:wrr", "--trace", "traces");
+        let ran = bench.run(&[&args, selector].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let traces = std::fs::read_dir(bench.path("traces")).unwrap();
+        let text = traces.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+        let text: String = text.filter(|text| text.starts_with('{')).collect();
+        std::fs::remove_dir_all(bench.path("traces")).unwrap();
+        let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        events.collect::<Vec<Value>>()
+    };
+    let is_decision = |line: &&Value| line["event"] == "selected";
+    assert_eq!(events(&[]).iter().find(is_decision), None);
+    let events = events(&["--selector", "base"]);
+    let mut decisions = events.iter().filter(is_decision);
+    let parked = decisions.find(|line| line["selection"] == "parked");
+    let parked = parked.expect("a path is parked");
+    let reason = parked["reason"].as_str().unwrap();
+    assert!(reason.contains("below 20 % of the average"), "{reason}");
+    let is_of_path = |line: &&Value| {
+        line["event"] == "path" && line["side"] == "server" && line["path"] == parked["path"]
+    };
+    let of_path = events.iter().find(is_of_path).unwrap();
+    assert_eq!(
+        (&parked["side"], &of_path["link"]),
+        (&"server".into(), &1.into())
+    );
+}
+
 #[test]
 fn what_makes_no_sense_is_told_as_by_the_laboratory() {
     let bench = Bench::new();

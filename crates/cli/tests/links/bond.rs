@@ -100,6 +100,13 @@ impl Plan {
         self
     }
 
+    /// The scheduler and the selector of both sides.
+    pub(crate) fn selector(mut self, scheduler: &str, selector: &str) -> Self {
+        self.tables =
+            format!("[session]\nscheduler = \"{scheduler}\"\nselector = \"{selector}\"\n");
+        self
+    }
+
     /// What a session and a stream may hold, on both sides; few streams, so that little is kept for their ends.
     pub(crate) fn memory(self, session: &str, stream: &str) -> Self {
         self.memory_for(16, session, stream)

@@ -19,6 +19,7 @@ mod peer;
 mod policies;
 mod programs;
 mod schedulers;
+mod selection;
 mod socks;
 mod split;
 mod traffic;

@@ -1,0 +1,59 @@
+//! What a selector does with a link that is far worse than the other: it is parked, everybody who asks is told why, and
+//! nothing is lost by it.
+
+use sumlink_lab::Side;
+use sumlink_transport::SessionStatus;
+use sumlink_transport::status::PathStatus;
+
+use crate::bond::Plan;
+use crate::traffic::Transfer;
+
+const LINKS: [&str; 2] = ["good:rate=20mbit,delay=5ms", "bad:rate=500kbit,delay=250ms"];
+
+/// A parked path answers pings and reports: much less than the 125 kB that the link would carry meanwhile.
+const SMALL_TALK: u64 = 30_000;
+
+fn bad(session: &SessionStatus) -> &PathStatus {
+    let mut paths = session.paths.iter();
+    paths.find(|path| path.link == "bad").unwrap()
+}
+
+#[test]
+fn a_parked_link_says_why_and_carries_when_the_other_one_fails() {
+    // It is not tried again while this test looks.
+    let plan = Plan::new(&LINKS).selector("wrr", "base:probe=60s");
+    let Some(bond) = plan.start() else { return };
+    bond.until_active(&["bad", "good"]);
+    let upload = Transfer::upload(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+
+    let reason = bond.until("the bad link is parked", |session| {
+        let path = bad(session);
+        (path.selection == "parked").then(|| path.selection_reason.clone())
+    });
+    assert!(reason.contains("below 20 % of the average"), "{reason}");
+    let event = loop {
+        let event = bond.client.event("selected");
+        if event["selection"] == "parked" {
+            break event;
+        }
+    };
+    assert_eq!(event["link"], "bad", "{event}");
+    assert_eq!(event["reason"], reason, "{event}");
+    assert_eq!(bond.client.lines_with(&reason), 1);
+
+    let before = bad(&bond.status(Side::Client)).bytes_sent;
+    upload.goes_on(5_000_000);
+    let parked = bond.status(Side::Client);
+    assert_eq!(bad(&parked).selection, "parked");
+    let sent = bad(&parked).bytes_sent - before;
+    assert!(sent < SMALL_TALK, "{sent} bytes on a parked path");
+
+    bond.bench.set("good", "state=blackhole");
+    bond.until("the parked link carries", |session| {
+        let sent = bad(session).bytes_sent - before;
+        (sent > 2 * SMALL_TALK).then_some(())
+    });
+    bond.bench.set("good", "state=up");
+    upload.finish();
+    bond.stop();
+}
