@@ -39,6 +39,9 @@ pub(super) struct Row {
     /// Whether the bar is reached, of a system that has one.
     pub(super) reached: Option<bool>,
     pub(super) video: Option<Figures>,
+    /// Share of the processors that programs of others used while the video ran, in the busiest run, 0..=1: where nothing is
+    /// left, the camera is late, and the delay that of the machine.
+    pub(super) others_share: Option<f64>,
     /// Why there are no figures.
     pub(super) missing: Option<String>,
 }
@@ -99,6 +102,7 @@ pub(super) fn judge(scenario: &Scenario, video: Vec<Run>, bulk: Vec<Run>) -> Jud
                     .then(|| reached(&alone, of_sum, of_best))
                     .flatten(),
                 video: figures(&video, system, link),
+                others_share: others_share(&video, system),
                 missing: missing(&video, system).or_else(|| missing(&bulk, system)),
             });
         }
@@ -131,6 +135,15 @@ impl Judged<'_> {
     pub(super) fn comparable(&self) -> bool {
         comparable(&self.links)
     }
+}
+
+fn others_share(runs: &[Run], system: &str) -> Option<f64> {
+    let of_system = runs.iter().filter(|run| run.system == system);
+    let shares = of_system.filter_map(|run| match &run.outcome {
+        Outcome::Measured(figures) => Some(figures.machine.as_ref()?.others_share),
+        _ => None,
+    });
+    shares.max_by(f64::total_cmp)
 }
 
 fn best(links: &[f64]) -> f64 {

@@ -18,7 +18,9 @@ pub(super) fn of(all: &[Judged<'_>]) -> String {
          Written by `sumlink lab video`; [docs/video.md](../../video.md) says how each figure is measured. Medians over the \
          seeds. *Goodput* is that of as many bytes as there is room for, in a run without the video: where the slower link \
          alone has at least {COMPARABLE} of the faster one, sumlink must reach {OF_SUM} of the sum of the links alone, else \
-         {OF_BEST:.1} of the best link alone. Every run is in [runs.jsonl](runs.jsonl), every row in \
+         {OF_BEST:.1} of the best link alone. *Others* is the part of the machine that programs of others used while the \
+         video ran, in the busiest of the runs: where little is left of it the camera is late by itself, and the delay says \
+         nothing of the links. Every run is in [runs.jsonl](runs.jsonl), every row in \
          [results.json](results.json).\n\n"
     );
     let _ = writeln!(text, "{}", machine(all));
@@ -30,7 +32,8 @@ pub(super) fn of(all: &[Judged<'_>]) -> String {
         }
         text.push_str(
             "| system | goodput Mbit/s | of the sum | of the best | bar | video Mbit/s | stood still s (times) | late of all \
-             | lost | delay ms: half, 99 of 100, all |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+             | lost | delay ms: half, 99 of 100, all | others |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
         );
         for row in &judged.rows {
             let _ = writeln!(text, "| {} |", cells(judged, row).join(" | "));
@@ -58,7 +61,7 @@ pub(super) fn terminal(judged: &Judged<'_>) -> String {
     let mut text = format!("{}: {}\n", scenario.name, first_sentence(&scenario.about));
     let head = [
         "SYSTEM", "GOODPUT", "OF SUM", "OF BEST", "BAR", "VIDEO", "STALL s", "LATE", "LOST",
-        "DELAY ms",
+        "DELAY ms", "OTHERS",
     ];
     let rows = judged.rows.iter().map(|row| cells(judged, row));
     for row in std::iter::once(head.map(str::to_owned)).chain(rows) {
@@ -72,7 +75,7 @@ pub(super) fn terminal(judged: &Judged<'_>) -> String {
     text
 }
 
-fn cells(judged: &Judged<'_>, row: &Row) -> [String; 10] {
+fn cells(judged: &Judged<'_>, row: &Row) -> [String; 11] {
     let mega = |bps: f64| format!("{:.2}", bps / 1e6);
     let part = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{part:.3}"));
     let name = match &row.link {
@@ -104,6 +107,8 @@ fn cells(judged: &Judged<'_>, row: &Row) -> [String; 10] {
                 v.delay_p50_ms, v.delay_p99_ms, v.delay_max_ms
             )
         }),
+        row.others_share
+            .map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
     ]
 }
 
@@ -176,7 +181,7 @@ mod tests {
 
     use super::super::judge::judge;
     use super::*;
-    use crate::results::{Flow, Measurement};
+    use crate::results::{Flow, Machine, Measurement};
     use crate::scenario::Scenario;
 
     #[test]
@@ -201,6 +206,10 @@ mod tests {
             let measured = Measurement {
                 flows: flows.collect(),
                 videos: videos.collect(),
+                machine: Some(Machine {
+                    others_share: 0.25,
+                    ..Machine::default()
+                }),
                 ..Default::default()
             };
             Run::bare(system, 1, Outcome::Measured(Box::new(measured)))
@@ -229,6 +238,7 @@ mod tests {
             page.contains("| sumlink:fbdt | 7.80 | 0.975 | 1.950 | reached | 3.90 |"),
             "{page}"
         );
+        assert!(page.contains("| 0, 0, 0 | 25 % |"), "{page}");
         assert!(page.contains("mptcp: skipped: not here."), "{page}");
     }
 }
