@@ -107,6 +107,12 @@ impl Plan {
         self
     }
 
+    /// The scheduler of a class of streams, on both sides.
+    pub(crate) fn class_scheduler(mut self, class: &str, scheduler: &str) -> Self {
+        self.tables = format!("[session.schedulers]\n{class} = \"{scheduler}\"\n");
+        self
+    }
+
     /// What a session and a stream may hold, on both sides; few streams, so that little is kept for their ends.
     pub(crate) fn memory(self, session: &str, stream: &str) -> Self {
         self.memory_for(16, session, stream)

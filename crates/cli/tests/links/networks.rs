@@ -8,8 +8,8 @@ use rustls::{ServerConnection, StreamOwned};
 use serde_json::Value;
 use sumlink_engine::frame::{Frame, RefuseCode};
 use sumlink_lab::Side;
-use sumlink_transport::SecretKey;
 use sumlink_transport::tls::{self, Authorized};
+use sumlink_transport::{SecretKey, SessionStatus};
 
 use crate::bench::Bench;
 use crate::bond::{Plan, SERVER, active};
@@ -72,6 +72,38 @@ fn a_link_that_appears_after_the_start_joins() {
             .map(drop)
     });
     assert_eq!(bond.status(Side::Client).session, session);
+    download.finish();
+    bond.stop();
+}
+
+#[test]
+fn sixteen_links_of_two_families_that_a_glob_names_are_one_bond() {
+    let names: Vec<String> = (1..=16).map(|number| format!("l{number:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let specs = names
+        .iter()
+        .map(|name| format!("{name}:rate=3mbit,delay=5ms"));
+    let specs: Vec<String> = specs.collect();
+    let plan = Plan::new(&specs.iter().map(String::as_str).collect::<Vec<_>>())
+        .client("[[link]]\nname = \"l*\"\n")
+        .server("bond.test:7000")
+        .hosts("127.0.0.1 localhost\n10.99.0.1 bond.test\nfd99::1 bond.test\n");
+    let Some(bench) = plan.bench() else { return };
+    for (number, name) in names.iter().enumerate() {
+        let other = ["-6", "-4"][number % 2];
+        bench.run(Side::Client, &["ip", other, "addr", "flush", "dev", name]);
+    }
+    let bond = plan.start_on(bench);
+    bond.until_active(&names);
+    let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    let all_carry = |session: &SessionStatus| {
+        let carrying = active(session).filter(|path| path.bytes_received > 200_000);
+        (carrying.count() == names.len()).then_some(())
+    };
+    bond.until("all links carry", all_carry);
+    let paths = bond.status(Side::Client).paths;
+    let of_ipv6 = paths.iter().filter(|path| path.remote.starts_with('['));
+    assert_eq!(of_ipv6.count(), 8);
     download.finish();
     bond.stop();
 }

@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use serde_json::Value;
 use sumlink_lab::Side;
 use sumlink_transport::LinkReport;
 use sumlink_transport::status::PathStatus;
@@ -42,6 +43,20 @@ fn path(bond: &Bond, name: &str) -> Option<PathStatus> {
 
 fn received(bond: &Bond, name: &str) -> u64 {
     path(bond, name).map_or(0, |path| path.bytes_received)
+}
+
+/// Who says what the link may be used for, in the words of `sumlink link --json`.
+fn source(report: &LinkReport) -> Value {
+    serde_json::to_value(report.source).unwrap()
+}
+
+/// Ends the client as a user does, and starts it again.
+fn restart(bond: &mut Bond) {
+    bond.client.signal("TERM");
+    assert_eq!(bond.client.wait(), Some(0));
+    let args = ["client", "--config", "client.toml"];
+    bond.client = bond.bench.sumlink("client", &args);
+    bond.client.event("connected");
 }
 
 #[test]
@@ -158,16 +173,45 @@ fn a_link_that_has_moved_what_it_may_is_left_and_stays_so_after_a_restart() {
     let moved = link(&bond, "b").usage.unwrap().day_bytes;
     // A quarter of a second of the link's rate, and what was under way.
     assert!((3_000_000..4_500_000).contains(&moved), "{moved}");
-    bond.client.signal("TERM");
-    assert_eq!(bond.client.wait(), Some(0));
-    bond.client = bond
-        .bench
-        .sumlink("client", &["client", "--config", "client.toml"]);
-    bond.client.event("connected");
+    restart(&mut bond);
     used_up(&bond);
     assert_eq!(link(&bond, "b").usage.unwrap().day_bytes, moved);
     link(&bond, "b --cap-day none --keep");
     bond.until_active(&["a", "b"]);
+    bond.stop();
+}
+
+#[test]
+fn what_was_set_counts_after_a_restart_if_that_was_asked_for() {
+    let Some(mut bond) = Plan::new(&LINKS)
+        .client("state = \"links.json\"\nlinks = \"auto\"\n")
+        .start()
+    else {
+        return;
+    };
+    bond.until_active(&["a", "b"]);
+    link(&bond, "a --label passing");
+    let kept = link(
+        &bond,
+        "b --priority backup --cap-month 50GB --reset-day 15 --keep",
+    );
+    restart(&mut bond);
+    bond.until_active(&["a", "b"]);
+    let (a, b) = (link(&bond, "a"), link(&bond, "b"));
+    assert_eq!(
+        (source(&a), a.policy.label.as_str()),
+        (Value::from("configuration"), "")
+    );
+    assert_eq!((source(&b), b.policy), (Value::from("kept"), kept.policy));
+    assert_eq!(b.priority, "backup");
+    let download = download(&bond);
+    download.goes_on(4_000_000);
+    assert!(received(&bond, "b") < LITTLE);
+    download.finish();
+    link(&bond, "b --reset");
+    restart(&mut bond);
+    bond.until_active(&["a", "b"]);
+    assert_eq!(source(&link(&bond, "b")), "configuration");
     bond.stop();
 }
 

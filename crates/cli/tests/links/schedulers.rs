@@ -2,6 +2,7 @@
 
 use sumlink_engine::scheduler;
 use sumlink_lab::Side;
+use sumlink_transport::SessionStatus;
 
 use crate::bond::{Plan, active};
 use crate::traffic::Transfer;
@@ -49,5 +50,32 @@ fn a_third_link_is_too_many_for_musher_and_told_so() {
     let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
     download.goes_on(1_000_000);
     download.finish();
+    bond.stop();
+}
+
+/// Two streams of the same kind, of which a rule names one.
+#[test]
+fn what_a_rule_says_must_not_wait_goes_over_two_links_and_nothing_else_does() {
+    let plan = Plan::new(&["a:rate=16mbit,delay=5ms", "b:rate=16mbit,delay=5ms"]);
+    let plan = plan
+        .class_scheduler("conversational", "redundant")
+        .client("links = \"auto\"\n[[class]]\nport = \"8080\"\nclass = \"conversational\"\n");
+    let Some(bond) = plan.start() else { return };
+    bond.until_active(&["a", "b"]);
+    let twice = |session: &SessionStatus| -> u64 {
+        let paths = active(session);
+        paths.map(|path| path.duplicates_sent_bytes).sum()
+    };
+    let other = Transfer::upload(&bond.bench, "10.99.0.1:8081".parse().unwrap());
+    other.goes_on(4_000_000);
+    other.finish();
+    let before = twice(&bond.status(Side::Client));
+    assert!(before < 400_000, "{before} bytes went twice");
+    let named = Transfer::upload(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    let arrived = bond.until("what was sent went over both", |session| {
+        (twice(session) > before + 2_000_000).then(|| named.received())
+    });
+    assert!(arrived < 4_000_000, "{arrived} bytes for 2 million twice");
+    named.finish();
     bond.stop();
 }
