@@ -224,7 +224,7 @@ impl Future for Driver {
             moved |= this.events();
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
-            this.tell_moving(moved);
+            this.tell_moving(moved && !this.locals.is_empty());
             this.tell_traffic();
             this.count_usage();
             if this.farewell_until.is_some() && this.has_left(cx) {

@@ -216,11 +216,12 @@ mod tests {
 
     use super::*;
     use crate::client::Client;
-    use crate::driver::Listeners;
+    use crate::driver::{Listeners, Opening};
     use crate::fixture::{client_config, serve, server_config};
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
     use crate::server::Server;
+    use crate::target::Target;
 
     /// A resolver may take half a minute, and nobody has to wait for it who wants to stop.
     #[tokio::test]
@@ -406,9 +407,9 @@ mod tests {
         }
     }
 
-    /// Each join moves bytes, and is followed by a question for the links' carriers.
+    /// What a session without streams moves, joins and PINGs, is not worth a wake-up.
     #[tokio::test]
-    async fn a_session_whose_bytes_move_says_so() {
+    async fn a_session_whose_streams_move_bytes_says_so() {
         let (server, key) = (
             SecretKey::generate().unwrap(),
             SecretKey::generate().unwrap(),
@@ -420,6 +421,18 @@ mod tests {
         manager.refresh(true).await.unwrap();
         let dialed = manager.dials.join_next().await.unwrap().unwrap();
         assert!(manager.on_dialed(dialed, false).unwrap());
+        let (reply, status) = oneshot::channel();
+        let _ = manager.commands.send(Command::Status(reply));
+        assert_eq!(status.await.unwrap().paths.len(), 1);
+        assert!(manager.news.try_recv().is_err());
+        let (reply, stream) = oneshot::channel();
+        let _ = manager.commands.send(Command::Open(Opening {
+            target: Target::from(address).encode(),
+            class: None,
+            early: false,
+            reply,
+        }));
+        assert!(stream.await.unwrap().is_ok());
         let news = tokio::time::timeout(Duration::from_secs(10), manager.news.recv()).await;
         assert_eq!(news, Ok(Some(CarrierNews::Moving)));
         driver.abort();

@@ -31,7 +31,7 @@ pub(crate) enum CarrierNews {
         link: String,
         reason: String,
     },
-    /// Bytes move ([`super::moving`]): whether the links still have a carrier is worth a question.
+    /// A session with streams moves bytes ([`super::moving`]): whether the links still have a carrier is worth a question.
     Moving,
     /// What each link has moved, every [`TRAFFIC_EVERY`] or so of a session that is not idle.
     Traffic(Vec<LinkTraffic>),
@@ -270,7 +270,7 @@ impl Driver {
         }
     }
 
-    /// Tells whoever makes carriers that bytes move; `moved` says whether some just did.
+    /// Tells whoever makes carriers that bytes move; `moved` says whether some just did for a stream's sake.
     pub(super) fn tell_moving(&mut self, moved: bool) {
         if let Some(listener) = &self.listeners.carriers
             && self.moving.note(moved, Instant::now(), self.carriers.len())
