@@ -1,7 +1,11 @@
-//! `congestion = "auto"` over links that lose packets for no reason.
+//! Congestion controls over links: `congestion = "auto"` where packets are lost for no reason, and those in eBPF.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sumlink_kernel::{TWINS, loaded};
 use sumlink_lab::Side;
 use sumlink_transport::SessionStatus;
+use sumlink_transport::status::PathStatus;
 
 use crate::bond::{Bond, Plan, active};
 use crate::traffic::Transfer;
@@ -42,12 +46,53 @@ fn a_path_that_loses_without_a_queue_changes_to_bbr_and_back_when_that_is_over()
     bond.stop();
 }
 
-#[test]
-fn coupled_paths_are_siblings_at_each_end_and_leave_nothing_behind() {
+static TURN: Mutex<()> = Mutex::new(());
+
+/// One test at a time, for what is loaded is there for the whole system; nothing if these tests are to be left out.
+fn turn() -> Option<MutexGuard<'static, ()>> {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
-        return;
+        return None;
     }
+    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn until_nothing_is_loaded() {
+    crate::bench::until("it is unloaded", || {
+        loaded().unwrap().is_empty().then_some(())
+    });
+}
+
+#[test]
+fn each_algorithm_carries_a_session_at_both_ends_and_is_unloaded() {
+    let Some(_turn) = turn() else { return };
+    for twin in TWINS {
+        let plan = Plan::new(&["a:rate=50mbit,delay=2ms", "b:rate=50mbit,delay=2ms"]);
+        let line = format!("congestion = \"{}\"\n", twin.algorithm);
+        let plan = plan.client(&format!("{line}links = \"auto\"\n"));
+        let Some(bond) = plan.server_lines(&line).start() else {
+            return;
+        };
+        let links = ["a", "b"];
+        bond.until_active(&links);
+        assert_eq!(in_use(&bond, links), [twin.system_name; 2]);
+        let client = bond.status(Side::Client);
+        let is_it = |path: &PathStatus| path.congestion == twin.system_name;
+        assert!(client.paths.iter().all(is_it), "{client:?}");
+        let target = "10.99.0.1:8080".parse().unwrap();
+        for transfer in [Transfer::download, Transfer::upload] {
+            let transfer = transfer(&bond.bench, target);
+            transfer.goes_on(500_000);
+            assert!(transfer.finish() > 0);
+        }
+        bond.stop();
+        until_nothing_is_loaded();
+    }
+}
+
+#[test]
+fn coupled_paths_are_siblings_at_each_end_and_leave_nothing_behind() {
+    let Some(_turn) = turn() else { return };
     let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=5ms"]);
     // Any name of a coupled one couples; the word `coupled` takes no others.
     let plan = plan.client("coupled = \"lia\"\nlinks = \"auto\"\n");
@@ -73,9 +118,7 @@ fn coupled_paths_are_siblings_at_each_end_and_leave_nothing_behind() {
         (kept.flows() == 0).then_some(())
     });
     drop(kept);
-    crate::bench::until("it is unloaded", || {
-        sumlink_kernel::loaded().unwrap().is_empty().then_some(())
-    });
+    until_nothing_is_loaded();
 }
 
 /// How many active paths the client has on the link.
