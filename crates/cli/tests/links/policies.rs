@@ -136,6 +136,11 @@ fn a_direction_and_a_limit_are_kept_by_the_server_too() {
             .all(|path| path.bytes_sent > 1_000_000)
             .then_some(())
     });
+    link(&bond, "b --send-limit 2mbit");
+    bond.until("the link keeps to its limit upwards", |session| {
+        let b = active(session).find(|path| path.link == "b")?;
+        (b.send_rate_bps > 1e6 && b.send_rate_bps < 2.4e6).then_some(())
+    });
     up.finish();
     link(&bond, "b --direction both --receive-limit 2mbit");
     // Until what it carried before is out of the average: it carries, and no more than it may.
@@ -150,6 +155,36 @@ fn a_direction_and_a_limit_are_kept_by_the_server_too() {
         (b.receive_rate_bps > 8e6).then_some(())
     });
     down.finish();
+    bond.stop();
+}
+
+#[test]
+fn a_link_that_is_too_late_for_its_owner_is_a_backup_until_it_is_not() {
+    let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\nmax_added_latency = \"100ms\"\n";
+    let Some(bond) = Plan::new(&LINKS).client(client).start() else {
+        return;
+    };
+    bond.until_active(&["a", "b"]);
+    let download = download(&bond);
+    let carries = |bond: &Bond, more: u64| {
+        let before = received(bond, "b");
+        bond.until("the link carries", |session| {
+            let b = active(session).find(|path| path.link == "b")?;
+            (b.bytes_received > before + more).then_some(())
+        });
+    };
+    carries(&bond, 1_000_000);
+    bond.bench.set("b", "delay=300ms");
+    bond.until("the late link rests", |session| {
+        let b = active(session).find(|path| path.link == "b")?;
+        (b.receive_rate_bps < 100_000.0).then_some(())
+    });
+    let before = received(&bond, "b");
+    download.goes_on(4_000_000);
+    assert!(received(&bond, "b") < before + LITTLE);
+    bond.bench.set("b", "delay=4ms");
+    carries(&bond, 1_000_000);
+    download.finish();
     bond.stop();
 }
 
