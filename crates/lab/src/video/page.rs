@@ -101,11 +101,13 @@ fn cells(judged: &Judged<'_>, row: &Row) -> [String; 11] {
         video(|v| format!("{:.2} ({:.0})", v.stall_s, v.stalls)),
         video(|v| format!("{:.0}/{:.0}", v.late, v.frames)),
         video(|v| format!("{:.0}", v.lost)),
-        video(|v| {
-            format!(
+        video(|v| match v.delay_max_ms > 0.0 {
+            true => format!(
                 "{:.0}, {:.0}, {:.0}",
                 v.delay_p50_ms, v.delay_p99_ms, v.delay_max_ms
-            )
+            ),
+            // No picture of the measured time arrived.
+            false => "-".to_owned(),
         }),
         row.others_share
             .map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
@@ -238,7 +240,7 @@ mod tests {
             page.contains("| sumlink:fbdt | 7.80 | 0.975 | 1.950 | reached | 3.90 |"),
             "{page}"
         );
-        assert!(page.contains("| 0, 0, 0 | 25 % |"), "{page}");
+        assert!(page.contains("| - | 25 % |"), "{page}");
         assert!(page.contains("mptcp: skipped: not here."), "{page}");
     }
 }
