@@ -1,5 +1,6 @@
 //! A path: one carrier as the engine sees it.
 
+mod delay;
 mod flight;
 mod late;
 mod sample;
@@ -51,6 +52,7 @@ pub struct Path {
     pub(crate) sample: PathSample,
     /// What follows from it and is asked for often.
     delay: Duration,
+    queued_delay: Duration,
     /// What reports take on their way back, by the fastest path; nothing while nobody has said so.
     pub(crate) report_trip: Option<Duration>,
     /// Frame bytes handed to the carrier.
@@ -139,6 +141,7 @@ impl Path {
             link: None,
             sample: PathSample::default(),
             delay: Duration::ZERO,
+            queued_delay: Duration::ZERO,
             report_trip: None,
             sent: 0,
             confirmed: 0,
@@ -171,7 +174,7 @@ impl Path {
             send_meter: Meter::default(),
             receive_meter: Meter::default(),
         };
-        path.delay = path.work_out_delay();
+        path.work_out_delays();
         path
     }
 
@@ -287,16 +290,6 @@ impl Path {
         self.sample.delivery_rate == 0 || self.sent < 4 * UNKNOWN_CWND
     }
 
-    /// Time until a byte handed over now is at the peer: half a round trip and what waits before it.
-    pub fn delay(&self) -> Duration {
-        self.delay
-    }
-
-    fn work_out_delay(&self) -> Duration {
-        let waiting = (self.sample.unsent + self.sample.local_queue) as f64 / self.shown_rate();
-        self.srtt() / 2 + Duration::from_secs_f64(waiting.min(60.0))
-    }
-
     /// When it joined the session.
     pub fn joined(&self) -> Instant {
         self.joined
@@ -362,7 +355,7 @@ impl Path {
             self.loss += weight * (share - self.loss);
         }
         self.sample = sample;
-        self.delay = self.work_out_delay();
+        self.work_out_delays();
     }
 
     pub(crate) fn note_stall(&mut self, now: Instant) {

@@ -130,7 +130,7 @@ fn delay(path: &Path, view: &View<'_>) -> Duration {
     } else {
         UNPROVEN + 2 * path.srtt()
     };
-    path.delay() + path.overdue(view.now) + doubt
+    path.queued_delay() + path.overdue(view.now) + doubt
 }
 
 /// Seconds until `piece` bytes handed to `path` now are at the peer.

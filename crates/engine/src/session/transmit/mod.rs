@@ -197,7 +197,8 @@ impl Session {
         path.duplicates_sent += twice;
         path.note_outstanding(now);
         let handed = batch.written(out) as f64;
-        let expected_at = now + path.delay() + Duration::from_secs_f64(handed / path.shown_rate());
+        let ahead = Duration::from_secs_f64(handed / path.shown_rate());
+        let expected_at = now + path.queued_delay() + ahead;
         let flight = Flight {
             stream: stream_id,
             range,

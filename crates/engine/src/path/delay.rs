@@ -1,0 +1,98 @@
+//! How long a byte takes that is handed to a path now.
+
+use std::time::Duration;
+
+use super::Path;
+
+/// No prediction is longer.
+const LONGEST: f64 = 60.0;
+
+impl Path {
+    /// Time until a byte handed over now is at the peer: half a round trip and what waits before it.
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// The same with the queue that the path's own bytes make: what is in flight beyond what fills the path stands in its queue
+    /// and leaves at the path's rate (Little's law). Never less than [`Path::delay`].
+    ///
+    /// A smoothed round-trip time tells of a queue a round trip after it has begun to grow. Where one path after the other is
+    /// chosen by that, each is given all there is for so long, and queues fill and empty in turn although all paths together
+    /// could carry more than comes.
+    pub fn queued_delay(&self) -> Duration {
+        self.queued_delay
+    }
+
+    /// After each sample.
+    pub(super) fn work_out_delays(&mut self) {
+        let sample = &self.sample;
+        let waiting = (sample.unsent + sample.local_queue) as f64 / self.shown_rate();
+        let waiting = Duration::from_secs_f64(waiting.min(LONGEST));
+        let least = if sample.min_rtt.is_zero() {
+            self.srtt()
+        } else {
+            sample.min_rtt
+        };
+        let leaves_in = sample.in_flight as f64 / self.rate();
+        let queue = (leaves_in - least.as_secs_f64()).clamp(0.0, LONGEST);
+        let queued = least / 2 + Duration::from_secs_f64(queue) + waiting;
+        self.delay = self.srtt() / 2 + waiting;
+        self.queued_delay = self.delay.max(queued);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::PathSample;
+    use crate::{Instant, PathId};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A path of 1 MB/s and a least round trip of 40 ms, which 40 kB fill.
+    fn path(in_flight: u64, srtt: Duration) -> Path {
+        let mut path = Path::new(PathId(0), Instant::ZERO);
+        path.sent = 1_000_000;
+        let sample = PathSample {
+            srtt,
+            min_rtt: 40 * MS,
+            in_flight,
+            delivery_rate: 1_000_000,
+            ..PathSample::default()
+        };
+        path.update(sample, Instant::ZERO);
+        path
+    }
+
+    #[test]
+    fn what_fills_the_path_makes_no_queue_and_what_is_beyond_does_at_once() {
+        for (in_flight, ms) in [(0, 20), (40_000, 20), (60_000, 40), (140_000, 120)] {
+            let path = path(in_flight, 40 * MS);
+            assert_eq!(path.delay(), 20 * MS);
+            assert_eq!(path.queued_delay(), ms * MS, "{in_flight}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_others_make_counts_as_it_was_measured() {
+        let path = path(10_000, 140 * MS);
+        assert_eq!((path.delay(), path.queued_delay()), (70 * MS, 70 * MS));
+    }
+
+    #[test]
+    fn before_anything_is_measured_both_are_one() {
+        let path = Path::new(PathId(0), Instant::ZERO);
+        assert_eq!(path.delay(), path.queued_delay());
+    }
+
+    #[test]
+    fn what_waits_in_the_socket_comes_on_top_of_both() {
+        let mut path = path(60_000, 40 * MS);
+        let waits = PathSample {
+            unsent: 5_000,
+            ..path.sample
+        };
+        path.update(waits, Instant::ZERO);
+        assert_eq!((path.delay(), path.queued_delay()), (25 * MS, 45 * MS));
+    }
+}
