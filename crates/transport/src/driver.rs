@@ -192,7 +192,7 @@ impl Driver {
         let mut at = self.epoch + engine.unwrap_or(now + Duration::from_secs(3600));
         if !self.carriers.is_empty() && self.listeners.carriers.is_some() {
             at = at.min(self.silence_check);
-            if let Some(due) = self.moving.due(self.carriers.len()) {
+            if let Some(due) = self.moving.due() {
                 at = at.min(due);
             }
         }

@@ -113,10 +113,12 @@ impl Driver {
         let (path, link) = (carrier.id.0, carrier.link.clone());
         let _ = self.listeners.events.send(PathEvent::Up { path, link });
         self.carriers.push(carrier);
+        self.count_links();
     }
 
     pub(super) fn end_carrier(&mut self, index: usize, reason: &str) {
         let mut carrier = self.carriers.swap_remove(index);
+        self.count_links();
         if let Some(policies) = &self.listeners.policies {
             let moved = carrier.wire_bytes();
             policies.count(&carrier.link, moved);
@@ -270,10 +272,15 @@ impl Driver {
         }
     }
 
+    fn count_links(&mut self) {
+        let names = self.carriers.iter().map(|carrier| carrier.link.as_str());
+        self.moving.set_links(names);
+    }
+
     /// Tells whoever makes carriers that bytes move; `moved` says whether some just did for a stream's sake.
     pub(super) fn tell_moving(&mut self, moved: bool) {
         if let Some(listener) = &self.listeners.carriers
-            && self.moving.note(moved, Instant::now(), self.carriers.len())
+            && self.moving.note(moved, Instant::now())
         {
             let _ = listener.send(CarrierNews::Moving);
         }
