@@ -5,6 +5,7 @@ mod survey;
 mod width;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,6 +57,8 @@ pub(super) struct Manager {
     looked: Instant,
     /// Whom links' carriers are asked of; opened when it is first needed.
     carriers: Option<CarrierCheck>,
+    /// The question that waits for its answer.
+    asking: JoinSet<io::Result<bool>>,
     /// The session is being closed: no link is tried any more.
     is_closing: bool,
 }
@@ -86,6 +89,7 @@ impl Manager {
             resolver,
             looked: Instant::now(),
             carriers: None,
+            asking: JoinSet::new(),
             is_closing: false,
         }
     }
@@ -148,7 +152,8 @@ impl Manager {
                     self.look_again().await;
                 }
                 Ok(()) = policies.changed() => self.look_again().await,
-                Some(news) = self.news.recv() => self.on_news(news).await,
+                Some(news) = self.news.recv() => self.on_news(news),
+                Some(Ok(answer)) = self.asking.join_next() => self.on_carriers(answer).await,
                 Some(Ok(dialed)) = self.dials.join_next() => {
                     match self.on_dialed(dialed, connected.is_none()) {
                         Ok(true) => if let Some(connected) = connected.take() { connected() },

@@ -34,19 +34,15 @@ impl CarrierCheck {
     /// Whether packets cannot pass over one of the links, each given by its number ([`Link::index`]), or there is none of that
     /// number.
     ///
-    /// A question waits while somebody changes links (the kernel's RTNL lock), in a system call: so it is put on a thread where
-    /// nobody's bytes wait behind it. Must be called inside a tokio runtime.
-    pub(crate) async fn is_any_lost(&self, links: Vec<u32>) -> io::Result<bool> {
-        let check = self.clone();
-        let asked = tokio::task::spawn_blocking(move || {
-            for link in links {
-                if !check.is_up(link)? {
-                    return Ok(true);
-                }
+    /// A question waits while somebody changes links (the kernel's RTNL lock), in a system call: it is to be put on a thread where
+    /// nobody's bytes wait behind it.
+    pub(crate) fn is_any_lost(&self, links: &[u32]) -> io::Result<bool> {
+        for link in links {
+            if !self.is_up(*link)? {
+                return Ok(true);
             }
-            Ok(false)
-        });
-        asked.await.map_err(io::Error::other)?
+        }
+        Ok(false)
     }
 
     fn is_up(&self, index: u32) -> io::Result<bool> {
@@ -94,17 +90,17 @@ mod tests {
             let number = async |name| find(name).await.unwrap().index;
             let links = vec![number("lo").await, number("d0").await];
             let check = CarrierCheck::open().unwrap();
-            let is_lost = async || check.is_any_lost(links.clone()).await.unwrap();
+            let is_lost = || check.is_any_lost(&links).unwrap();
             // More often than once a second, of which the kernel would tell once.
             for _ in 0..4 {
-                assert!(!is_lost().await);
+                assert!(!is_lost());
                 ip("link set d1 down");
-                assert!(is_lost().await);
+                assert!(is_lost());
                 ip("link set d1 up");
             }
             ip("link del d0");
-            assert!(is_lost().await);
-            assert!(!check.is_any_lost(Vec::new()).await.unwrap());
+            assert!(is_lost());
+            assert!(!check.is_any_lost(&[]).unwrap());
         });
     }
 
@@ -123,7 +119,7 @@ mod tests {
             for (name, lost) in [("lo", false), ("br0", false), ("t0", true)] {
                 let link = find(name).await.unwrap();
                 assert_eq!(link.up, !lost, "{name}");
-                let is_lost = check.is_any_lost(vec![link.index]).await.unwrap();
+                let is_lost = check.is_any_lost(&[link.index]).unwrap();
                 assert_eq!(is_lost, lost, "{name}");
             }
         });

@@ -99,9 +99,9 @@ impl Manager {
         self.states.set(name, "down", reason.to_owned());
     }
 
-    pub(super) async fn on_news(&mut self, news: CarrierNews) {
+    pub(super) fn on_news(&mut self, news: CarrierNews) {
         match news {
-            CarrierNews::Moving => self.ask_for_carriers().await,
+            CarrierNews::Moving => self.ask_for_carriers(),
             CarrierNews::Silent { id, link } => {
                 // A new connection may get through where the old one waits for ever longer timeouts.
                 let stuck = self

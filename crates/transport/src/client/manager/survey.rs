@@ -1,6 +1,7 @@
 //! Which links there are, which of them are to be used, and whether they lead to the server.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -72,19 +73,28 @@ impl Manager {
         Ok(())
     }
 
-    /// Looks at all links if one with a path has lost its carrier: of that the kernel tells late.
-    pub(super) async fn ask_for_carriers(&mut self) {
+    /// Asks whether a link with a path has lost its carrier, of which the kernel tells late; nobody waits for the answer, and
+    /// there is one question at a time.
+    pub(super) fn ask_for_carriers(&mut self) {
+        if !self.asking.is_empty() {
+            return;
+        }
         if self.carriers.is_none() {
             self.carriers = CarrierCheck::open().ok();
         }
-        let Some(check) = &self.carriers else {
-            return;
-        };
         let in_use = self.links.values().filter(|link| !link.paths.is_empty());
         let seen = in_use.filter_map(|link| link.seen.as_ref());
         let seen = seen.filter(|(link, _)| !link.loopback);
-        let numbers = seen.map(|(link, _)| link.index).collect();
-        match check.is_any_lost(numbers).await {
+        let numbers: Vec<u32> = seen.map(|(link, _)| link.index).collect();
+        if let Some(check) = self.carriers.clone().filter(|_| !numbers.is_empty()) {
+            self.asking
+                .spawn_blocking(move || check.is_any_lost(&numbers));
+        }
+    }
+
+    /// The answer: where a carrier is lost, all links are looked at.
+    pub(super) async fn on_carriers(&mut self, is_any_lost: io::Result<bool>) {
+        match is_any_lost {
             Ok(false) => {}
             Ok(true) => self.look_again().await,
             Err(error) => {
@@ -214,10 +224,18 @@ mod tests {
                 let state = manager.links.get_mut(name).unwrap();
                 state.paths.push((PathId(number), local));
             }
-            manager.on_news(CarrierNews::Moving).await;
+            let answer = async |manager: &mut Manager| {
+                // However often bytes move meanwhile, it is one question.
+                manager.on_news(CarrierNews::Moving);
+                manager.on_news(CarrierNews::Moving);
+                let answer = manager.asking.join_next().await.unwrap().unwrap();
+                manager.on_carriers(answer).await;
+                assert!(manager.asking.is_empty());
+            };
+            answer(&mut manager).await;
             assert!(asked.try_recv().is_err(), "all is well");
             ip("link set up1-peer down");
-            manager.on_news(CarrierNews::Moving).await;
+            answer(&mut manager).await;
             let asked = std::iter::from_fn(|| asked.try_recv().ok());
             let left = asked.filter_map(|command| match command {
                 Command::Remove(id, reason) => Some((id, reason)),
@@ -238,7 +256,7 @@ mod tests {
         // As if its path had ended a while ago.
         manager.links.entry("up1".to_owned()).or_default().retry_at = Some(now);
         for _ in 0..3 {
-            manager.on_news(CarrierNews::Moving).await;
+            manager.on_news(CarrierNews::Moving);
             assert_eq!(manager.next_look(), Duration::ZERO);
         }
         manager.looked = Instant::now();
