@@ -1,4 +1,5 @@
-//! The edge core of sumlink behind a C ABI. `sumlink_edge.h` declares what is here; a test holds it to these functions.
+//! The edge core of sumlink behind a C ABI, and its congestion controls. `sumlink_edge.h` and `sumlink_congestion.h` declare what is
+//! here; a test holds them to these functions.
 //!
 //! Packets are a pointer and a length and begin with an IP header (a PDCP header in mode `lwa`, behind the links); times are
 //! nanoseconds since an epoch of the caller's, and never go backwards. Handles belong to one thread. The law of the core's use is
@@ -6,11 +7,14 @@
 //!
 //! Nothing unwinds into the caller: a panic in an `extern "C"` function ends the process.
 
+mod bond;
 mod node;
 mod receiver;
 
+use std::ffi::c_char;
 use std::time::Duration;
 
+pub use bond::*;
 pub use node::*;
 pub use receiver::*;
 
@@ -53,5 +57,21 @@ unsafe fn give(out: *mut u8, room: usize, take: impl FnOnce() -> Option<Box<[u8]
     packet.len()
 }
 
+/// One line that says why, cut to `room` bytes with its zero byte.
+///
+/// # Safety
+/// `error` is null or writable for `room` bytes.
+unsafe fn refuse(why: &str, error: *mut c_char, room: usize) {
+    if !error.is_null() && room > 0 {
+        let len = why.len().min(room - 1);
+        unsafe {
+            std::ptr::copy_nonoverlapping(why.as_ptr().cast(), error, len);
+            *error.add(len) = 0;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_bond;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sumlink_edge::{Config, Edge, LinkId, LinkSettings, Mode, Sack};
 
-use crate::{bytes, give, nanos};
+use crate::{bytes, give, nanos, refuse};
 
 /// What a node is told. Names are null or end with a zero byte; null means the core's own choice.
 #[repr(C)]
@@ -128,13 +128,7 @@ pub unsafe extern "C" fn sumlink_edge_new(
     match made {
         Ok(edge) => Box::into_raw(Box::new(edge)),
         Err(why) => {
-            if !error.is_null() && room > 0 {
-                let len = why.len().min(room - 1);
-                unsafe {
-                    std::ptr::copy_nonoverlapping(why.as_ptr().cast(), error, len);
-                    *error.add(len) = 0;
-                }
-            }
+            unsafe { refuse(&why, error, room) };
             std::ptr::null_mut()
         }
     }

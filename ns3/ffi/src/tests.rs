@@ -145,18 +145,25 @@ fn what_is_wrong_is_said_in_a_line() {
     assert_eq!(unsafe { CStr::from_ptr(short.as_ptr()) }, c"no conf");
 }
 
-/// Functions with the number of their parameters, and fields in order, of the header and of the code.
+/// Functions with the number of their parameters, and fields in order, of the headers and of the code.
 #[test]
-fn the_header_declares_what_is_here() {
-    let header = include_str!("../sumlink_edge.h");
-    let code = concat!(include_str!("node.rs"), include_str!("receiver.rs"));
+fn the_headers_declare_what_is_here() {
+    let header = concat!(
+        include_str!("../sumlink_edge.h"),
+        include_str!("../sumlink_congestion.h")
+    );
+    let code = concat!(
+        include_str!("node.rs"),
+        include_str!("receiver.rs"),
+        include_str!("bond.rs")
+    );
     let declared: Vec<_> = header.split(';').filter_map(function).collect();
     let defined: Vec<_> = code
         .split("extern \"C\" fn ")
         .skip(1)
         .filter_map(function)
         .collect();
-    assert_eq!(declared.len(), 18);
+    assert_eq!(declared.len(), 28);
     assert_eq!(declared, defined);
 
     let fields = |text: &str, start: &str, end: &str, name: fn(&str) -> Option<&str>| {
@@ -176,7 +183,7 @@ fn the_header_declares_what_is_here() {
             .split_once(':')
             .map(|(name, _)| name)
     });
-    assert_eq!(of_header.len(), 23);
+    assert_eq!(of_header.len(), 29);
     assert_eq!(of_header, of_code);
 }
 

@@ -1,0 +1,256 @@
+//! Congestion controls of the flows of one connection, which see each other.
+
+use std::ffi::{CStr, c_char};
+use std::time::Duration;
+
+use sumlink_congestion::{
+    Ack, CongestionControl, Flow, Idle, Loss, Settings, Siblings, Timeout, build,
+};
+
+use crate::refuse;
+
+/// As long as a TCP waits at least before it sends again (RFC 6298, 2.4), which is also what ns-3's does.
+const RTO_LEAST: Duration = Duration::from_secs(1);
+
+/// The flows of a connection, and what is known of each one's round-trip time.
+#[derive(Debug)]
+pub struct Bond {
+    controls: Vec<Box<dyn CongestionControl>>,
+    flows: Vec<Flow>,
+    rtts: Vec<Rtt>,
+}
+
+/// An acknowledgement of new data, be it cumulative or selective.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SumlinkBondAck {
+    /// When it arrived.
+    pub now: u64,
+    /// The round-trip time measured with it in nanoseconds; 0: none could be.
+    pub rtt: u64,
+    /// All bytes before this one are acknowledged.
+    pub acknowledged: u64,
+    /// Position of the next byte to be sent for the first time.
+    pub sent: u64,
+    /// How many packets it is the first to acknowledge.
+    pub acked: u32,
+    /// Packets that were in flight before it.
+    pub in_flight: u32,
+}
+
+/// RFC 6298, section 2.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rtt {
+    smoothed: Duration,
+    variation: Duration,
+}
+
+impl Rtt {
+    fn measure(&mut self, rtt: Duration) {
+        if self.smoothed.is_zero() {
+            self.smoothed = rtt;
+            self.variation = rtt / 2;
+        } else {
+            self.variation = (self.variation * 3 + self.smoothed.abs_diff(rtt)) / 4;
+            self.smoothed = (self.smoothed * 7 + rtt) / 8;
+        }
+    }
+
+    fn rto(&self) -> Duration {
+        (self.smoothed + self.variation * 4).max(RTO_LEAST)
+    }
+}
+
+impl Bond {
+    fn new(name: &str, flows: u8) -> Result<Self, String> {
+        if flows == 0 {
+            return Err("a connection has at least one flow".into());
+        }
+        let one = |_| build(name, &Settings::default()).map_err(|error| error.to_string());
+        let controls = (0..flows).map(one).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            flows: controls.iter().map(|control| control.flow()).collect(),
+            rtts: vec![Rtt::default(); controls.len()],
+            controls,
+        })
+    }
+
+    /// Tells one flow, and its siblings of what has become of it. Nothing happens if there is no such flow.
+    fn tell(&mut self, flow: u8, what: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
+        let flow = usize::from(flow);
+        if let Some(control) = self.controls.get_mut(flow) {
+            what(control.as_mut(), &Siblings::of(&self.flows, flow));
+            self.flows[flow] = control.flow();
+        }
+    }
+
+    fn ack(&mut self, flow: u8, ack: &SumlinkBondAck) {
+        let Some(rtt) = self.rtts.get_mut(usize::from(flow)) else {
+            return;
+        };
+        let sample = (ack.rtt != 0).then(|| Duration::from_nanos(ack.rtt));
+        if let Some(sample) = sample {
+            rtt.measure(sample);
+        }
+        let mut told = Ack {
+            now: Duration::from_nanos(ack.now),
+            acked: ack.acked,
+            rtt: sample,
+            srtt: rtt.smoothed,
+            acknowledged: ack.acknowledged,
+            sent: ack.sent,
+            cwnd_limited: false,
+        };
+        self.tell(flow, |control, siblings| {
+            told.cwnd_limited = control.window().limits(ack.in_flight);
+            control.on_ack(&told, siblings);
+        });
+    }
+}
+
+/// So many flows, 1 to 255, with the congestion control of that name, or null; then `error` is given one line that says why, cut
+/// to `room` bytes with its zero byte.
+///
+/// # Safety
+/// `name` is null or ends with a zero byte; `error` is null or writable for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_new(
+    name: *const c_char,
+    flows: u8,
+    error: *mut c_char,
+    room: usize,
+) -> *mut Bond {
+    let made = if name.is_null() {
+        Err("no congestion control is named".into())
+    } else {
+        match unsafe { CStr::from_ptr(name) }.to_str() {
+            Ok(name) => Bond::new(name, flows),
+            Err(_) => Err("a name is not UTF-8".into()),
+        }
+    };
+    match made {
+        Ok(bond) => Box::into_raw(Box::new(bond)),
+        Err(why) => {
+            unsafe { refuse(&why, error, room) };
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// The flows are no more. Null is nothing.
+///
+/// # Safety
+/// `bond` is null or of [`sumlink_bond_new`], and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_free(bond: *mut Bond) {
+    if !bond.is_null() {
+        drop(unsafe { Box::from_raw(bond) });
+    }
+}
+
+/// An acknowledgement of new data has arrived.
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`]; `ack` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_on_ack(
+    bond: *mut Bond,
+    flow: u8,
+    ack: *const SumlinkBondAck,
+) {
+    unsafe { (*bond).ack(flow, &*ack) };
+}
+
+/// A loss was detected outside of recovery.
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_on_loss(bond: *mut Bond, flow: u8, now: u64) {
+    let now = Duration::from_nanos(now);
+    unsafe { &mut *bond }.tell(flow, |control, siblings| {
+        control.on_loss(&Loss { now }, siblings);
+    });
+}
+
+/// The retransmission timer has fired; `repeated` is not 0 if nothing was acknowledged since it did so before.
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_on_rto(bond: *mut Bond, flow: u8, now: u64, repeated: u8) {
+    let timeout = Timeout {
+        now: Duration::from_nanos(now),
+        repeated: repeated != 0,
+    };
+    unsafe { &mut *bond }.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
+}
+
+/// All is acknowledged that had been sent when the loss was detected or the timer fired; before the same acknowledgement's
+/// [`sumlink_bond_on_ack`].
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_on_recovery_exit(bond: *mut Bond, flow: u8, now: u64) {
+    let now = Duration::from_nanos(now);
+    unsafe { &mut *bond }.tell(flow, |control, _| control.on_recovery_exit(now));
+}
+
+/// Something is sent after nothing was in flight for so many nanoseconds.
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_on_idle_end(
+    bond: *mut Bond,
+    flow: u8,
+    now: u64,
+    lasted: u64,
+) {
+    let bond = unsafe { &mut *bond };
+    let Some(rtt) = bond.rtts.get(usize::from(flow)) else {
+        return;
+    };
+    let idle = Idle {
+        now: Duration::from_nanos(now),
+        lasted: Duration::from_nanos(lasted),
+        rto: rtt.rto(),
+    };
+    bond.tell(flow, |control, _| control.on_idle_end(&idle));
+}
+
+/// The congestion window in packets, the whole part of which may be in flight; 0 if there is no such flow.
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_cwnd(bond: *const Bond, flow: u8) -> f64 {
+    let bond = unsafe { &*bond };
+    let control = bond.controls.get(usize::from(flow));
+    control.map_or(0.0, |control| control.cwnd())
+}
+
+/// The slow start threshold in packets, infinite while nothing has set it (`whitehaul` begins with one); 0 if there is no such flow.
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_ssthresh(bond: *const Bond, flow: u8) -> f64 {
+    let bond = unsafe { &*bond };
+    let control = bond.controls.get(usize::from(flow));
+    control.map_or(0.0, |control| control.ssthresh())
+}
+
+/// The smoothed round-trip time in nanoseconds; 0 before the first sample.
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_srtt(bond: *const Bond, flow: u8) -> u64 {
+    let bond = unsafe { &*bond };
+    let rtt = bond.rtts.get(usize::from(flow));
+    rtt.map_or(0, |rtt| {
+        u64::try_from(rtt.smoothed.as_nanos()).unwrap_or(u64::MAX)
+    })
+}
