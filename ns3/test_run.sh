@@ -16,6 +16,9 @@ refuses() {
 refuses 'no figure is called `fig99`' fig99
 refuses 'the following arguments are required: figure'
 refuses 'no system is called `mptcp`' fig12 --systems lwip,mptcp
+refuses 'no system is called `mptcp:tahoe`' fig12 --systems mptcp:tahoe
+refuses 'no system of csma is called `lwip`' csma --systems lwip
+refuses '--load is a number' csma --load -1
 refuses 'no system is called `lte:qdepl`' fig12 --systems lte:qdepl
 refuses 'no system is called ``' fig12 --systems ''
 refuses 'no system is called `lwip:`' fig12 --systems lwip:
@@ -29,4 +32,11 @@ line=$(./run fig12 --json --systems lwip --seconds 1) || failed=1
     echo "ns3/run fig12 --json: $line" >&2
     failed=1
 }
+for figure in csma manet-static; do
+    line=$(./run $figure --json --systems mptcp:lia --seconds 1) || failed=1
+    printf '%s\n' "$line" | grep -q '"outcome":"measured".*"goodput_bps":[1-9]' || {
+        echo "ns3/run $figure --json: $line" >&2
+        failed=1
+    }
+done
 exit $failed

@@ -5,7 +5,10 @@
 //                                   == 802.11 (the node is the AP) ==
 #include <cstdio>
 #include <iostream>
+#include <memory>
 
+#include "coupled.h"
+#include "mptcp.h"
 #include "node.h"
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
@@ -13,6 +16,7 @@
 #include "ns3/lte-module.h"
 #include "ns3/mobility-module.h"
 #include "ns3/point-to-point-module.h"
+#include "ns3/traffic-control-module.h"
 
 using namespace ns3;
 
@@ -72,9 +76,12 @@ struct Series {
 } // namespace
 
 int main(int argc, char **argv) {
+    if (argc > 1 && std::string(argv[1]) == "coupled") {
+        return coupled::Main(argc - 1, argv + 1);
+    }
     Options o;
     CommandLine cmd;
-    cmd.AddValue("system", "lte, wifi, lwip, lwa or lwip+visible; the last three with :STEERING", o.system);
+    cmd.AddValue("system", "lte, wifi, lwip, lwa or lwip+visible; the last three with :STEERING; mptcp:CONTROL", o.system);
     cmd.AddValue("wifi", "b, g or a", o.wifi);
     cmd.AddValue("seed", "seed", o.seed);
     cmd.AddValue("flows", "TCP flows", o.flows);
@@ -92,10 +99,21 @@ int main(int argc, char **argv) {
     if (o.system.size() > mode.size()) {
         steering = o.system.substr(mode.size() + 1);
     }
+    bool mptcp = mode == "mptcp";
+    if (mptcp) {
+        std::string why;
+        if (!coupled::Bond(steering, 2, why)) {
+            return Bad(why);
+        }
+        if (o.trace) {
+            return Bad("there is no series of mptcp");
+        }
+    }
     if (alone && o.system != mode) {
         return Bad("one link has no steering: " + o.system);
     }
-    std::string core_mode = alone ? "lwip" : mode;
+    // With mptcp nothing goes through the core.
+    std::string core_mode = alone || mptcp ? "lwip" : mode;
     WifiStandard standard;
     if (o.wifi == "b") {
         standard = WIFI_STANDARD_80211b;
@@ -113,7 +131,7 @@ int main(int argc, char **argv) {
         return Bad("seed, flows and seconds are above 0");
     }
     char error[256];
-    sumlink_edge_config told{core_mode.c_str(), steering.c_str(), "rewrite", 1,
+    sumlink_edge_config told{core_mode.c_str(), mptcp ? nullptr : steering.c_str(), "rewrite", 1,
                              static_cast<uint8_t>(alone ? 1 : 2), 40, nullptr};
     sumlink_edge *core = sumlink_edge_new(&told, error, sizeof error);
     if (!core) {
@@ -133,6 +151,10 @@ int main(int argc, char **argv) {
     Config::SetDefault("ns3::LteEnbRrc::SrsPeriodicity", UintegerValue(80));
     // The node never fills it: what waits does so in the node's own queue of 40 packets.
     Config::SetDefault("ns3::LteRlcUm::MaxTxBufferSize", UintegerValue(40 * 1500));
+    if (mptcp) {
+        // Where there is no node, the same 40 packets wait in Wi-Fi's MAC.
+        Config::SetDefault("ns3::WifiMacQueue::MaxSize", StringValue("40p"));
+    }
 
     Ptr<Node> remote = CreateObject<Node>(), middle = CreateObject<Node>(), enb = CreateObject<Node>(),
               ue = CreateObject<Node>();
@@ -161,10 +183,15 @@ int main(int argc, char **argv) {
     wire.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue("10000p"));
     Ipv4AddressHelper addresses("10.1.0.0", "255.255.255.0");
     auto far = addresses.Assign(wire.Install(remote, middle));
+    // Of the second subflow, so that its acknowledgements return over Wi-Fi.
+    addresses.SetBase("10.4.0.0", "255.255.255.0");
+    auto far_wifi = addresses.Assign(wire.Install(remote, middle));
     PointToPointHelper backhaul;
     backhaul.SetDeviceAttribute("DataRate", StringValue("10Gbps"));
     addresses.SetBase("10.2.0.0", "255.255.255.0");
-    auto core_net = addresses.Assign(backhaul.Install(middle, epc->GetPgwNode()));
+    auto backhaul_devices = backhaul.Install(middle, epc->GetPgwNode());
+    auto backhaul_gateway = backhaul_devices.Get(1);
+    auto core_net = addresses.Assign(backhaul_devices);
 
     auto enb_device = lteHelper->InstallEnbDevice(NodeContainer(enb));
     auto ue_device = lteHelper->InstallUeDevice(NodeContainer(ue));
@@ -186,6 +213,9 @@ int main(int argc, char **argv) {
     auto sta = wifiHelper.Install(phy, mac, ue);
     addresses.SetBase("10.3.0.0", "255.255.255.0");
     auto air = addresses.Assign(NetDeviceContainer(ap, sta));
+    if (mptcp) {
+        TrafficControlHelper().Uninstall(NetDeviceContainer(ap, sta));
+    }
     NeighborCacheHelper().PopulateNeighborCache();
 
     auto device = [&](Ptr<Node> node, const char *address) {
@@ -210,7 +240,15 @@ int main(int argc, char **argv) {
     routes(remote)->AddNetworkRouteTo("10.99.0.0", "255.255.255.0", far.GetAddress(1), 1);
     routes(middle)->AddNetworkRouteTo("7.0.0.0", "255.0.0.0", core_net.GetAddress(1), 2);
     routes(ue)->SetDefaultRoute(epc->GetUeDefaultGatewayAddress(), interface(ue, ue_device.Get(0)));
-    routes(ue)->AddHostRouteTo(far.GetAddress(0), interface(ue, user_device));
+    if (mptcp) {
+        routes(remote)->AddHostRouteTo(ue_lte.GetAddress(0), far.GetAddress(1), 1);
+        routes(remote)->AddHostRouteTo(air.GetAddress(1), far_wifi.GetAddress(1), 2);
+        routes(ue)->AddHostRouteTo(far_wifi.GetAddress(0), air.GetAddress(0), interface(ue, sta.Get(0)));
+        // Through the core network, whose gateway answers for all that the user does not reach over Wi-Fi.
+        routes(epc->GetPgwNode())->AddHostRouteTo(far.GetAddress(0), core_net.GetAddress(0), interface(epc->GetPgwNode(), backhaul_gateway));
+    } else {
+        routes(ue)->AddHostRouteTo(far.GetAddress(0), interface(ue, user_device));
+    }
 
     auto socket = [](Ptr<Node> node) {
         auto made = Socket::CreateSocket(node, UdpSocketFactory::GetTypeId());
@@ -242,7 +280,19 @@ int main(int argc, char **argv) {
 
     std::vector<Ptr<PacketSink>> sinks;
     Series series{&node, "lte-11" + o.wifi, o.system, o.seed};
+    std::vector<std::unique_ptr<coupled::Sender>> senders;
+    std::vector<std::unique_ptr<coupled::Receiver>> receivers;
     for (uint32_t flow = 0; flow < o.flows; ++flow) {
+        if (mptcp) {
+            uint16_t first = PORT + 2 * flow;
+            std::vector<coupled::Way> ways{{far.GetAddress(0), {ue_lte.GetAddress(0), first}},
+                                           {far_wifi.GetAddress(0), {air.GetAddress(1), static_cast<uint16_t>(first + 1)}}};
+            std::string why;
+            receivers.push_back(std::make_unique<coupled::Receiver>(ue, std::vector<uint16_t>{first, static_cast<uint16_t>(first + 1)}));
+            senders.push_back(std::make_unique<coupled::Sender>(remote, coupled::Bond(steering, 2, why), ways, o.segment, 4 << 20));
+            Simulator::Schedule(Seconds(START), &coupled::Sender::Start, senders.back().get());
+            continue;
+        }
         InetSocketAddress there("10.99.0.2", PORT + flow);
         BulkSendHelper send("ns3::TcpSocketFactory", there);
         auto app = send.Install(remote);
@@ -258,6 +308,10 @@ int main(int argc, char **argv) {
         uint64_t bytes = 0;
         for (auto &sink : sinks) {
             bytes += sink->GetTotalRx();
+        }
+        for (auto &receiver : receivers) {
+            NS_ABORT_MSG_IF(receiver->Wrong(), "bytes at a wrong place");
+            bytes += receiver->Delivered();
         }
         return bytes;
     };
