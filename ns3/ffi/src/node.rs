@@ -73,7 +73,7 @@ pub struct SumlinkEdgeFlow {
 
 /// # Safety
 /// `name` is null or ends with a zero byte.
-unsafe fn name<'a>(name: *const c_char, default: &'a str) -> Result<&'a str, String> {
+unsafe fn name(name: *const c_char, default: &str) -> Result<&str, String> {
     if name.is_null() {
         return Ok(default);
     }
