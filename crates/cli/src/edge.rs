@@ -1,5 +1,7 @@
 //! `sumlink edge`: one end of an edge node, at work until a signal ends it.
 
+mod metrics;
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -13,6 +15,7 @@ use crate::args::EdgeArgs;
 use crate::config::EdgeSettings;
 use crate::control::{ControlSocket, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
+use crate::metrics::MetricsServer;
 use crate::output::Events;
 use crate::signals::Stop;
 
@@ -26,6 +29,10 @@ pub(crate) async fn run(args: EdgeArgs) -> Result<(), CliError> {
     let mut stop = Stop::new()?;
     let control = args.control.or(settings.control);
     let control = control.as_deref().map(ControlSocket::bind).transpose()?;
+    let metrics = match settings.metrics {
+        Some(address) => Some(MetricsServer::bind(address).await?),
+        None => None,
+    };
     let trace = args.trace.as_deref().map(TraceFile::create).transpose()?;
     let device = settings.node.tun.name.clone();
     let mut running = Node::open(settings.node).await?.start()?;
@@ -35,6 +42,7 @@ pub(crate) async fn run(args: EdgeArgs) -> Result<(), CliError> {
     let failed = tokio::select! {
         () = follow(&mut running.notices, events) => true,
         never = answer(control.as_ref(), handle.clone()) => never,
+        () = expose(metrics.as_ref(), handle.clone()) => true,
         error = write_trace(trace, handle) => return Err(error),
         name = stop.next() => {
             tracing::info!("{name}: removing {device}");
@@ -82,6 +90,18 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
     };
     control.serve(report, link).await;
     true
+}
+
+/// Tells the metrics for ever, if that was asked for.
+async fn expose(server: Option<&MetricsServer>, handle: NodeHandle) {
+    match server {
+        Some(server) => {
+            server
+                .serve(metrics::registry(move || handle.status()))
+                .await
+        }
+        None => std::future::pending().await,
+    }
 }
 
 /// A file that is written as the node works.

@@ -13,6 +13,7 @@ use sumlink_transport::{CarrierError, ConnectError, RefuseCode, ServerError};
 
 use crate::config::ConfigError;
 use crate::control::{ControlError, RefusalKind};
+use crate::metrics::MetricsError;
 
 /// The exit codes; `--help`, the man pages and docs/cli.md show this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,9 @@ pub(crate) enum CliError {
     /// The user's: a local address that cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The user's: an address where metrics cannot be told.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// The network's, the server's or the user's: no session.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -197,7 +201,7 @@ impl CliError {
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
-            Self::Listen(_) | Self::Links(_) | Self::Split(_) => Exit::Network,
+            Self::Listen(_) | Self::Metrics(_) | Self::Links(_) | Self::Split(_) => Exit::Network,
             Self::Control(ControlError::Refused(refusal)) => match refusal.kind {
                 RefusalKind::NoSuchLink => Exit::Network,
                 RefusalKind::Usage => Exit::Usage,

@@ -14,6 +14,7 @@ mod keys;
 mod link;
 mod links;
 mod logging;
+mod metrics;
 mod mmwave;
 mod opener;
 mod output;

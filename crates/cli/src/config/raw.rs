@@ -10,7 +10,7 @@ use toml::Spanned;
 pub(super) type Field<T> = Option<Spanned<T>>;
 
 /// Keys that only an edge node's file has.
-pub(super) const EDGE_KEYS: [&str; 12] = [
+pub(super) const EDGE_KEYS: [&str; 13] = [
     "role",
     "mode",
     "steering",
@@ -20,6 +20,7 @@ pub(super) const EDGE_KEYS: [&str; 12] = [
     "tunnel",
     "probe",
     "dead_after",
+    "metrics",
     "tun",
     "lwa",
     "visible",
@@ -230,6 +231,7 @@ pub(super) struct Edge {
     pub(super) probe: Field<String>,
     pub(super) dead_after: Field<String>,
     pub(super) control: Field<PathBuf>,
+    pub(super) metrics: Field<String>,
     #[serde(default)]
     pub(super) tun: Tun,
     #[serde(default)]

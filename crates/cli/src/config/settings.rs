@@ -64,6 +64,8 @@ pub(crate) struct ServerSettings {
 pub(crate) struct EdgeSettings {
     pub(crate) node: NodeConfig,
     pub(crate) control: Option<PathBuf>,
+    /// Where metrics are told.
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 impl EdgeSettings {

@@ -96,6 +96,7 @@ impl Reader<'_> {
         }
         Some(EdgeSettings {
             control: raw.control.map(|path| self.beside(path.get_ref())),
+            metrics: self.parse(raw.metrics, |s| parse_address(s)),
             node: NodeConfig {
                 role,
                 core,
