@@ -32,6 +32,12 @@ line=$(./run fig12 --json --systems lwip --seconds 1) || failed=1
     echo "ns3/run fig12 --json: $line" >&2
     failed=1
 }
+# Each link carries: one that is lost leaves a measurement, too, but of next to nothing.
+line=$(./run fig12 --json --systems lte,wifi --seconds 1) || failed=1
+[ "$(printf '%s\n' "$line" | grep -c '"goodput_bps":[1-9][0-9]\{6\}')" -eq 6 ] || {
+    echo "ns3/run fig12 --json, a link alone: $line" >&2
+    failed=1
+}
 for figure in csma manet-static; do
     line=$(./run $figure --json --systems mptcp:lia --seconds 1) || failed=1
     printf '%s\n' "$line" | grep -q '"outcome":"measured".*"goodput_bps":[1-9]' || {

@@ -238,7 +238,7 @@ int main(int argc, char **argv) {
         return node->GetObject<Ipv4>()->GetInterfaceForDevice(device);
     };
     routes(remote)->AddNetworkRouteTo("10.99.0.0", "255.255.255.0", far.GetAddress(1), 1);
-    routes(middle)->AddNetworkRouteTo("7.0.0.0", "255.0.0.0", core_net.GetAddress(1), 2);
+    routes(middle)->AddNetworkRouteTo("7.0.0.0", "255.0.0.0", core_net.GetAddress(1), interface(middle, backhaul_devices.Get(0)));
     routes(ue)->SetDefaultRoute(epc->GetUeDefaultGatewayAddress(), interface(ue, ue_device.Get(0)));
     if (mptcp) {
         routes(remote)->AddHostRouteTo(ue_lte.GetAddress(0), far.GetAddress(1), 1);
