@@ -61,6 +61,11 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         ("role = \"node\"\nboost = \"no\"", 2, "no boost `no`"),
         ("role = \"node\"\ntunnel = 65536", 2, "0 to 65535"),
         (
+            "role = \"node\"\nmetrics = \"9108\"",
+            2,
+            "no address and port",
+        ),
+        (
             "role = \"node\"\nprobe = \"1s\"\ndead_after = \"1s\"",
             3,
             "at least twice",

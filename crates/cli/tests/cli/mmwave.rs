@@ -57,10 +57,10 @@ fn mini_slots_are_told_for_each_number_of_stations() {
     assert_eq!(told["points"].as_array().unwrap().len(), 4);
 }
 
-const LINKS: &str = "name = \"l\"\nduration = \"3s\"\nwarmup = \"1s\"\n[[link]]\nname = \"wifi\"\nrate = \"5mbit\"\ndelay = \"2ms\"\n\
+const LINKS: &str = "name = \"l\"\nduration = \"12s\"\nwarmup = \"1s\"\n[[link]]\nname = \"wifi\"\nrate = \"5mbit\"\ndelay = \"2ms\"\n\
                      [[link]]\nname = \"wigig\"\nprofile = \"mmwave\"\naccess = \"jpoc\"\nstations = 1\nscale = 0.02\n";
 
-const BOND: &str = "name = \"b\"\nkind = \"bond\"\nscenario = \"l.toml\"\nstations = [0, 4]\nschemes = [\"80211ad\", \"jpoc\"]\nseeds = 2\n";
+const BOND: &str = "name = \"b\"\nkind = \"bond\"\nscenario = \"l.toml\"\nstations = [0, 4]\nschemes = [\"80211ad\", \"jpoc\"]\nseeds = 3\n";
 
 #[test]
 fn a_bond_is_measured_under_each_scheme_and_drawn() {
@@ -70,7 +70,7 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
     let told = json(&bench, &["mmwave", "run", "b.toml", "--json", "--out", "d"]);
     assert_eq!(
         (&told["kind"], &told["seeds"]),
-        (&Value::from("bond"), &Value::from(2))
+        (&Value::from("bond"), &Value::from(3))
     );
     let points = told["points"].as_array().unwrap();
     assert_eq!(points.len(), 4);

@@ -333,3 +333,46 @@ fn without_the_privilege_it_says_which() {
     assert!(error.contains("CAP_NET_ADMIN"), "{error}");
     assert!(!bench.path("node.sock").exists());
 }
+
+#[test]
+fn prometheus_reads_the_metrics_and_a_port_that_is_taken_ends_it() {
+    let lines = "metrics = \"127.0.0.1:9108\"";
+    let Some(edge) = Edge::start(lines, "") else {
+        return;
+    };
+    let sum = edge.offer(1_000_000);
+    let child = edge.curl();
+    crate::bench::finish(&["curl"], child);
+    assert_eq!(edge.copy(), sum);
+    let url = "http://127.0.0.1:9108/metrics";
+    let get = |url: &str| edge.bench.run(Side::Server, &["curl", "-s", url]);
+    let metric = |text: &str, name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        value.trim().parse().unwrap()
+    };
+    // Status is gathered ten times a second.
+    let text = until("the metrics tell of what was sent", || {
+        let text = get(url);
+        let sent = ["a", "b"].map(|link| {
+            let name = format!("sumlink_edge_link_sent_bytes_total{{link=\"{link}\"}}");
+            metric(&text, &name)
+        });
+        (sent[0] + sent[1] > 1e6).then_some(text)
+    });
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    assert!(metric(&text, "sumlink_edge_down_packets_total") > 500.0);
+    assert_eq!(metric(&text, "sumlink_edge_link_up{link=\"a\"}"), 1.0);
+    assert_eq!(metric(&text, "sumlink_edge_malformed_packets_total"), 0.0);
+    assert!(get("http://127.0.0.1:9108/").contains("/metrics"));
+    let other = file(Side::Server, lines).replace("node.sock", "other.sock");
+    edge.bench.write("other.toml", other);
+    let other = edge
+        .bench
+        .run_sumlink(Side::Server, &["edge", "--config", "other.toml"]);
+    let error = String::from_utf8_lossy(&other.stderr);
+    assert_eq!(other.status.code(), Some(5), "{error}");
+    assert!(error.contains("127.0.0.1:9108"), "{error}");
+    assert!(!edge.bench.path("other.sock").exists());
+    edge.stop();
+}
