@@ -165,6 +165,27 @@ fn a_link_that_goes_and_comes_back_is_used_again() {
     }
 }
 
+/// What stands in the queue of a link that has become slow must not hold up what the other one brings until it is empty.
+#[test]
+fn a_link_that_fades_stops_nothing() {
+    let scenario = scenario(
+        "duration = \"25s\"\nwarmup = \"2s\"\n\
+         [[link]]\nname = \"good\"\nrate = \"6mbit\"\ndelay = \"30ms\"\njitter = \"2ms\"\nqueue = \"200ms\"\n\
+         [[link]]\nname = \"fades\"\nrate = \"6mbit\"\ndelay = \"40ms\"\njitter = \"2ms\"\nqueue = \"400ms\"\n\
+         [[event]]\nat = \"10s\"\nlink = \"fades\"\nrate = \"300kbit\"\ndelay = \"300ms\"\n",
+    );
+    for seed in 1..=3 {
+        let figures = measured(&scenario, "sumlink:fbdt", seed);
+        let seconds = figures.goodput.bps.chunks_exact(10);
+        let means: Vec<f64> = seconds
+            .map(|second| second.iter().sum::<f64>() / 10e6)
+            .collect();
+        // A second at most in which it is found out.
+        let slow = means[10..].iter().filter(|&&mbit| mbit < 3.0).count();
+        assert!(slow <= 1, "{seed}: {means:?}");
+    }
+}
+
 #[test]
 fn the_memory_of_a_session_is_what_both_ends_held_at_most() {
     let scenario = scenario(CLEAN);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::frame::PathWord;
 use crate::{Instant, PathId, StreamId};
@@ -17,6 +18,8 @@ pub struct Flight {
     pub sent_at: Instant,
     /// When they were expected at the peer, by what was known then.
     pub expected_at: Instant,
+    /// How long after that they are late, by what was known then ([`Path::patience`](super::Path::patience)).
+    pub patience: Duration,
     /// Whether another path has repeated them.
     pub repeated: bool,
     /// Count of the path's bytes at their end.
@@ -31,6 +34,26 @@ pub(crate) struct Sent {
     pub(crate) sent_at: Instant,
     /// Nothing once it has been handed to another path: then only its confirmation is of interest.
     pub(crate) frame: Option<Control>,
+}
+
+impl Flight {
+    /// The round trip that was expected when they were handed over, as far as it was known.
+    pub fn round_trip(&self) -> Duration {
+        2 * self.expected_at.saturating_sub(self.sent_at)
+    }
+}
+
+impl Flight {
+    /// From when on they are late. By what was known when they were handed over: of a path that slows down round trip and
+    /// variation grow with what waits on it, and with them the time in which that would be noticed.
+    pub fn late_at(&self) -> Instant {
+        self.expected_at + self.patience
+    }
+
+    /// How long they may be overdue before the path counts as stalled, likewise.
+    pub(crate) fn stall_patience(&self) -> Duration {
+        self.round_trip() + 2 * self.patience
+    }
 }
 
 impl Sent {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LossState, Path, PathSample, srtt_of};
+use super::{Flight, LossState, Path, PathSample, srtt_of};
 use crate::Instant;
 
 /// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
@@ -77,7 +77,13 @@ impl Path {
 
     /// From when on the oldest thing on the path is late, unless it is confirmed before.
     fn late_from(&self) -> Option<Instant> {
-        Some(self.expected_at()? + self.patience())
+        let data = self.flights.front().map(Flight::late_at);
+        let control = self.control.front();
+        let control = control.map(|sent| sent.sent_at + self.delay() + self.patience());
+        match (data, control) {
+            (Some(data), Some(control)) => Some(data.min(control)),
+            (data, control) => data.or(control),
+        }
     }
 
     /// When the oldest thing on the path was expected at the peer.
@@ -150,7 +156,8 @@ impl Path {
             None => Duration::ZERO,
         };
         let late = self.flights.front();
-        let late = late.map(|flight| flight.expected_at + patience + more);
+        let late =
+            late.map(|flight| flight.expected_at + patience.min(flight.stall_patience()) + more);
         Some(late.map_or(silent, |late| silent.min(late)))
     }
 

@@ -251,6 +251,7 @@ impl Fixture {
             range,
             sent_at: now,
             expected_at: now + time,
+            patience: path.patience(),
             repeated: false,
             path_end: path.sent,
         };

@@ -137,7 +137,7 @@ impl<'a> View<'a> {
     }
 
     /// Bytes per second of all delivering paths together.
-    fn rate(&self) -> f64 {
+    pub fn rate(&self) -> f64 {
         self.active_paths().map(Path::rate).sum()
     }
 

@@ -4,6 +4,8 @@
 //! after it. Such bytes are worth more than new ones, which only add to what is kept. The thesis has no word on it: there,
 //! redundancy is for the last bytes of an object.
 
+use std::time::Duration;
+
 use super::repeat::{SEGMENT, Searches, late_bytes, others};
 use crate::path::Path;
 use crate::scheduler::{Pick, View};
@@ -44,14 +46,16 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     let oldest = others(path, view).filter(|other| other.is_late(view.now));
     let oldest = oldest.filter_map(|other| {
         let oldest = other.flights().next()?;
-        let repaired_at = oldest.expected_at + other.srtt().mul_f64(REPAIR);
+        let repaired_at = oldest.expected_at + round_trip(other, view).mul_f64(REPAIR);
         let is_silent = other.is_silent(view.now);
         let stream = view.stream(oldest.stream)?;
         (is_silent || view.now >= repaired_at).then_some((stream, is_silent))
     });
     let mut oldest = oldest.peekable();
     oldest.peek()?;
-    let kept = (KEPT * view.bandwidth_delay()).max(KEPT_LEAST) as u64;
+    let round_trips = view.active_paths().map(|path| round_trip(path, view));
+    let longest = round_trips.max().unwrap_or_default().as_secs_f64();
+    let kept = (KEPT * view.rate() * longest).max(KEPT_LEAST) as u64;
     // What a path owes that is silent will hardly come, however little waits for it.
     let is_worth = |(stream, is_silent): &(&Stream, bool)| {
         stream.held_back() > if *is_silent { 0 } else { kept }
@@ -64,6 +68,14 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     let (stream, range) = late_bytes(path, |stream| stream.id() == held.id(), view)?;
     let range = range.start..range.end.min(range.start + budget);
     Some(Pick::Repeat { stream, range })
+}
+
+/// The round trip of `path`; where it is late that which its oldest bytes were sent by. That of a path that has slowed down grows
+/// with what waits on it, and would never be over.
+fn round_trip(path: &Path, view: &View<'_>) -> Duration {
+    let oldest = path.flights().next().filter(|_| path.is_late(view.now));
+    let now = path.srtt();
+    oldest.map_or(now, |oldest| now.min(oldest.round_trip()))
 }
 
 #[cfg(test)]
@@ -85,6 +97,9 @@ mod tests {
         let (mut fixture, fbdt) = (Fixture::new(&[(320.0, 10), (32.0, rtt)]), Fbdt::default());
         fixture.write(0, 10_000_000);
         fixture.take(1, 0, 0..20_000);
+        let trip = Duration::from_millis(rtt) / 2;
+        let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().flights;
+        flights[0].expected_at = flights[0].sent_at + trip;
         fixture.take(0, 0, 20_000..20_000 + kept);
         let flights = &mut fixture.paths.get_mut(&PathId(0)).unwrap().flights;
         flights.clear();
@@ -129,6 +144,23 @@ mod tests {
             let pick = first_pick(&mut fixture, &mut fbdt);
             let is_repeat = matches!(pick, Pick::Repeat { .. });
             assert_eq!(is_repeat, is_repeated, "{late} ms late: {pick:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_has_slowed_down_is_waited_for_as_before() {
+        let by = Duration::from_millis(150);
+        // Less than 1.25 times what 352 Mbit/s carry in 100 ms is kept anyway.
+        for (kept, is_repeated) in [(5_000_000, false), (6_000_000, true)] {
+            let (mut fixture, mut fbdt) = late_with_the_first_bytes(100, by, kept);
+            fixture.repeat_budget = 100_000;
+            fixture.change(1, |sample| {
+                sample.srtt = Duration::from_secs(3);
+                sample.rttvar = Duration::from_secs(1);
+            });
+            let pick = first_pick(&mut fixture, &mut fbdt);
+            let is_repeat = matches!(pick, Pick::Repeat { .. });
+            assert_eq!(is_repeat, is_repeated, "{kept}: {pick:?}");
         }
     }
 

@@ -225,7 +225,6 @@ pub(super) fn late_bytes(
     let trip = path.delay() + Duration::from_secs_f64(piece(path) as f64 / path.rate());
     let mut best: Option<(StreamId, Range<u64>)> = None;
     for other in others(path, view) {
-        let patience = other.patience().max(trip);
         // A carrier delivers in order: what is behind something late is as late as that.
         let oldest = other.flights().next().filter(|_| other.is_late(view.now));
         let behind = oldest.map_or(Duration::ZERO, |oldest| {
@@ -233,7 +232,7 @@ pub(super) fn late_bytes(
         });
         let is_late = |flight: &Flight| {
             flight.expected_at + behind > view.now + trip + REPORT_SLACK
-                || view.now >= flight.expected_at + patience
+                || view.now >= flight.expected_at + flight.patience.max(trip)
         };
         for flight in other.flights().filter(|flight| !flight.repeated) {
             let place = (flight.stream, flight.range.start);

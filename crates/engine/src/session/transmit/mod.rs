@@ -204,6 +204,7 @@ impl Session {
             range,
             sent_at: now,
             expected_at,
+            patience: path.patience(),
             repeated: repeat,
             path_end: batch.path_end(out),
         };
