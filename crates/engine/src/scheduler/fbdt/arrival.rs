@@ -1,5 +1,6 @@
 //! Predictions: when bytes handed to a path now are at the peer, and whether they had better go over others.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -19,9 +20,16 @@ const UNPROVEN: Duration = Duration::from_millis(150);
 /// No path is taken for so many times faster than it is now, since nobody knows where its window will end.
 const MOST_GROWTH: f64 = 16.0;
 
+/// Two ways to work out the same moment differ by so much of it at most.
+const ROUNDING: f64 = 1e-6;
+
 /// What a path takes at once.
+///
+/// By the rate that [`Trip::arrival`] goes by: of two paths the faster one then has the larger piece. So among paths that
+/// each ask for a piece of their own there is always one that has its piece there first; else all could leave the same
+/// bytes to each other for ever.
 pub(super) fn piece(path: &Path) -> u64 {
-    let by_time = path.rate() * PIECE_TIME.as_secs_f64();
+    let by_time = path.shown_rate() * PIECE_TIME.as_secs_f64();
     (by_time as u64).clamp(PIECE.start, PIECE.end)
 }
 
@@ -47,6 +55,31 @@ impl Forecast {
             others,
             handed: view.handed(),
         }
+    }
+
+    /// Whether the asking path may be welcome to some piece of up to `most` bytes, with `backlog` bytes or fewer up to the
+    /// end of their window. If not there is no need to look for it.
+    pub(super) fn may_be_welcome(&self, most: u64, backlog: f64) -> bool {
+        self.is_welcome(1, backlog) || self.may_be_first(most)
+    }
+
+    /// Whether the asking path is the first to have some piece of 1 to `most` bytes there. A path of less delay and less
+    /// rate is sooner with a small piece, one of more delay and more rate with a large one: there may be one in between.
+    fn may_be_first(&self, most: u64) -> bool {
+        let (mut least, mut greatest) = (1.0, most as f64);
+        let start = self.asking.arrival(self.handed);
+        for other in &self.others {
+            // start + piece / rate <= delay of the other + piece / rate of the other
+            let behind = start - other.delay;
+            let gain = 1.0 / other.shown_rate - 1.0 / self.asking.shown_rate;
+            match gain.total_cmp(&0.0) {
+                Ordering::Greater => least = f64::max(least, behind / gain),
+                Ordering::Less => greatest = f64::min(greatest, behind / gain),
+                Ordering::Equal if behind > 0.0 => return false,
+                Ordering::Equal => {}
+            }
+        }
+        least <= greatest * (1.0 + ROUNDING)
     }
 
     /// Whether `piece` bytes on the asking path arrive no later than the `backlog` up to the end of their window would

@@ -141,8 +141,7 @@ impl Fbdt {
         // Most askers are not welcome anywhere: that is seen at the end of all there is, without a look at every window.
         let all = stream.unsent().total_within(0..end);
         let backlog = all as f64 * slowdown;
-        let is_welcome_at_last = |piece| forecast.is_welcome(piece, backlog);
-        if all == 0 || !is_welcome_at_last(1) && !is_welcome_at_last(whole.min(all)) {
+        if all == 0 || !forecast.may_be_welcome(whole.min(all), backlog) {
             return None;
         }
         let first = stream.unsent().first().map_or(end, |range| range.start);

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::forward::FORWARD_STAYS;
 use super::repeat::LOOK_INTERVAL;
 use super::*;
 use crate::Class;
-use crate::path::PathState;
+use crate::path::{PathSample, PathState};
 use crate::scheduler::fixture::Fixture;
 
 const BUDGET: u64 = 10_000;
@@ -431,4 +433,42 @@ fn what_is_raced_goes_over_another_link_and_not_over_another_carrier_of_it() {
     let (mut fixture, mut fbdt) = on_links([None; 3]);
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
     assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), race);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// However little is known of some paths and whatever is left of the windows: while nothing is under way somebody has to
+    /// take something, since nothing else would ever change.
+    #[test]
+    fn idle_paths_never_all_leave_the_bytes_to_each_other(
+        links in prop::collection::vec((0.0..6.0f64, 0.0..6.0f64, any::<bool>(), 1..200u64), 2..=6),
+        len in 1..100_000usize,
+        gone in prop::collection::vec((0..100_000u64, 1..30_000u64), 0..6),
+    ) {
+        let paths = links.iter().map(|&(rate, rtt, ..)| (rate.exp(), rtt.exp() as u64));
+        let paths: Vec<_> = paths.collect();
+        let (mut fixture, mut fbdt) = (Fixture::new(&paths), Fbdt::default());
+        fixture.fbdt = FbdtConfig::default();
+        for (path, &(.., is_new, cwnd)) in fixture.paths.values_mut().zip(&links) {
+            if is_new {
+                let sample = PathSample { cwnd: cwnd * 1448, ..*path.sample() };
+                path.update(sample, fixture.now);
+                path.sent = 10_000;
+                path.confirmed = path.sent;
+            }
+        }
+        fixture.write(0, len);
+        let unsent = &mut fixture.streams.get_mut(&0).unwrap().send.unsent;
+        for (start, len) in gone {
+            unsent.remove(start..start + len);
+        }
+        let ids: Vec<u32> = (0..links.len() as u32).collect();
+        while fixture.unsent() > 0 {
+            let taken = ids.iter().find_map(|id| fixture.send(&mut fbdt, *id, u64::MAX));
+            prop_assert!(taken.is_some(), "{} bytes are left", fixture.unsent());
+            // It arrives at once: nothing is under way any more.
+            fixture.paths.values_mut().for_each(|path| path.flights.clear());
+        }
+    }
 }

@@ -65,10 +65,13 @@ impl Window {
         }
         let mut around = stream.unsent().within(inside.clone());
         let around = around.find(|range| range.end >= part.end)?;
+        // First towards where the path goes on; what is not enough there comes from the other side.
         Some(if is_forward {
-            part.start..(part.end + fill).min(around.end)
+            let end = (part.end + fill).min(around.end);
+            end.saturating_sub(piece).clamp(around.start, part.start)..end
         } else {
-            part.start.saturating_sub(fill).max(around.start)..part.end
+            let start = part.start.saturating_sub(fill).max(around.start);
+            start..(start + piece).clamp(part.end, around.end)
         })
     }
 
