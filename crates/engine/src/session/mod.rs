@@ -155,9 +155,9 @@ pub struct ReadOutcome {
     pub finished: bool,
 }
 
-/// Credit that a new stream begins with, in bytes. Small, since every stream may use it without having shown that
-/// somebody reads; the first read raises it to what the memory allows.
-const INITIAL_CREDIT: u64 = 64 * 1024;
+/// Credit that a new stream begins with, in bytes; the first read raises it to what the memory allows. Large enough that
+/// objects need not wait a round trip for more; what many streams hold that nobody reads is bounded by [`crate::share`].
+const INITIAL_CREDIT: u64 = 1024 * 1024;
 
 impl Session {
     /// A session without paths.

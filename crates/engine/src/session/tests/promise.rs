@@ -128,6 +128,12 @@ fn equal_slow_paths_end_together() {
 }
 
 #[test]
+fn an_object_that_takes_long_to_begin_is_not_short_of_credit_for_its_end() {
+    check(&[(1.6, 93), (1.0, 131)], 70_000, true, EPSILON);
+    check(&[(1.6, 93), (1.6, 131)], 70_000, true, EPSILON);
+}
+
+#[test]
 fn paths_do_not_leave_the_same_bytes_to_each_other() {
     // It stood still for minutes: the path of 13.9 Mbit/s was first with what was left of a window, but neither with one
     // byte nor with a whole piece, and only those were looked at.
