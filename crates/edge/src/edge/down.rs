@@ -30,7 +30,7 @@ impl Edge {
     pub fn handle_far(&mut self, mut packet: Vec<u8>, now: Instant) {
         self.counters.down_packets += 1;
         let mut parsed = packet::parse(&packet, self.config.verify_checksums);
-        if let Parsed::Malformed(reason) = &parsed {
+        if let Parsed::Malformed(reason, _) = &parsed {
             self.counters.malformed += 1;
             if *reason == Malformed::Ip {
                 return; // there is nothing to forward it by
@@ -310,7 +310,7 @@ fn identity(parsed: &Parsed) -> (u64, Option<IpAddr>) {
             hash_addresses(segment.source, segment.destination, TCP),
             Some(segment.destination.ip()),
         ),
-        Parsed::Other(other) => {
+        Parsed::Other(other) | Parsed::Malformed(_, Some(other)) => {
             let (source, destination) = other.ports.unwrap_or_default();
             let source = SocketAddr::new(other.source, source);
             let destination = SocketAddr::new(other.destination, destination);
@@ -319,6 +319,6 @@ fn identity(parsed: &Parsed) -> (u64, Option<IpAddr>) {
                 Some(other.destination),
             )
         }
-        Parsed::Malformed(_) => (0, None),
+        Parsed::Malformed(_, None) => (0, None),
     }
 }

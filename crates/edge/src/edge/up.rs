@@ -16,7 +16,7 @@ impl Edge {
         let mut segment = match packet::parse(&packet, self.config.verify_checksums) {
             Parsed::Tcp(segment) => segment,
             Parsed::Other(_) => return self.far.push_back(packet),
-            Parsed::Malformed(reason) => {
+            Parsed::Malformed(reason, _) => {
                 self.counters.malformed += 1;
                 if reason != Malformed::Ip {
                     self.far.push_back(packet);

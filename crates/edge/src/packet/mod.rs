@@ -26,8 +26,8 @@ pub enum Parsed {
     Tcp(Segment),
     /// A whole IP packet of something else, or a fragment of one.
     Other(Addresses),
-    /// It cannot be read.
-    Malformed(Malformed),
+    /// It cannot be read, and why; where it goes, if that much can be read.
+    Malformed(Malformed, Option<Addresses>),
 }
 
 /// Why a packet cannot be read. Whoever sent it is at fault.
@@ -48,7 +48,7 @@ pub enum Malformed {
     Checksum,
 }
 
-/// Where a packet that is not TCP goes from and to.
+/// Where a packet that is no segment of TCP goes from and to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// Source address.
@@ -111,7 +111,7 @@ impl Segment {
 /// `verify` says whether TCP checksums are verified; without it a damaged header is believed.
 pub fn parse(packet: &[u8], verify: bool) -> Parsed {
     let Ok(ip) = IpSlice::from_slice(packet) else {
-        return Parsed::Malformed(Malformed::Ip);
+        return Parsed::Malformed(Malformed::Ip, None);
     };
     let (source, destination) = (ip.source_addr(), ip.destination_addr());
     let protocol = ip.payload_ip_number();
@@ -133,16 +133,25 @@ pub fn parse(packet: &[u8], verify: bool) -> Parsed {
             }),
         });
     }
+    let malformed = |why| {
+        let addresses = Addresses {
+            source,
+            destination,
+            protocol: protocol.0,
+            ports: None,
+        };
+        Parsed::Malformed(why, Some(addresses))
+    };
     let Ok(tcp) = TcpSlice::from_slice(body) else {
-        return Parsed::Malformed(Malformed::TcpHeader);
+        return malformed(Malformed::TcpHeader);
     };
     if verify && sum(source, destination, body) != 0 {
-        return Parsed::Malformed(Malformed::Checksum);
+        return malformed(Malformed::Checksum);
     }
     let header = body.as_ptr().addr() - packet.as_ptr().addr();
     let options = match Options::read(tcp.options(), header + 20) {
         Ok(options) => options,
-        Err(malformed) => return Parsed::Malformed(malformed),
+        Err(why) => return malformed(why),
     };
     Parsed::Tcp(Segment {
         source: SocketAddr::new(source, tcp.source_port()),

@@ -517,6 +517,10 @@ fn lwa_numbers_what_it_queues() {
     );
     edge.handle_far(data(1), ms(50));
     edge.handle_far(data(2), ms(50));
+    // What cannot be read beyond its IP header is in the same order: the user's end counts by the address.
+    let mut damaged = data(3);
+    *damaged.last_mut().unwrap() ^= 1;
+    edge.handle_far(damaged, ms(50));
     let mut sequences: Vec<u32> = sent(&mut edge, ms(51))
         .iter()
         .map(|pdu| {
@@ -527,7 +531,7 @@ fn lwa_numbers_what_it_queues() {
         })
         .collect();
     sequences.sort();
-    assert_eq!(sequences, [1, 2], "the SYN had 0");
+    assert_eq!(sequences, [1, 2, 3], "the SYN had 0");
 }
 
 #[test]
