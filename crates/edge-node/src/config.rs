@@ -39,6 +39,8 @@ pub struct TunConfig {
     pub routes: Vec<IpNet>,
     /// Largest packet in bytes, without the tunnels' headers: 576 to 65000.
     pub mtu: usize,
+    /// Whether the kernel may hand over and take TCP data in super-packets of up to 64 KiB, where it can: less work for both.
+    pub offload: bool,
 }
 
 impl Default for TunConfig {
@@ -49,6 +51,7 @@ impl Default for TunConfig {
             addresses: Vec::new(),
             routes: Vec::new(),
             mtu: 1400,
+            offload: true,
         }
     }
 }

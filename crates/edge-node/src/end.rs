@@ -59,9 +59,6 @@ pub(crate) struct End {
     receive: Receive,
     pub(crate) device: Device,
     device_name: String,
-    device_refused: u64,
-    /// What is sent is put together here.
-    scratch: Vec<u8>,
     pub(crate) notices: Vec<Notice>,
 }
 
@@ -88,8 +85,6 @@ impl End {
             receive: Receive::new(config.reorder),
             device,
             device_name: config.tun.name,
-            device_refused: 0,
-            scratch: Vec::new(),
             notices: Vec::new(),
             core: Edge::new(config.core)?,
             tunnels,
@@ -164,8 +159,9 @@ impl End {
 
     /// A probe or an answer. It waits for nothing: it must arrive while data have to wait.
     fn control(&mut self, link: usize, kind: Kind, payload: &[u8], now: Instant) {
-        self.header(kind).write(payload, &mut self.scratch);
-        self.tunnels[link].send_control(kind, &self.scratch, now);
+        let mut datagram = Vec::new();
+        self.header(kind).write(payload, &mut datagram);
+        self.tunnels[link].send_control(kind, datagram, now);
     }
 
     fn answered(&mut self, link: usize, payload: &[u8], now: Instant) {
@@ -196,7 +192,7 @@ impl End {
             state: state.name(),
         });
         if state == State::Down {
-            tunnel.pending = None;
+            tunnel.clear();
         }
         self.choose(now);
     }
@@ -224,40 +220,39 @@ impl End {
         }
     }
 
-    /// Takes out of the core what is there: the second half of its law.
+    /// Takes out of the core what is there: the second half of its law. It leaves with [`End::flush`].
     pub(crate) fn settle(&mut self, now: Instant) {
         while let Some(event) = self.core.poll_event() {
             self.tell(event);
         }
         while let Some(packet) = self.core.poll_far() {
-            if let Err(error) = self.device.write(&packet) {
-                self.device_refused += 1;
-                tracing::debug!(%error, len = packet.len(), "the device refuses a packet");
-            }
+            self.device.write(&packet);
         }
         for link in 0..self.tunnels.len() {
             self.pump(link, now);
         }
     }
 
-    /// Sends what the link can take.
+    /// Takes what the link can take.
     fn pump(&mut self, link: usize, now: Instant) {
         let header = self.header(self.kind);
         let tunnel = &mut self.tunnels[link];
-        if !tunnel.flush_control(now) {
+        if tunnel.is_blocked() && !tunnel.resume(now) || !tunnel.pace.is_ready(now) {
             return;
         }
-        while tunnel.pace.is_ready(now) {
-            let next = tunnel.pending.take();
-            let next = next.or_else(|| self.core.poll_link(LinkId(link as u8), now));
-            let Some(packet) = next else {
+        while tunnel.takes_more(now) {
+            let Some(packet) = self.core.poll_link(LinkId(link as u8), now) else {
                 return;
             };
-            header.write(&packet, &mut self.scratch);
-            if !tunnel.send(&self.scratch, now) {
-                tunnel.pending = Some(packet);
-                return;
-            }
+            tunnel.push(header, &packet, now);
+        }
+    }
+
+    /// Hands over what has been taken, to the device and to the links.
+    pub(crate) fn flush(&mut self) {
+        self.device.flush();
+        for tunnel in &mut self.tunnels {
+            tunnel.flush();
         }
     }
 
@@ -335,7 +330,7 @@ impl End {
             links: links.collect(),
             core: self.core.counters(),
             reorder: self.receive.stats(),
-            device_refused: self.device_refused,
+            device_refused: self.device.refused,
             flows: self.flows(),
         }
     }

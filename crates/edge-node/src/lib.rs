@@ -16,6 +16,7 @@ mod device;
 mod end;
 mod error;
 mod node;
+mod outbox;
 mod receive;
 pub mod status;
 mod tunnel;

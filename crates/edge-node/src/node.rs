@@ -15,17 +15,17 @@ use sumlink_edge::Instant;
 use tokio::sync::mpsc;
 
 use crate::config::NodeConfig;
-use crate::device::Device;
+use crate::device::{Device, Input};
 use crate::end::End;
 pub use crate::end::Notice;
 use crate::error::NodeError;
 use crate::status::NodeStatus;
-use crate::tunnel::Tunnel;
+use crate::tunnel::{Inbox, Tunnel};
 
 /// How often the status is written down for those who ask.
 const STATUS: Duration = Duration::from_millis(100);
 
-/// Packets that are taken from one source before the others get their turn.
+/// Packets that are taken from the device before the links get their turn, which give as many at once.
 const TURN: usize = 32;
 
 /// Notices that wait for somebody to take them; more are dropped.
@@ -133,11 +133,12 @@ fn carry(
     if let Err(error) = prctl::set_timerslack(1) {
         tracing::debug!(%error, "timer slack");
     }
-    let mut buffer = vec![0; 1 << 16];
+    let (mut input, mut inbox) = (Input::new(), Inbox::new());
     let mut next_status = Instant::ZERO;
     loop {
         let now = clock.elapsed();
         end.handle_timeout(now);
+        end.flush();
         for notice in end.notices.drain(..) {
             // Whoever does not listen does not stop the packets.
             let _ = tell.try_send(notice);
@@ -153,12 +154,15 @@ fn carry(
         }
         let now = clock.elapsed();
         for (link, &is_ready) in ready.links.iter().enumerate() {
-            if is_ready {
-                from_link(end, link, &mut buffer, now);
+            if is_ready && end.tunnels[link].receive(&mut inbox) {
+                for datagram in inbox.datagrams() {
+                    end.handle_datagram(link, datagram, now);
+                }
+                end.flush();
             }
         }
         if ready.device {
-            from_device(end, &mut buffer, now)?;
+            from_device(end, &mut input, now)?;
         }
         if ready.room {
             end.settle(now);
@@ -208,23 +212,21 @@ fn wait(end: &End, stopped: &UnixStream, limit: Duration) -> Result<Ready, NodeE
     })
 }
 
-fn from_link(end: &mut End, link: usize, buffer: &mut [u8], now: Instant) {
-    for _ in 0..TURN {
-        let Some(len) = end.tunnels[link].receive(buffer) else {
-            return;
-        };
-        end.handle_datagram(link, &buffer[..len], now);
-    }
-}
-
-fn from_device(end: &mut End, buffer: &mut [u8], now: Instant) -> Result<(), NodeError> {
-    for _ in 0..TURN {
-        match end.device.read(buffer) {
-            Ok(len) => end.handle_device(&buffer[..len], now),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+fn from_device(end: &mut End, input: &mut Input, now: Instant) -> Result<(), NodeError> {
+    let mut taken = 0;
+    while taken < TURN {
+        match end.device.read(input) {
+            Ok(count) => {
+                for number in 0..count {
+                    end.handle_device(input.packet(number), now);
+                }
+                taken += count.max(1);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(NodeError::system("the TUN device is gone")(error)),
         }
     }
+    end.flush();
     Ok(())
 }

@@ -60,9 +60,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header and what is behind it, in place of what `out` holds.
+    /// Appends the header and what is behind it.
     pub fn write(self, payload: &[u8], out: &mut Vec<u8>) {
-        out.clear();
         out.extend_from_slice(&[MAGIC, VERSION << 4 | self.kind as u8]);
         out.extend_from_slice(&self.tunnel.to_be_bytes());
         out.extend_from_slice(&self.epoch.to_be_bytes());
@@ -103,7 +102,7 @@ mod tests {
             tunnel: 0x0102,
             epoch: 0x0a0b_0c0d,
         };
-        let mut out = vec![9; 3];
+        let mut out = Vec::new();
         header.write(b"xy", &mut out);
         assert_eq!(out, b"\xed\x12\x01\x02\x0a\x0b\x0c\x0dxy");
         assert_eq!(Header::read(&out), Some((header, &b"xy"[..])));

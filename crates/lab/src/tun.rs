@@ -1,12 +1,13 @@
 //! TUN devices: the ends of an emulated link.
 
+mod open;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use sumlink_tun::{Framing, OpenError};
-
 use crate::error::LabError;
+use open::OpenError;
 
 // linux/if_tun.h.
 nix::ioctl_write_ptr!(tun_set_carrier, b'T', 226, libc::c_int);
@@ -32,7 +33,7 @@ impl Tun {
     ///
     /// Each packet has a struct virtio_net_hdr in front of it. With `offload` it may be a super-packet.
     pub(crate) fn open(name: &str, offload: bool) -> Result<Self, LabError> {
-        let file = sumlink_tun::open(name, Framing::Virtio).map_err(|error| match error {
+        let file = open::open(name).map_err(|error| match error {
             OpenError::NotPermitted => LabError::TunDenied,
             OpenError::NoTun => LabError::NoTun,
             OpenError::File(error) => LabError::system("opening /dev/net/tun", error),

@@ -253,6 +253,7 @@ pub(super) struct Tun {
     pub(super) routes: Vec<Spanned<String>>,
     pub(super) mtu: Field<i64>,
     pub(super) mss: Field<i64>,
+    pub(super) offload: Field<String>,
 }
 
 /// `[lwa]`

@@ -16,9 +16,9 @@ const LINKS: [&str; 2] = ["a:rate=16mbit,delay=5ms", "b:rate=8mbit,delay=15ms"];
 const RATES: [&str; 2] = ["15.7mbit", "7.8mbit"];
 
 /// Two ends and a server of files between which they stand.
-struct Edge {
-    bench: Bench,
-    node: Daemon,
+pub(crate) struct Edge {
+    pub(crate) bench: Bench,
+    pub(crate) node: Daemon,
     user: Daemon,
     nginx: Child,
 }
@@ -27,11 +27,11 @@ struct Edge {
 fn file(side: Side, top: &str) -> String {
     let mut text = match side {
         Side::Server => format!(
-            "role = \"node\"\ncontrol = \"node.sock\"\n{top}\n[tun]\naddresses = [\"10.88.0.1/24\"]\n"
+            "role = \"node\"\ncontrol = \"node.sock\"\n{top}\ntun.addresses = [\"10.88.0.1/24\"]\n"
         ),
         Side::Client => format!(
-            "role = \"user\"\ncontrol = \"user.sock\"\n{top}\n[tun]\naddresses = [\"10.88.0.2/24\"]\n\
-             routes = [\"10.99.0.1\"]\n"
+            "role = \"user\"\ncontrol = \"user.sock\"\n{top}\ntun.addresses = [\"10.88.0.2/24\"]\n\
+             tun.routes = [\"10.99.0.1\"]\n"
         ),
     };
     for (number, rate) in RATES.iter().enumerate() {
@@ -53,7 +53,7 @@ fn start_node(bench: &Bench) -> Daemon {
 
 impl Edge {
     /// Both ends with these lines on top of their files; returns when both links are up.
-    fn start(node: &str, user: &str) -> Option<Self> {
+    pub(crate) fn start(node: &str, user: &str) -> Option<Self> {
         let bench = Bench::new(&LINKS.map(str::to_owned))?;
         bench.write("node.toml", file(Side::Server, node));
         bench.write("user.toml", file(Side::Client, user));
@@ -73,7 +73,7 @@ impl Edge {
     }
 
     /// What an end says of itself.
-    fn status(&self, end: &str) -> Value {
+    pub(crate) fn status(&self, end: &str) -> Value {
         let side = match end {
             "node" => Side::Server,
             _ => Side::Client,
@@ -87,7 +87,7 @@ impl Edge {
     }
 
     #[track_caller]
-    fn until_states(&self, end: &str, wanted: [&str; 2]) {
+    pub(crate) fn until_states(&self, end: &str, wanted: [&str; 2]) {
         until(&format!("{end}: {wanted:?}"), || {
             let status = self.status(end);
             let state = |link: usize| status["links"][link]["state"] == wanted[link];
@@ -96,26 +96,26 @@ impl Edge {
     }
 
     /// A file of that many bytes at the server; its digest.
-    fn offer(&self, bytes: usize) -> Vec<u8> {
+    pub(crate) fn offer(&self, bytes: usize) -> Vec<u8> {
         let contents = Pattern::bytes(bytes as u64, bytes);
         fs::write(self.bench.path("www/file"), &contents).unwrap();
         digest(&SHA256, &contents).as_ref().to_vec()
     }
 
     /// The digest of what was downloaded.
-    fn copy(&self) -> Vec<u8> {
+    pub(crate) fn copy(&self) -> Vec<u8> {
         let copy = fs::read(self.bench.path("copy")).unwrap();
         digest(&SHA256, &copy).as_ref().to_vec()
     }
 
-    fn curl(&self) -> Child {
+    pub(crate) fn curl(&self) -> Child {
         let words = ["curl", "-sSf", "--max-time", "80", "-o", "copy"];
         let words = [&words[..], &["http://10.99.0.1/file"]].concat();
         self.bench.spawn(Side::Client, &words)
     }
 
     /// Waits until so much of the file is there.
-    fn until_copied(&self, bytes: u64) {
+    pub(crate) fn until_copied(&self, bytes: u64) {
         let copy = self.bench.path("copy");
         until("a part of the file is there", || {
             let metadata = fs::metadata(&copy).ok()?;
@@ -124,7 +124,7 @@ impl Edge {
     }
 
     /// Ends both the way a user does; nothing of them may be left.
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         for (side, daemon) in [
             (Side::Client, &mut self.user),
             (Side::Server, &mut self.node),
@@ -173,7 +173,8 @@ fn transfers(node: &str, user: &str, judge: impl FnOnce(&Value, &Value)) {
     edge.stop();
 }
 
-fn count(status: &Value, path: &str) -> u64 {
+/// A counter of a status.
+pub(crate) fn count(status: &Value, path: &str) -> u64 {
     let value = status.pointer(path).and_then(Value::as_u64);
     value.unwrap_or_else(|| panic!("{path}: {status}"))
 }
@@ -199,6 +200,14 @@ fn lwa_gives_packets_their_order_back_in_both_directions() {
             assert!(count(end, "/reorder/reordered") > 0, "{end}");
             assert_eq!(count(end, "/reorder/malformed"), 0);
         }
+    });
+}
+
+#[test]
+fn packet_by_packet_where_the_kernel_has_no_more() {
+    let lines = "mode = \"lwip\"\ntun.offload = \"off\"";
+    transfers(lines, lines, |node, _| {
+        assert_eq!(count(node, "/device_refused"), 0);
     });
 }
 

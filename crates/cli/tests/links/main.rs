@@ -11,6 +11,7 @@ mod congestion;
 mod curl;
 mod daemon;
 mod edge;
+mod edge_faults;
 mod faults;
 mod hostile;
 mod memory;

@@ -1,48 +1,33 @@
 //! One link: its socket, its pace, and whether it carries anything.
 
+mod inbox;
+mod liveness;
+mod pace;
+
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::IpMtu};
+use quinn_udp::{Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use sumlink_edge::Instant;
 
 use crate::config::{LinkConfig, NodeConfig};
 use crate::error::NodeError;
-use crate::wire::Kind;
+use crate::outbox::Outbox;
+use crate::wire::{Header, Kind};
 
-/// How far a link that was served late may catch up at once.
-const CATCH_UP: Duration = Duration::from_millis(1);
+pub(crate) use inbox::Inbox;
+use liveness::Liveness;
+pub(crate) use liveness::State;
+use pace::Pace;
+
+/// The part of what may wait below a link that is handed over at once.
+const BACKLOG_PART: usize = 4;
 
 /// Bytes that the kernel may keep of what has come and was not read yet.
 const RECEIVE_BUFFER: usize = 4 << 20;
-
-/// What a new round-trip time counts (RFC 6298, section 2.3).
-const GAIN: f64 = 0.125;
-
-/// Whether a link carries anything, as far as its probes say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Nothing is known yet; it is used.
-    New,
-    /// Probes are answered.
-    Up,
-    /// They are not.
-    Down,
-}
-
-impl State {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Up => "up",
-            Self::Down => "down",
-        }
-    }
-}
 
 /// What was counted since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,12 +50,17 @@ pub(crate) struct Counts {
 pub(crate) struct Tunnel {
     pub(crate) name: String,
     socket: UdpSocket,
+    offload: UdpSocketState,
+    remote: SocketAddr,
     /// Headers in front of ours, for the pace.
     below: usize,
     pub(crate) pace: Pace,
-    /// Was to be sent, and the socket was full.
-    pub(crate) pending: Option<Arc<[u8]>>,
-    /// The same of a probe and of an answer: a link that is busy must not be taken for a dead one.
+    /// What is to be sent next, and how many bytes of it are handed over at once.
+    outbox: Outbox,
+    part: usize,
+    /// The socket was full.
+    is_full: bool,
+    /// A probe and an answer that it had no room for: a link that is busy must not be taken for a dead one.
     control: [Option<Vec<u8>>; 2],
     pub(crate) liveness: Liveness,
     pub(crate) counts: Counts,
@@ -89,12 +79,17 @@ impl Tunnel {
         };
         let socket = connect(link).map_err(failed)?;
         check_mtu(&socket, link, config)?;
+        let offload = UdpSocketState::new((&socket).into()).map_err(failed)?;
         Ok(Self {
             name: link.name.clone(),
             socket,
+            offload,
+            remote: link.remote,
             below: if link.remote.is_ipv4() { 28 } else { 48 },
             pace: Pace::new(link.rate),
-            pending: None,
+            outbox: Outbox::default(),
+            part: link.backlog / BACKLOG_PART,
+            is_full: false,
             control: [None, None],
             liveness: Liveness::new(config.probe, config.dead_after),
             counts: Counts::default(),
@@ -102,68 +97,134 @@ impl Tunnel {
         })
     }
 
-    /// Sends a datagram; `false` if the socket has no room for it now. What the kernel refuses for another reason is lost, as
-    /// on any link.
-    pub(crate) fn send(&mut self, datagram: &[u8], now: Instant) -> bool {
-        match self.socket.send(datagram) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+    /// Whether the link takes another packet: its pace allows it, and the socket has taken what there was.
+    pub(crate) fn takes_more(&mut self, now: Instant) -> bool {
+        if self.outbox.len() >= self.part {
+            self.flush();
+        }
+        !self.is_full && self.pace.has_burst(now)
+    }
+
+    /// Takes a packet, which leaves with [`Tunnel::flush`] or before.
+    pub(crate) fn push(&mut self, header: Header, packet: &[u8], now: Instant) {
+        let len = self.outbox.push(|out| header.write(packet, out));
+        self.pace.sent(len + self.below, now);
+    }
+
+    /// Sends what was pushed, as far as the socket has room; whether it had.
+    pub(crate) fn flush(&mut self) -> bool {
+        self.is_full = false;
+        while let Some(run) = self.outbox.run(self.offload.max_gso_segments()) {
+            let sent = transmit(
+                &self.socket,
+                &self.offload,
+                self.remote,
+                run.bytes,
+                run.size,
+            );
+            let (len, count) = (run.bytes.len(), run.count);
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_full = true;
+                    return false;
+                }
+                // It does not cut them, which it does not say before: they leave one by one.
+                Err(_) if count > 1 && self.offload.max_gso_segments() == 1 => continue,
+                result => self.note(result, count, len),
+            }
+            self.outbox.remove(count);
+        }
+        true
+    }
+
+    /// So many datagrams were handed over. What the kernel refuses is lost, as on any link.
+    fn note(&mut self, result: io::Result<()>, count: usize, len: usize) {
+        match result {
             Err(error) => {
-                self.counts.refused += 1;
+                self.counts.refused += count as u64;
                 if !std::mem::replace(&mut self.told, true) {
                     tracing::warn!(link = %self.name, %error, "the kernel refuses packets of this link");
                 }
             }
-            Ok(_) => {
+            Ok(()) => {
                 self.told = false;
-                self.counts.sent_packets += 1;
-                self.counts.sent_bytes += (datagram.len() + self.below) as u64;
+                self.counts.sent_packets += count as u64;
+                self.counts.sent_bytes += (len + count * self.below) as u64;
             }
         }
-        self.pace.sent(datagram.len() + self.below, now);
-        true
+    }
+
+    /// Forgets what was pushed and has not left: the link is dead.
+    pub(crate) fn clear(&mut self) {
+        self.outbox.clear();
+        self.is_full = false;
     }
 
     /// Sends a probe or an answer, now or before anything else; only the last of each waits.
-    pub(crate) fn send_control(&mut self, kind: Kind, datagram: &[u8], now: Instant) {
-        if !self.send(datagram, now) {
-            self.control[usize::from(kind == Kind::Answer)] = Some(datagram.to_vec());
+    pub(crate) fn send_control(&mut self, kind: Kind, datagram: Vec<u8>, now: Instant) {
+        let len = datagram.len();
+        match transmit(&self.socket, &self.offload, self.remote, &datagram, len) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.control[usize::from(kind == Kind::Answer)] = Some(datagram);
+            }
+            result => {
+                self.note(result, 1, len);
+                self.pace.sent(len + self.below, now);
+            }
         }
     }
 
-    /// Sends what [`Tunnel::send_control`] could not; whether nothing is left of it.
-    pub(crate) fn flush_control(&mut self, now: Instant) -> bool {
-        for waiting in 0..self.control.len() {
-            if let Some(datagram) = self.control[waiting].take()
-                && !self.send(&datagram, now)
-            {
-                self.control[waiting] = Some(datagram);
-                return false;
+    /// Sends what the socket had no room for; whether nothing is left of it.
+    pub(crate) fn resume(&mut self, now: Instant) -> bool {
+        for (waiting, kind) in [Kind::Probe, Kind::Answer].into_iter().enumerate() {
+            if let Some(datagram) = self.control[waiting].take() {
+                self.send_control(kind, datagram, now);
             }
         }
-        true
+        self.control.iter().all(Option::is_none) && (!self.is_full || self.flush())
     }
 
     /// Whether something waits for room in the socket.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.pending.is_some() || self.control.iter().any(Option::is_some)
+        self.is_full || self.control.iter().any(Option::is_some)
     }
 
-    /// The next datagram; `None` when there is none.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
+    /// Reads once; `false` when there is nothing.
+    pub(crate) fn receive(&mut self, inbox: &mut Inbox) -> bool {
+        let (socket, offload) = (&self.socket, &self.offload);
         loop {
-            match self.socket.recv(buffer) {
-                Ok(len) => {
-                    self.counts.received_packets += 1;
-                    self.counts.received_bytes += (len + self.below) as u64;
-                    return Some(len);
-                }
+            match inbox.fill(|slices, metas| offload.recv(socket.into(), slices, metas)) {
+                Ok(()) => break,
                 // An ICMP message about something that was sent before: nobody listens there yet, perhaps.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
+                Err(_) => return false,
             }
         }
+        for datagram in inbox.datagrams() {
+            self.counts.received_packets += 1;
+            self.counts.received_bytes += (datagram.len() + self.below) as u64;
+        }
+        true
     }
+}
+
+/// Hands datagrams of a size over, of which the last one may be shorter.
+fn transmit(
+    socket: &UdpSocket,
+    offload: &UdpSocketState,
+    destination: SocketAddr,
+    contents: &[u8],
+    size: usize,
+) -> io::Result<()> {
+    let transmit = Transmit {
+        destination,
+        ecn: None,
+        contents,
+        segment_size: Some(size),
+        src_ip: None,
+    };
+    offload.try_send(socket.into(), &transmit)
 }
 
 impl AsFd for Tunnel {
@@ -208,169 +269,97 @@ fn check_mtu(socket: &UdpSocket, link: &LinkConfig, config: &NodeConfig) -> Resu
     })
 }
 
-/// When the next packet may be sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    /// Bits per second.
-    rate: Option<u64>,
-    ready: Instant,
-}
-
-impl Pace {
-    fn new(rate: Option<u64>) -> Self {
-        Self {
-            rate,
-            ready: Instant::ZERO,
-        }
-    }
-
-    /// So many bytes were sent.
-    fn sent(&mut self, bytes: usize, now: Instant) {
-        if let Some(rate) = self.rate {
-            let from = self.ready.max(now.saturating_sub(CATCH_UP));
-            let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(rate.max(1));
-            self.ready = from + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        }
-    }
-
-    pub(crate) fn is_ready(&self, now: Instant) -> bool {
-        self.ready <= now
-    }
-
-    pub(crate) fn ready(&self) -> Instant {
-        self.ready
-    }
-}
-
-/// Whether the other end answers over this link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Liveness {
-    every: Duration,
-    dead_after: Duration,
-    next_probe: Instant,
-    /// When the last answer came, or this began.
-    heard: Instant,
-    pub(crate) state: State,
-    /// Smoothed.
-    pub(crate) rtt: Option<Duration>,
-}
-
-impl Liveness {
-    fn new(every: Duration, dead_after: Duration) -> Self {
-        Self {
-            every,
-            dead_after,
-            next_probe: Instant::ZERO,
-            heard: Instant::ZERO,
-            state: State::New,
-            rtt: None,
-        }
-    }
-
-    /// When to look again.
-    pub(crate) fn poll_timeout(&self) -> Instant {
-        match self.state {
-            State::Down => self.next_probe,
-            _ => self.next_probe.min(self.heard + self.dead_after),
-        }
-    }
-
-    /// Whether a probe is to be sent now.
-    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.next_probe <= now;
-        if due {
-            self.next_probe = now + self.every;
-        }
-        due
-    }
-
-    /// Whether it has just died.
-    pub(crate) fn expire(&mut self, now: Instant) -> bool {
-        let dead = self.state != State::Down && self.heard + self.dead_after <= now;
-        if dead {
-            self.state = State::Down;
-            self.rtt = None;
-        }
-        dead
-    }
-
-    /// The answer to a probe of that time; whether the link has just come up.
-    pub(crate) fn answered(&mut self, sent: Instant, now: Instant) -> bool {
-        // An answer that was under way for longer says nothing of now.
-        let Some(sample) = now
-            .checked_sub(sent)
-            .filter(|sample| *sample < self.dead_after)
-        else {
-            return false;
-        };
-        self.heard = now;
-        self.rtt = Some(match self.rtt {
-            Some(rtt) => rtt.mul_f64(1.0 - GAIN) + sample.mul_f64(GAIN),
-            None => sample,
-        });
-        std::mem::replace(&mut self.state, State::Up) != State::Up
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
 
-    #[test]
-    fn packets_leave_at_the_rate_and_a_late_one_catches_up_a_little() {
-        let mut pace = Pace::new(Some(8_000_000)); // 1000 bytes in a millisecond
-        pace.sent(1000, Instant::ZERO);
-        assert!(!pace.is_ready(MS - Duration::from_nanos(1)) && pace.is_ready(MS));
-        // Two milliseconds late: one of them is caught up, the other is lost.
-        pace.sent(1000, 3 * MS);
-        assert_eq!(pace.ready(), 3 * MS);
-        pace.sent(1000, 3 * MS);
-        assert_eq!(pace.ready(), 4 * MS);
-        let mut unpaced = Pace::new(None);
-        unpaced.sent(1 << 30, Instant::ZERO);
-        assert!(unpaced.is_ready(Instant::ZERO));
+    fn link(remote: SocketAddr) -> LinkConfig {
+        LinkConfig {
+            name: "a".to_owned(),
+            local: "127.0.0.1:0".parse().unwrap(),
+            remote,
+            interface: None,
+            rate: None,
+            backlog: 1 << 20,
+        }
+    }
+
+    fn config() -> NodeConfig {
+        NodeConfig {
+            role: crate::Role::Node,
+            core: sumlink_edge::Config::default(),
+            tun: crate::TunConfig::default(),
+            links: Vec::new(),
+            tunnel: 0,
+            only: None,
+            reorder: Default::default(),
+            probe: 100 * MS,
+            dead_after: 500 * MS,
+        }
+    }
+
+    /// A tunnel and the address of its socket.
+    fn tunnel(remote: SocketAddr) -> (Tunnel, SocketAddr) {
+        let tunnel = Tunnel::open(&link(remote), &config()).unwrap();
+        let here = tunnel.socket.local_addr().unwrap();
+        (tunnel, here)
     }
 
     #[test]
-    fn a_link_dies_in_silence_and_comes_back_with_an_answer() {
-        let mut link = Liveness::new(100 * MS, 400 * MS);
-        assert!(link.is_due(Instant::ZERO) && !link.is_due(50 * MS));
-        assert_eq!(link.poll_timeout(), 100 * MS);
-        assert!(link.answered(Instant::ZERO, 20 * MS));
-        assert!(!link.answered(10 * MS, 30 * MS));
-        assert_eq!(link.rtt, Some(20 * MS));
-        assert!(!link.expire(429 * MS) && link.expire(430 * MS) && !link.expire(431 * MS));
-        assert_eq!((link.state, link.rtt), (State::Down, None));
-        assert!(!link.answered(10 * MS, 440 * MS), "that one is too old");
-        assert!(link.answered(430 * MS, 450 * MS));
-        assert_eq!(link.state, State::Up);
+    fn what_is_pushed_arrives_as_it_was_whatever_its_size_and_in_order() {
+        let nobody: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let (_, free) = tunnel(nobody);
+        let (mut from, here) = tunnel(free);
+        let mut to = Tunnel::open(
+            &LinkConfig {
+                local: free,
+                ..link(here)
+            },
+            &config(),
+        )
+        .unwrap();
+        let header = Header {
+            kind: Kind::Packet,
+            tunnel: 7,
+            epoch: 1,
+        };
+        let lengths = [1400; 30].into_iter().chain([20, 1400, 1400, 900, 1, 1]);
+        let sent: Vec<Vec<u8>> = lengths
+            .enumerate()
+            .map(|(i, len)| vec![i as u8; len])
+            .collect();
+        let (mut inbox, mut received) = (Inbox::new(), Vec::new());
+        for packet in &sent {
+            from.push(header, packet, Instant::ZERO);
+        }
+        while received.len() < sent.len() {
+            from.flush();
+            if to.receive(&mut inbox) {
+                let read = |datagram| Header::read(datagram).unwrap().1.to_vec();
+                received.extend(inbox.datagrams().map(read));
+            }
+        }
+        assert_eq!(received, sent);
+        assert!(!from.is_blocked() && !to.receive(&mut inbox));
+        assert_eq!(from.counts.sent_packets, sent.len() as u64);
+        assert_eq!(from.counts.sent_bytes, to.counts.received_bytes);
     }
 
     #[test]
     fn only_the_remote_address_is_heard() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let [remote, stranger] = [(); 2].map(|()| UdpSocket::bind(any).unwrap());
-        let link = LinkConfig {
-            name: "a".to_owned(),
-            local: any,
-            remote: remote.local_addr().unwrap(),
-            interface: None,
-            rate: None,
-            backlog: 1 << 16,
-        };
-        let socket = connect(&link).unwrap();
-        let here = socket.local_addr().unwrap();
+        let (mut tunnel, here) = tunnel(remote.local_addr().unwrap());
         stranger.send_to(b"no", here).unwrap();
         remote.send_to(b"yes", here).unwrap();
-        let mut buffer = [0; 8];
-        let len = loop {
-            match socket.recv(&mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
-                other => break other.unwrap(),
-            }
-        };
-        assert_eq!(&buffer[..len], b"yes");
+        let mut inbox = Inbox::new();
+        while !tunnel.receive(&mut inbox) {
+            std::thread::yield_now();
+        }
+        assert_eq!(inbox.datagrams().collect::<Vec<_>>(), [b"yes"]);
     }
 }

@@ -1,14 +1,12 @@
-//! TUN devices of Linux: interfaces whose packets a program reads and writes.
-//!
-//! Opening one is all that the edge node's device and the laboratory's links have in common; what they set afterwards is
-//! theirs.
+//! Opening a TUN device, with a struct virtio_net_hdr before each packet, so that super-packets and unfinished checksums can be
+//! told.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-use libc::{IFF_NO_PI, IFF_TUN, IFF_TUN_EXCL, IFF_VNET_HDR, IFNAMSIZ};
+use libc::{IFF_NO_PI, IFF_TUN, IFF_VNET_HDR, IFNAMSIZ};
 
 mod ioctl {
     // linux/if_tun.h. The request is declared with an int but takes a struct ifreq.
@@ -19,18 +17,9 @@ mod ioctl {
     );
 }
 
-/// Whose packets a device gives and takes, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// Packets as they are. A device of that name that somebody else has is not taken over.
-    Plain,
-    /// With a struct virtio_net_hdr before each, so that super-packets and unfinished checksums can be told.
-    Virtio,
-}
-
 /// Why there is no device.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub(super) enum OpenError {
     /// Needs CAP_NET_ADMIN.
     #[error("not permitted")]
     NotPermitted,
@@ -51,7 +40,7 @@ pub enum OpenError {
 /// # Errors
 ///
 /// See [`OpenError`].
-pub fn open(name: &str, framing: Framing) -> Result<File, OpenError> {
+pub(super) fn open(name: &str) -> Result<File, OpenError> {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -68,7 +57,7 @@ pub fn open(name: &str, framing: Framing) -> Result<File, OpenError> {
             }
             _ => OpenError::File(error),
         })?;
-    let request = request(name, framing);
+    let request = request(name);
     // SAFETY: the descriptor is open, and `request` is a whole ifreq whose name and flags are set: all that TUNSETIFF reads.
     unsafe { ioctl::tun_set_iff(file.as_raw_fd(), &request) }.map_err(|error| match error {
         nix::Error::EPERM => OpenError::NotPermitted,
@@ -77,13 +66,9 @@ pub fn open(name: &str, framing: Framing) -> Result<File, OpenError> {
     Ok(file)
 }
 
-fn request(name: &str, framing: Framing) -> libc::ifreq {
-    let flags = match framing {
-        Framing::Plain => IFF_TUN_EXCL,
-        Framing::Virtio => IFF_VNET_HDR,
-    };
+fn request(name: &str) -> libc::ifreq {
     // What is left of a c_int fits into a short: the kernel reads the bits.
-    let flags = (IFF_TUN | IFF_NO_PI | flags) as libc::c_short;
+    let flags = (IFF_TUN | IFF_NO_PI | IFF_VNET_HDR) as libc::c_short;
     let mut ifr_name = [0; IFNAMSIZ];
     let letters = name.bytes().take(IFNAMSIZ - 1);
     for (to, from) in ifr_name.iter_mut().zip(letters) {
@@ -102,20 +87,9 @@ mod tests {
     #[test]
     fn names_end_with_a_zero_also_where_they_are_too_long() {
         for (name, end) in [("tun0", 4), ("abcdefghijklmnopqrstuvwxyz", IFNAMSIZ - 1)] {
-            let request = request(name, Framing::Plain);
+            let request = request(name);
             assert_eq!(request.ifr_name[end], 0);
             assert_ne!(request.ifr_name[end - 1], 0);
         }
-    }
-
-    #[test]
-    fn a_device_of_somebody_else_is_taken_by_nobody() {
-        let flags = |framing| {
-            let request = request("tun0", framing);
-            // SAFETY: the flags are what was written.
-            i32::from(unsafe { request.ifr_ifru.ifru_flags })
-        };
-        assert_ne!(flags(Framing::Plain) & IFF_TUN_EXCL, 0);
-        assert_ne!(flags(Framing::Virtio) & IFF_VNET_HDR, 0);
     }
 }

@@ -16,6 +16,9 @@ use super::super::settings::EdgeSettings;
 use super::super::{closest, parse_link};
 use super::{Reader, parse_address};
 
+/// What is had or not.
+const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
+
 /// Bytes that may wait below a link, where nothing is said.
 const BACKLOG: usize = 64 << 10;
 
@@ -59,8 +62,7 @@ impl Reader<'_> {
         let (tun, mss) = self.tun(raw.tun);
         let (sequence_bits, reorder) = self.lwa(raw.lwa);
         let mut visible = self.visible(raw.visible);
-        let words = [("on", true), ("off", false)];
-        if let Some(boost) = self.parse(raw.boost, |s| named("boost", s, &words)) {
+        if let Some(boost) = self.parse(raw.boost, |s| named("boost", s, &SWITCH)) {
             visible.boost = boost;
         }
         let sacks = [("rewrite", Sack::Rewrite), ("strip", Sack::Strip)];
@@ -191,6 +193,9 @@ impl Reader<'_> {
             addresses: self.parse_all(raw.addresses, |s| parse_net(s)),
             routes: self.parse_all(raw.routes, |s| parse_net(s)),
             mtu,
+            offload: self
+                .parse(raw.offload, |s| named("offload", s, &SWITCH))
+                .unwrap_or(default.offload),
         };
         (tun, mss.min(largest) as u16)
     }

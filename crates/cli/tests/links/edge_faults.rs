@@ -1,0 +1,193 @@
+//! `sumlink edge` and what nobody wants: no link at all for a while, packets that are none, and more flows than it knows.
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use sumlink_lab::Side;
+
+use crate::bench::{Bench, until};
+use crate::edge::{Edge, count};
+
+const MODES: [&str; 3] = ["lwip", "lwa", "lwip+visible"];
+
+const NODE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+const USER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
+
+/// In the users' network, and nobody.
+const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
+
+/// Flows that a node knows at once, where nothing is said.
+const MOST_FLOWS: u64 = 100_000;
+
+#[test]
+fn both_links_may_die_under_load_and_come_back() {
+    for mode in MODES {
+        let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "uplink = \"a\"") else {
+            return;
+        };
+        let expected = edge.offer(4_000_000);
+        let mut curl = edge.curl();
+        edge.until_copied(500_000);
+        for link in ["a", "b"] {
+            edge.bench.set(link, "rate=0");
+        }
+        for end in ["node", "user"] {
+            edge.until_states(end, ["down", "down"]);
+        }
+        let told = edge.node.lines_with("the link carries nothing");
+        assert_eq!(told, 2, "{mode}: {}", edge.node.log());
+        for (link, rate) in [("a", "rate=16mbit"), ("b", "rate=8mbit")] {
+            edge.bench.set(link, rate);
+        }
+        edge.until_states("node", ["up", "up"]);
+        assert!(curl.wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2);
+    let words = words.map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// A SYN (RFC 9293, section 3.1) whose checksum holds, with what may follow the fixed header.
+fn syn([from, to]: [(Ipv4Addr, u16); 2], options: &[u8]) -> Vec<u8> {
+    let mut segment = Vec::new();
+    segment.extend(from.1.to_be_bytes());
+    segment.extend(to.1.to_be_bytes());
+    segment.extend([0, 0, 0, 9, 0, 0, 0, 0]);
+    segment.extend([
+        (5 + options.len() as u8 / 4) << 4,
+        2,
+        0xff,
+        0xff,
+        0,
+        0,
+        0,
+        0,
+    ]);
+    segment.extend(options);
+    let pseudo = [
+        &from.0.octets()[..],
+        &to.0.octets(),
+        &[0, 6, 0, segment.len() as u8],
+    ]
+    .concat();
+    let sum = checksum(&[pseudo, segment.clone()].concat());
+    segment[16..18].copy_from_slice(&sum.to_be_bytes());
+    segment
+}
+
+/// Sends these as the payload of TCP, whatever they are.
+fn send_raw(bench: &Bench, side: Side, to: Ipv4Addr, segments: Vec<Vec<u8>>) {
+    let send = move || {
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::TCP)).unwrap();
+        for segment in segments {
+            let to = SocketAddrV4::new(to, 0);
+            socket.send_to(&segment, &to.into()).unwrap();
+        }
+    };
+    bench.lab.run(side, send).unwrap();
+}
+
+#[test]
+fn what_is_no_segment_of_tcp_harms_nobody() {
+    for mode in MODES {
+        let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
+            return;
+        };
+        for (side, from, to) in [(Side::Server, NODE, USER), (Side::Client, USER, NODE)] {
+            let ends = [(from, 7), (to, 9)];
+            let whole = syn(ends, &[]);
+            let mut bad: Vec<Vec<u8>> = (0..20).map(|len| whole[..len].to_vec()).collect();
+            for (at, byte) in [(12, 0), (12, 0xf0), (16, !whole[16])] {
+                let mut broken = whole.clone();
+                broken[at] = byte;
+                bad.push(broken);
+            }
+            // Options without a length, of none, and beyond the header.
+            for options in [[1, 1, 1, 2], [2, 0, 1, 1], [5, 40, 0, 0], [3, 1, 0, 0]] {
+                bad.push(syn(ends, &options));
+            }
+            send_raw(&edge.bench, side, to, bad);
+        }
+        let malformed = until("the malformed are counted", || {
+            let malformed = count(&edge.status("node"), "/core/malformed");
+            (malformed > 20).then_some(malformed)
+        });
+        assert!(malformed < 60, "{mode}: {malformed}");
+        let expected = edge.offer(1_000_000);
+        assert!(edge.curl().wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+#[test]
+fn fragments_pass_in_both_directions() {
+    for mode in MODES {
+        let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
+            return;
+        };
+        // Four fragments at the device's MTU.
+        let datagram: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8).collect();
+        for (to, from, address) in [
+            (Side::Client, Side::Server, USER),
+            (Side::Server, Side::Client, NODE),
+        ] {
+            let bind = move || UdpSocket::bind((address, 4000)).unwrap();
+            let receiver = edge.bench.lab.run(to, bind).unwrap();
+            receiver
+                .set_read_timeout(Some(Duration::from_millis(200)))
+                .unwrap();
+            let bind = || UdpSocket::bind("0.0.0.0:0").unwrap();
+            let sender = edge.bench.lab.run(from, bind).unwrap();
+            let mut buffer = vec![0; 8000];
+            let len = until("a datagram in fragments arrives", || {
+                sender.send_to(&datagram, (address, 4000)).unwrap();
+                receiver.recv(&mut buffer).ok()
+            });
+            assert_eq!(buffer[..len], datagram, "{mode}");
+        }
+        edge.stop();
+    }
+}
+
+#[test]
+fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
+    let Some(edge) = Edge::start("mode = \"lwip+visible\"", "") else {
+        return;
+    };
+    let fill = |ports: [u16; 2]| {
+        for port in ports {
+            let all = (1024..=u16::MAX).map(|from| syn([(NODE, from), (NOBODY, port)], &[]));
+            send_raw(&edge.bench, Side::Server, NOBODY, all.collect());
+        }
+    };
+    // The device's queue drops what comes too fast, so some have to be sent again.
+    until("the node knows all the flows it can", || {
+        fill([1, 2]);
+        (count(&edge.status("node"), "/core/flows") == MOST_FLOWS).then_some(())
+    });
+    let before = edge.node.resident();
+    let forgotten = count(&edge.status("node"), "/core/forgotten");
+    until("as many others have taken their place", || {
+        fill([3, 4]);
+        (count(&edge.status("node"), "/core/forgotten") > forgotten + MOST_FLOWS).then_some(())
+    });
+    assert_eq!(count(&edge.status("node"), "/core/flows"), MOST_FLOWS);
+    let grown = edge.node.resident().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes more");
+    let expected = edge.offer(1_000_000);
+    assert!(edge.curl().wait().unwrap().success());
+    assert_eq!(edge.copy(), expected);
+    edge.stop();
+}
