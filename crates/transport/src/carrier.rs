@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use crate::congestion::{self, Chooser};
 use crate::groups::CarrierGroups;
 use crate::links::LocalQueue;
-use crate::low_water;
+use crate::low_water::{self, Reserve};
 use crate::pacing;
 use crate::socket;
 use crate::tcp_info::{CaState, TcpInfo};
@@ -41,6 +41,10 @@ pub(crate) struct Carrier {
     /// Present value of TCP_NOTSENT_LOWAT.
     lowat: u32,
     lowat_set: Instant,
+    /// How long it is to last under BBR.
+    reserve: Reserve,
+    /// The socket refused bytes when it was last written to: when it is empty next time, that is too late.
+    refused: bool,
     /// Until TCP has so many bytes acknowledged its window is small, and grows with every round trip.
     young_until: u64,
     /// Something was handed to the socket since TCP_INFO was taken.
@@ -93,6 +97,8 @@ impl Carrier {
             sampled: now,
             lowat: socket::INITIAL_NOTSENT_LOWAT,
             lowat_set: now,
+            reserve: Reserve::new(now),
+            refused: false,
             young_until: info.bytes_acked + YOUTH,
             moved: true,
             info,
@@ -160,10 +166,14 @@ impl Carrier {
 
     /// Whether the socket takes more; while it does not, the task is woken when it does.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.refused {
+            self.look_into_socket();
+        }
         while self.tls.wants_write() {
             match self.flush() {
-                Ok(()) => {}
+                Ok(()) => self.refused = false,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.refused = true;
                     match self.tcp.poll_write_ready(cx) {
                         Poll::Ready(Ok(())) => {}
                         other => return other,
@@ -301,8 +311,11 @@ impl Carrier {
         if let Ok(info) = TcpInfo::sample(&self.tcp) {
             self.info = info;
         }
+        if self.refused {
+            self.reserve.visited(self.info.notsent_bytes == 0, now);
+        }
         // BBR keeps its window through a pause.
-        let forgets = self.congestion != congestion::MODEL_BASED;
+        let forgets = !self.is_model_based();
         if forgets && self.info.since_data_sent > self.info.rto && self.info.unacked_bytes == 0 {
             self.young_until = self.info.bytes_acked + YOUTH;
         }
@@ -311,6 +324,18 @@ impl Carrier {
             false => self.adapt_lowat(now),
         }
         self.adapt_congestion(now);
+    }
+
+    /// Notes under BBR whether a socket that was full has run empty, once in a sample's age.
+    fn look_into_socket(&mut self) {
+        let now = Instant::now();
+        if self.is_model_based() && now.duration_since(self.sampled) >= SAMPLE_AGE {
+            self.refresh(now);
+        }
+    }
+
+    fn is_model_based(&self) -> bool {
+        self.congestion == congestion::MODEL_BASED
     }
 
     /// Bytes sent and acknowledged, and bytes received.
@@ -396,7 +421,8 @@ impl Carrier {
     /// Lets as much wait in the socket as leaves in a few milliseconds: enough to keep TCP busy between two visits,
     /// little enough to be decided late.
     fn adapt_lowat(&mut self, now: Instant) {
-        let wanted = low_water::wanted(&self.info, self.congestion == congestion::MODEL_BASED);
+        let reserve = self.is_model_based().then_some(&self.reserve);
+        let wanted = low_water::wanted(&self.info, reserve);
         let is_due = now.duration_since(self.lowat_set) >= LOWAT_PAUSE;
         let has_grown = wanted / 2 >= self.lowat;
         if has_grown || is_due && wanted.abs_diff(self.lowat) > self.lowat / 4 {
