@@ -179,6 +179,7 @@ mod tests {
             goodput_bps: None,
             seeds: 1,
             programs: Vec::new(),
+            busy: None,
             cause: None,
         }
     }

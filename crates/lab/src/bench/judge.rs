@@ -66,6 +66,8 @@ pub(crate) struct Line {
     pub(crate) seeds: usize,
     /// The programs that made its runs, where it is not one and the same: what is judged is a mixture.
     pub(crate) programs: Vec<String>,
+    /// How much of the processors was used meanwhile, by the laboratory's own runs and by others (0 to 1): the median.
+    pub(crate) busy: Option<f64>,
     /// Why it falls short, where it does and somebody has found out.
     pub(crate) cause: Option<String>,
 }
@@ -129,6 +131,11 @@ pub(super) fn judge(row: &Row, measured: Measured<'_>, others: &[String]) -> Lin
     if programs.len() == 1 {
         programs.clear();
     }
+    let busy = own().filter_map(|run| {
+        let machine = figures(run).ok()?.machine.as_ref()?;
+        Some(machine.runs_share + machine.others_share)
+    });
+    let busy = Spread::of(busy).map(|spread| spread.median);
     let variant = format!("{}, {}", scenario.traffic.name(), scenario.congestion);
     let mut line = Line {
         row: row.name.clone(),
@@ -138,6 +145,7 @@ pub(super) fn judge(row: &Row, measured: Measured<'_>, others: &[String]) -> Lin
         goodput_bps: goodput(&row.judged),
         seeds: own().filter(|run| figures(run).is_ok()).count(),
         programs,
+        busy,
         cause: None,
         variant,
     };

@@ -75,26 +75,47 @@ fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
     text.push_str("\nWhat falls short:\n\n");
     for row in &group.rows {
         let of_row = short.iter().filter(|line| line.row == row.name);
-        let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
-        for line in of_row {
+        let mut causes: Vec<(&str, Vec<&Line>)> = Vec::new();
+        for &&line in of_row {
             let cause = line
                 .cause
                 .as_deref()
                 .unwrap_or("the cause is not known yet");
             match causes.iter_mut().find(|(known, _)| *known == cause) {
-                Some((_, variants)) => variants.push(&line.variant),
-                None => causes.push((cause, vec![&line.variant])),
+                Some((_, lines)) => lines.push(line),
+                None => causes.push((cause, vec![line])),
             }
         }
         let is_one = causes.len() == 1;
-        for (cause, variants) in causes {
+        for (cause, lines) in causes {
+            let variants: Vec<&str> = lines.iter().map(|line| &*line.variant).collect();
             let of = match is_one {
                 true => String::new(),
                 false => format!(" ({})", variants.join("; ")),
             };
-            let _ = writeln!(text, "- {}{of}: {cause}", row.name);
+            let _ = writeln!(text, "- {}{of}: {cause}{}", row.name, load(&lines));
         }
     }
+}
+
+/// A machine that is busier than this has none of its processors free at times, and what needs one comes late.
+const BUSY: f64 = 0.8;
+
+/// How busy the processors were meanwhile, where that may have been what was short.
+fn load(lines: &[&Line]) -> String {
+    let busy = || lines.iter().filter_map(|line| line.busy);
+    let percent = |share: f64| (share * 100.0).round();
+    let least = percent(busy().fold(f64::INFINITY, f64::min));
+    let most = busy().fold(0.0, f64::max);
+    if most < BUSY {
+        return String::new();
+    }
+    let most = percent(most);
+    let range = match least == most {
+        true => format!("{most}"),
+        false => format!("{least} to {most}"),
+    };
+    format!(" (the processors were {range} % busy)")
 }
 
 /// The lines that were not run, in one sentence: rows that lack the same are named together. Empty where there are none.
@@ -296,6 +317,34 @@ mod tests {
         assert_eq!(
             told(&["g-one-down-cubic", "g-three-down-cubic"]),
             (4, expected.to_owned())
+        );
+    }
+
+    #[test]
+    fn a_busy_machine_is_told_beside_what_falls_short() {
+        let text = "name = \"g\"\nbars = [\"duplicates <= 3%\"]\n[[row]]\nname = \"r\"\n\
+                    duration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
+        let group = matrix::read(Path::new("m.toml"), text).unwrap();
+        let row = &group.rows[0];
+        let measured = Measured {
+            scenario: &row.variants[0].scenario,
+            runs: &[],
+        };
+        let line_of = |busy| {
+            let mut line = crate::bench::judge::judge(row, measured, &[]);
+            line.busy = busy;
+            line
+        };
+        let told = |shares: &[Option<f64>]| {
+            let lines: Vec<Line> = shares.iter().map(|share| line_of(*share)).collect();
+            load(&lines.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(told(&[None]), "");
+        assert_eq!(told(&[Some(0.2), Some(0.79)]), "");
+        assert_eq!(told(&[Some(0.853)]), " (the processors were 85 % busy)");
+        assert_eq!(
+            told(&[Some(0.95), None, Some(0.783)]),
+            " (the processors were 78 to 95 % busy)"
         );
     }
 
