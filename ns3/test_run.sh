@@ -18,6 +18,8 @@ refuses 'the following arguments are required: figure'
 refuses 'no system is called `mptcp`' fig12 --systems lwip,mptcp
 refuses 'no system is called `mptcp:tahoe`' fig12 --systems mptcp:tahoe
 refuses 'no system of csma is called `lwip`' csma --systems lwip
+refuses 'fig6 is about a node between two links' fig6 --systems lte
+refuses 'no system is called `mptcp:lia`' fig13 --systems mptcp:lia
 refuses '--load is a number' csma --load -1
 refuses 'no system is called `lte:qdepl`' fig12 --systems lte:qdepl
 refuses 'no system is called ``' fig12 --systems ''
@@ -38,6 +40,41 @@ line=$(./run fig12 --json --systems lte,wifi --seconds 1) || failed=1
     echo "ns3/run fig12 --json, a link alone: $line" >&2
     failed=1
 }
+line=$(./run fig13 --json --systems lwip,lwa --seconds 1) || failed=1
+[ "$(printf '%s\n' "$line" | grep -c '"goodput_bps":[1-9][0-9]\{6\}.*"users":4')" -eq 6 ] || {
+    echo "ns3/run fig13 --json: $line" >&2
+    failed=1
+}
+# Each acknowledgement has its line: what advances is passed on as it came, what is held is not.
+lines=$(./run fig6 --seconds 1) || failed=1
+for what in '"what":"advance","ack":\([0-9]*\),"passed":\1,' '"what":"hold","ack":[0-9]*,"passed":null' \
+    '"what":"boost","ack":[0-9]*,"passed":[0-9]' '"what":"repair"'; do
+    printf '%s\n' "$lines" | grep -q "$what" || {
+        echo "ns3/run fig6: no line has $what" >&2
+        failed=1
+    }
+done
+./run fig10 --seconds 1 | grep -q '"cwnd":[1-9]' || {
+    echo "ns3/run fig10: no line has a window" >&2
+    failed=1
+}
+if python3 -c 'import matplotlib' 2>/dev/null; then
+    drawn=$(mktemp -d)
+    for figure in fig6 fig8 "fig12 --systems lwip"; do
+        # shellcheck disable=SC2086
+        { ./run $figure --seconds 1 --svg "$drawn/figure.svg" >/dev/null && grep -q '</svg>' "$drawn/figure.svg"; } || {
+            echo "ns3/run $figure --svg: no picture" >&2
+            failed=1
+        }
+    done
+    rm -r "$drawn"
+else
+    said=$(./run fig6 --svg nowhere.svg 2>&1)
+    [ $? -eq 1 ] && printf '%s' "$said" | grep -qF 'install matplotlib' || {
+        echo "ns3/run --svg without matplotlib said: $said" >&2
+        failed=1
+    }
+fi
 for figure in csma manet-static; do
     line=$(./run $figure --json --systems mptcp:lia --seconds 1) || failed=1
     printf '%s\n' "$line" | grep -q '"outcome":"measured".*"goodput_bps":[1-9]' || {

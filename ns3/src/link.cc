@@ -29,34 +29,36 @@ void WifiLink::Gone(Ptr<const WifiMpdu>) {
 }
 
 bool LteLink::Ready() const {
-    return !m_underway && m_waiting < LTE_BACKLOG;
+    uint32_t waiting = 0;
+    for (auto &bearer : m_bearers) {
+        waiting += bearer->waiting;
+    }
+    return !m_underway && waiting < LTE_BACKLOG;
 }
 
 void LteLink::Sent() {
     m_underway = true;
 }
 
-bool LteLink::Listen(LteMacSapProvider *mac) {
-    m_mac = mac;
-    auto bearers = Config::LookupMatches(
-        "/NodeList/*/DeviceList/*/$ns3::LteEnbNetDevice/LteEnbRrc/UeMap/*/DataRadioBearerMap/*/LteRlc");
-    for (auto bearer = bearers.Begin(); bearer != bearers.End(); ++bearer) {
-        DynamicCast<LteRlc>(*bearer)->SetLteMacSapProvider(this);
-    }
-    return bearers.GetN() == 1;
+void LteLink::Listen(Ptr<LteRlc> rlc, LteMacSapProvider *mac) {
+    auto bearer = std::make_unique<Bearer>();
+    bearer->link = this;
+    bearer->mac = mac;
+    rlc->SetLteMacSapProvider(bearer.get());
+    m_bearers.push_back(std::move(bearer));
 }
 
-void LteLink::TransmitPdu(TransmitPduParameters params) {
-    m_waiting -= std::min(m_waiting, params.pdu->GetSize());
-    m_mac->TransmitPdu(params);
-    Changed();
+void LteLink::Bearer::TransmitPdu(TransmitPduParameters params) {
+    waiting -= std::min(waiting, params.pdu->GetSize());
+    mac->TransmitPdu(params);
+    link->Changed();
 }
 
-void LteLink::ReportBufferStatus(ReportBufferStatusParameters params) {
-    m_waiting = params.txQueueSize;
-    m_underway = false;
-    m_mac->ReportBufferStatus(params);
-    Changed();
+void LteLink::Bearer::ReportBufferStatus(ReportBufferStatusParameters params) {
+    waiting = params.txQueueSize;
+    link->m_underway = false;
+    mac->ReportBufferStatus(params);
+    link->Changed();
 }
 
 void LteLink::Changed() {

@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "ns3/lte-mac-sap.h"
+#include "ns3/lte-rlc.h"
 #include "ns3/network-module.h"
 #include "ns3/wifi-module.h"
 
@@ -20,8 +22,8 @@ class Link {
     virtual void Sent() = 0;
     /// Called when it may have become ready.
     std::function<void()> ready;
-    /// Where the user's end of it is.
-    ns3::InetSocketAddress user{ns3::Ipv4Address::GetAny(), 0};
+    /// Where each user's end of it is.
+    std::vector<ns3::InetSocketAddress> users;
 };
 
 /// Wi-Fi: at most two packets in the queue of its MAC, the one in the air among them.
@@ -37,19 +39,23 @@ class WifiLink : public Link {
 };
 
 /// LTE: ns-3 does not tell what waits in its RLC, but RLC tells the MAC at each packet, and this listens between the two.
-class LteLink : public Link, public ns3::LteMacSapProvider {
+class LteLink : public Link {
   public:
     bool Ready() const override;
     void Sent() override;
-    /// Listens, from now on, to the data bearer of the one user; whether there was one.
-    bool Listen(ns3::LteMacSapProvider *mac);
-    void TransmitPdu(TransmitPduParameters params) override;
-    void ReportBufferStatus(ReportBufferStatusParameters params) override;
+    /// Listens, from now on, between the RLC of one more user's bearer and the MAC.
+    void Listen(ns3::Ptr<ns3::LteRlc> bearer, ns3::LteMacSapProvider *mac);
 
   private:
+    struct Bearer : ns3::LteMacSapProvider {
+        void TransmitPdu(TransmitPduParameters params) override;
+        void ReportBufferStatus(ReportBufferStatusParameters params) override;
+        LteLink *link = nullptr;
+        ns3::LteMacSapProvider *mac = nullptr;
+        uint32_t waiting = 0;
+    };
     void Changed();
-    ns3::LteMacSapProvider *m_mac = nullptr;
-    uint32_t m_waiting = 0;
+    std::vector<std::unique_ptr<Bearer>> m_bearers;
     // Between the node and RLC is the core network: one packet at a time, so that what waits is always known.
     bool m_underway = false;
 };

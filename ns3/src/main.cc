@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // One run: one system, one seed, over LTE and one kind of Wi-Fi, with the parameters of table II of the VISIBLE paper.
-//
-//   remote host --10 ms-- edge node == LTE (core network, eNB) == user
-//                                   == 802.11 (the node is the AP) ==
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -14,9 +11,7 @@
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
 #include "ns3/lte-module.h"
-#include "ns3/mobility-module.h"
-#include "ns3/point-to-point-module.h"
-#include "ns3/traffic-control-module.h"
+#include "topology.h"
 
 using namespace ns3;
 
@@ -26,6 +21,8 @@ namespace {
 constexpr double START = 1.0;
 constexpr double WARM = 2.0;
 constexpr uint16_t PORT = 5000;
+// Of LWA's sequence numbers, 18 bits.
+constexpr size_t PDCP_HEADER = 3;
 
 struct Options {
     std::string system = "lwip+visible";
@@ -34,9 +31,10 @@ struct Options {
     uint32_t flows = 1;
     double seconds = 10;
     bool sack = false;
-    // What a SYN without the MSS option allows (RFC 9293, 3.7.1), and those of ns-3 have none.
-    uint32_t segment = 536;
-    bool trace = false;
+    // As large as a tunnel carries in one packet.
+    uint32_t segment = 1340;
+    uint32_t users = 1;
+    std::string trace = "none";
 };
 
 int Bad(const std::string &why) {
@@ -44,32 +42,55 @@ int Bad(const std::string &why) {
     return 2;
 }
 
+/// What is told of the first flow over time.
 struct Series {
     edge::Node *node;
     std::string scenario, system;
     uint32_t seed;
+    bool each_ack = false;
     uint32_t cwnd = 0;
     double rtt = 0;
 
-    void Line() {
+    /// What every line begins with.
+    void Head() const {
+        std::printf("{\"scenario\":\"%s\",\"seed\":%u,\"system\":\"%s\",\"t\":%.6f,\"queue_0\":%zu,\"queue_1\":%zu,", scenario.c_str(),
+                    seed, system.c_str(), Simulator::Now().GetSeconds() - START, sumlink_edge_link_queue(node->Core(), 0),
+                    sumlink_edge_link_queue(node->Core(), 1));
+    }
+    sumlink_edge_flow_t Flow() const {
         sumlink_edge_flow_t flow{};
-        sumlink_edge_counters_t count{};
         sumlink_edge_flow(node->Core(), PORT, &flow);
+        return flow;
+    }
+    void Line() {
+        sumlink_edge_counters_t count{};
+        auto flow = Flow();
         sumlink_edge_counters(node->Core(), &count);
-        std::printf("{\"scenario\":\"%s\",\"seed\":%u,\"system\":\"%s\",\"t\":%.2f,\"cwnd\":%u,\"rtt_ms\":%.3f,\"queue_0\":%zu,"
-                    "\"queue_1\":%zu,\"duplicates\":%llu,\"boosted\":%llu,\"held\":%llu,\"held_average\":%.4f,\"held_ms\":%.4f}\n",
-                    scenario.c_str(), seed, system.c_str(), Simulator::Now().GetSeconds() - START, cwnd, rtt * 1e3,
-                    sumlink_edge_link_queue(node->Core(), 0), sumlink_edge_link_queue(node->Core(), 1),
-                    static_cast<unsigned long long>(count.duplicates), static_cast<unsigned long long>(count.boosted),
-                    static_cast<unsigned long long>(count.held), flow.held_average, flow.held_for / 1e6);
+        Head();
+        std::printf("\"cwnd\":%u,\"rtt_ms\":%.3f,\"duplicates\":%llu,\"boosted\":%llu,\"held\":%llu,\"held_average\":%.4f,"
+                    "\"held_ms\":%.4f}\n",
+                    cwnd, rtt * 1e3, static_cast<unsigned long long>(count.duplicates),
+                    static_cast<unsigned long long>(count.boosted), static_cast<unsigned long long>(count.held), flow.held_average,
+                    flow.held_for / 1e6);
         Simulator::Schedule(MilliSeconds(10), &Series::Line, this);
+    }
+    void Ack(const edge::Answer &answer) const {
+        auto flow = Flow();
+        auto passed = answer.passed ? std::to_string(*answer.passed) : "null";
+        Head();
+        std::printf("\"what\":\"%s\",\"ack\":%u,\"passed\":%s,\"duplicates\":%u,\"retransmissions\":%u,\"held_average\":%.4f,"
+                    "\"held_ms\":%.4f}\n",
+                    answer.what, answer.number, passed.c_str(), flow.duplicates, flow.retransmissions, flow.held_average,
+                    flow.held_for / 1e6);
     }
     void Cwnd(uint32_t, uint32_t now) { cwnd = now; }
     void Rtt(Time, Time now) { rtt = now.GetSeconds(); }
     void Connect(Ptr<BulkSendApplication> app) {
         app->GetSocket()->TraceConnectWithoutContext("CongestionWindow", MakeCallback(&Series::Cwnd, this));
         app->GetSocket()->TraceConnectWithoutContext("RTT", MakeCallback(&Series::Rtt, this));
-        Line();
+        if (!each_ack) {
+            Line();
+        }
     }
 };
 
@@ -88,7 +109,8 @@ int main(int argc, char **argv) {
     cmd.AddValue("seconds", "seconds that are measured, behind the first two", o.seconds);
     cmd.AddValue("sack", "TCP uses SACK", o.sack);
     cmd.AddValue("segment", "bytes of data in a segment, at most 1340", o.segment);
-    cmd.AddValue("trace", "a JSON line each 10 ms in place of the result", o.trace);
+    cmd.AddValue("users", "users, each with so many flows, at most 4", o.users);
+    cmd.AddValue("trace", "none, or in place of the result `series`, a JSON line each 10 ms, or `acks`, one for each acknowledgement", o.trace);
     cmd.Parse(argc, argv);
 
     std::string mode = o.system.substr(0, o.system.find(':'));
@@ -105,7 +127,7 @@ int main(int argc, char **argv) {
         if (!coupled::Bond(steering, 2, why)) {
             return Bad(why);
         }
-        if (o.trace) {
+        if (o.trace != "none") {
             return Bad("there is no series of mptcp");
         }
     }
@@ -126,6 +148,12 @@ int main(int argc, char **argv) {
     }
     if (o.segment < 64 || o.segment > 1340) {
         return Bad("a segment has 64 to 1340 bytes");
+    }
+    if (o.users == 0 || o.users > edge::MOST_USERS) {
+        return Bad("there are 1 to 4 users");
+    }
+    if (o.trace != "none" && o.trace != "series" && o.trace != "acks") {
+        return Bad("no trace is called `" + o.trace + "`: there are none, series and acks");
     }
     if (o.seed == 0 || o.flows == 0 || !(o.seconds > 0)) {
         return Bad("seed, flows and seconds are above 0");
@@ -155,100 +183,7 @@ int main(int argc, char **argv) {
         // Where there is no node, the same 40 packets wait in Wi-Fi's MAC.
         Config::SetDefault("ns3::WifiMacQueue::MaxSize", StringValue("40p"));
     }
-
-    Ptr<Node> remote = CreateObject<Node>(), middle = CreateObject<Node>(), enb = CreateObject<Node>(),
-              ue = CreateObject<Node>();
-    MobilityHelper mobility;
-    auto places = CreateObject<ListPositionAllocator>();
-    places->Add(Vector(0, 0, 0));
-    places->Add(Vector(0, 0, 0));
-    places->Add(Vector(10, 0, 0));
-    mobility.SetPositionAllocator(places);
-    mobility.Install(NodeContainer(middle, enb, ue));
-
-    auto lteHelper = CreateObject<LteHelper>();
-    auto epc = CreateObject<PointToPointEpcHelper>();
-    lteHelper->SetEpcHelper(epc);
-    lteHelper->SetSchedulerType("ns3::PfFfMacScheduler");
-    lteHelper->SetAttribute("PathlossModel", StringValue("ns3::FriisPropagationLossModel"));
-    lteHelper->SetEnbDeviceAttribute("DlBandwidth", UintegerValue(50));
-    lteHelper->SetEnbDeviceAttribute("UlBandwidth", UintegerValue(50));
-    InternetStackHelper internet;
-    internet.Install(NodeContainer(remote, middle, ue));
-
-    PointToPointHelper wire;
-    wire.SetDeviceAttribute("DataRate", StringValue("1Gbps"));
-    wire.SetChannelAttribute("Delay", StringValue("10ms"));
-    // What is too much waits, and is dropped, at the node and nowhere else.
-    wire.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue("10000p"));
-    Ipv4AddressHelper addresses("10.1.0.0", "255.255.255.0");
-    auto far = addresses.Assign(wire.Install(remote, middle));
-    // Of the second subflow, so that its acknowledgements return over Wi-Fi.
-    addresses.SetBase("10.4.0.0", "255.255.255.0");
-    auto far_wifi = addresses.Assign(wire.Install(remote, middle));
-    PointToPointHelper backhaul;
-    backhaul.SetDeviceAttribute("DataRate", StringValue("10Gbps"));
-    addresses.SetBase("10.2.0.0", "255.255.255.0");
-    auto backhaul_devices = backhaul.Install(middle, epc->GetPgwNode());
-    auto backhaul_gateway = backhaul_devices.Get(1);
-    auto core_net = addresses.Assign(backhaul_devices);
-
-    auto enb_device = lteHelper->InstallEnbDevice(NodeContainer(enb));
-    auto ue_device = lteHelper->InstallUeDevice(NodeContainer(ue));
-    auto ue_lte = epc->AssignUeIpv4Address(ue_device);
-    lteHelper->Attach(ue_device.Get(0), enb_device.Get(0));
-
-    auto channel = YansWifiChannelHelper::Default();
-    YansWifiPhyHelper phy;
-    phy.SetChannel(channel.Create());
-    phy.Set("TxPowerStart", DoubleValue(16));
-    phy.Set("TxPowerEnd", DoubleValue(16));
-    WifiHelper wifiHelper;
-    wifiHelper.SetStandard(standard);
-    wifiHelper.SetRemoteStationManager("ns3::AarfWifiManager");
-    WifiMacHelper mac;
-    mac.SetType("ns3::ApWifiMac", "QosSupported", BooleanValue(false));
-    auto ap = wifiHelper.Install(phy, mac, middle);
-    mac.SetType("ns3::StaWifiMac", "QosSupported", BooleanValue(false));
-    auto sta = wifiHelper.Install(phy, mac, ue);
-    addresses.SetBase("10.3.0.0", "255.255.255.0");
-    auto air = addresses.Assign(NetDeviceContainer(ap, sta));
-    if (mptcp) {
-        TrafficControlHelper().Uninstall(NetDeviceContainer(ap, sta));
-    }
-    NeighborCacheHelper().PopulateNeighborCache();
-
-    auto device = [&](Ptr<Node> node, const char *address) {
-        auto made = CreateObject<VirtualNetDevice>();
-        made->SetAddress(Mac48Address::Allocate());
-        made->SetMtu(1400);
-        node->AddDevice(made);
-        auto ipv4 = node->GetObject<Ipv4>();
-        auto number = ipv4->AddInterface(made);
-        ipv4->AddAddress(number, Ipv4InterfaceAddress(address, "255.255.255.0"));
-        ipv4->SetUp(number);
-        return made;
-    };
-    auto node_device = device(middle, "10.99.0.1");
-    auto user_device = device(ue, "10.99.0.2");
-
-    Ipv4StaticRoutingHelper routing;
-    auto routes = [&](Ptr<Node> node) { return routing.GetStaticRouting(node->GetObject<Ipv4>()); };
-    auto interface = [](Ptr<Node> node, Ptr<NetDevice> device) {
-        return node->GetObject<Ipv4>()->GetInterfaceForDevice(device);
-    };
-    routes(remote)->AddNetworkRouteTo("10.99.0.0", "255.255.255.0", far.GetAddress(1), 1);
-    routes(middle)->AddNetworkRouteTo("7.0.0.0", "255.0.0.0", core_net.GetAddress(1), interface(middle, backhaul_devices.Get(0)));
-    routes(ue)->SetDefaultRoute(epc->GetUeDefaultGatewayAddress(), interface(ue, ue_device.Get(0)));
-    if (mptcp) {
-        routes(remote)->AddHostRouteTo(ue_lte.GetAddress(0), far.GetAddress(1), 1);
-        routes(remote)->AddHostRouteTo(air.GetAddress(1), far_wifi.GetAddress(1), 2);
-        routes(ue)->AddHostRouteTo(far_wifi.GetAddress(0), air.GetAddress(0), interface(ue, sta.Get(0)));
-        // Through the core network, whose gateway answers for all that the user does not reach over Wi-Fi.
-        routes(epc->GetPgwNode())->AddHostRouteTo(far.GetAddress(0), core_net.GetAddress(0), interface(epc->GetPgwNode(), backhaul_gateway));
-    } else {
-        routes(ue)->AddHostRouteTo(far.GetAddress(0), interface(ue, user_device));
-    }
+    edge::Topology net(standard, o.users, !mptcp);
 
     auto socket = [](Ptr<Node> node) {
         auto made = Socket::CreateSocket(node, UdpSocketFactory::GetTypeId());
@@ -257,10 +192,8 @@ int main(int argc, char **argv) {
         return made;
     };
     edge::LteLink lte_link;
-    edge::WifiLink wifi_link(DynamicCast<WifiNetDevice>(ap.Get(0)));
+    edge::WifiLink wifi_link(net.ap);
     lte_link.ready = wifi_link.ready = [] {};
-    lte_link.user = InetSocketAddress(ue_lte.GetAddress(0), edge::TUNNEL_PORT);
-    wifi_link.user = InetSocketAddress(air.GetAddress(1), edge::TUNNEL_PORT);
     std::vector<edge::Link *> links;
     if (lte) {
         links.push_back(&lte_link);
@@ -268,41 +201,54 @@ int main(int argc, char **argv) {
     if (wifi) {
         links.push_back(&wifi_link);
     }
-    edge::Node node(core, node_device, socket(middle), links);
-    edge::User user(user_device, socket(ue), InetSocketAddress(core_net.GetAddress(0), edge::TUNNEL_PORT),
-                    mode == "lwa" ? sumlink_reorder_new(100'000'000) : nullptr);
-    // Bearers are there once the user has attached.
+    std::vector<Ipv4Address> inner;
+    for (auto &host : net.users) {
+        inner.push_back(host.address);
+        lte_link.users.emplace_back(host.lte, edge::TUNNEL_PORT);
+        wifi_link.users.emplace_back(host.wifi, edge::TUNNEL_PORT);
+    }
+    bool lwa = mode == "lwa";
+    edge::Node node(core, net.device, socket(net.middle), links, inner, lwa ? PDCP_HEADER : 0);
+    std::vector<std::unique_ptr<edge::User>> ends;
+    for (auto &host : net.users) {
+        ends.push_back(std::make_unique<edge::User>(host.device, socket(host.node), InetSocketAddress(net.up, edge::TUNNEL_PORT),
+                                                    lwa ? sumlink_reorder_new(100'000'000) : nullptr));
+    }
+    // Bearers are there once the users have attached.
     Simulator::Schedule(Seconds(START - 0.1), [&] {
-        auto enb_lte = DynamicCast<LteEnbNetDevice>(enb_device.Get(0));
-        NS_ABORT_MSG_UNLESS(lte_link.Listen(enb_lte->GetComponentCarrierManager()->GetLteMacSapProvider()),
-                            "the user has not attached to LTE");
+        auto mac = DynamicCast<LteEnbNetDevice>(net.enb)->GetComponentCarrierManager()->GetLteMacSapProvider();
+        auto listen = [&](Ptr<Object> bearer) { lte_link.Listen(DynamicCast<LteRlc>(bearer), mac); };
+        NS_ABORT_MSG_UNLESS(net.ForEachBearer(listen), "a user has not attached to LTE");
     });
 
     std::vector<Ptr<PacketSink>> sinks;
     Series series{&node, "lte-11" + o.wifi, o.system, o.seed};
     std::vector<std::unique_ptr<coupled::Sender>> senders;
     std::vector<std::unique_ptr<coupled::Receiver>> receivers;
-    for (uint32_t flow = 0; flow < o.flows; ++flow) {
+    for (uint32_t flow = 0; flow < o.users * o.flows; ++flow) {
+        auto &host = net.users[flow / o.flows];
         if (mptcp) {
             uint16_t first = PORT + 2 * flow;
-            std::vector<coupled::Way> ways{{far.GetAddress(0), {ue_lte.GetAddress(0), first}},
-                                           {far_wifi.GetAddress(0), {air.GetAddress(1), static_cast<uint16_t>(first + 1)}}};
+            std::vector<coupled::Way> ways{{net.far, {host.lte, first}}, {net.far_wifi, {host.wifi, static_cast<uint16_t>(first + 1)}}};
             std::string why;
-            receivers.push_back(std::make_unique<coupled::Receiver>(ue, std::vector<uint16_t>{first, static_cast<uint16_t>(first + 1)}));
-            senders.push_back(std::make_unique<coupled::Sender>(remote, coupled::Bond(steering, 2, why), ways, o.segment, 4 << 20));
+            receivers.push_back(std::make_unique<coupled::Receiver>(host.node, std::vector<uint16_t>{first, static_cast<uint16_t>(first + 1)}));
+            senders.push_back(std::make_unique<coupled::Sender>(net.remote, coupled::Bond(steering, 2, why), ways, o.segment, 4 << 20));
             Simulator::Schedule(Seconds(START), &coupled::Sender::Start, senders.back().get());
             continue;
         }
-        InetSocketAddress there("10.99.0.2", PORT + flow);
-        BulkSendHelper send("ns3::TcpSocketFactory", there);
-        auto app = send.Install(remote);
+        BulkSendHelper send("ns3::TcpSocketFactory", InetSocketAddress(host.address, PORT + flow));
+        auto app = send.Install(net.remote);
         app.Start(Seconds(START));
         PacketSinkHelper receive("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), PORT + flow));
-        sinks.push_back(DynamicCast<PacketSink>(receive.Install(ue).Get(0)));
-        if (o.trace && flow == 0) {
+        sinks.push_back(DynamicCast<PacketSink>(receive.Install(host.node).Get(0)));
+        if (o.trace != "none" && flow == 0) {
             auto bulk = DynamicCast<BulkSendApplication>(app.Get(0));
             Simulator::Schedule(Seconds(START + 0.001), &Series::Connect, &series, bulk);
         }
+    }
+    series.each_ack = o.trace == "acks";
+    if (series.each_ack) {
+        node.answered = [&](const edge::Answer &answer) { series.Ack(answer); };
     }
     auto received = [&] {
         uint64_t bytes = 0;
@@ -320,15 +266,15 @@ int main(int argc, char **argv) {
     Simulator::Stop(Seconds(START + WARM + o.seconds));
     Simulator::Run();
 
-    if (!o.trace) {
+    if (o.trace == "none") {
         sumlink_edge_counters_t count{};
         sumlink_edge_counters(core, &count);
         auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
         std::printf("{\"scenario\":\"lte-11%s\",\"seed\":%u,\"system\":\"%s\",\"outcome\":\"measured\",\"reason\":null,"
-                    "\"goodput_bps\":%.0f,\"flows\":%u,\"seconds\":%g,\"node\":{\"down_packets\":%llu,\"dropped\":%llu,"
+                    "\"goodput_bps\":%.0f,\"users\":%u,\"flows\":%u,\"seconds\":%g,\"node\":{\"down_packets\":%llu,\"dropped\":%llu,"
                     "\"malformed\":%llu,\"up_packets\":%llu,\"duplicates\":%llu,\"boosted\":%llu,\"held\":%llu,"
                     "\"repaired\":%llu,\"repaired_late\":%llu,\"resets\":%llu}}\n",
-                    o.wifi.c_str(), o.seed, o.system.c_str(), 8.0 * (received() - before) / o.seconds, o.flows,
+                    o.wifi.c_str(), o.seed, o.system.c_str(), 8.0 * (received() - before) / o.seconds, o.users, o.flows,
                     o.seconds, n(count.down_packets), n(count.dropped), n(count.malformed), n(count.up_packets),
                     n(count.duplicates), n(count.boosted), n(count.held), n(count.repaired), n(count.repaired_late),
                     n(count.resets));

@@ -24,14 +24,28 @@ void Deliver(Ptr<VirtualNetDevice> device, Ptr<Packet> packet) {
                     NetDevice::PACKET_HOST);
 }
 
+/// The acknowledgement's number of a TCP packet over IPv4, if it is one.
+std::optional<uint32_t> Acknowledged(const uint8_t *bytes, size_t len) {
+    if (len < 20 || bytes[0] >> 4 != 4 || bytes[9] != 6) {
+        return {};
+    }
+    const uint8_t *tcp = bytes + 4 * (bytes[0] & 15);
+    if (tcp + 20 > bytes + len || !(tcp[13] & 0x10)) {
+        return {};
+    }
+    return uint32_t(tcp[8]) << 24 | uint32_t(tcp[9]) << 16 | uint32_t(tcp[10]) << 8 | tcp[11];
+}
+
 EventId At(uint64_t at, std::function<void()> what) {
     return Simulator::Schedule(NanoSeconds(at > Now() ? at - Now() : 0), what);
 }
 
 } // namespace
 
-Node::Node(sumlink_edge *core, Ptr<VirtualNetDevice> device, Ptr<Socket> socket, std::vector<Link *> links)
-    : m_core(core), m_device(device), m_socket(socket), m_links(links), m_room(SUMLINK_EDGE_PACKET_MAX) {
+Node::Node(sumlink_edge *core, Ptr<VirtualNetDevice> device, Ptr<Socket> socket, std::vector<Link *> links,
+           std::vector<Ipv4Address> users, size_t header)
+    : m_core(core), m_device(device), m_socket(socket), m_links(links), m_users(users), m_header(header),
+      m_room(SUMLINK_EDGE_PACKET_MAX) {
     m_device->SetSendCallback(MakeCallback(&Node::FromFar, this));
     m_socket->SetRecvCallback(MakeCallback(&Node::FromUser, this));
     for (auto *link : m_links) {
@@ -53,9 +67,43 @@ bool Node::FromFar(Ptr<Packet> packet, const Address &, const Address &, uint16_
 void Node::FromUser(Ptr<Socket> socket) {
     while (auto packet = socket->Recv()) {
         auto bytes = Bytes(packet);
+        auto number = Acknowledged(bytes.data(), bytes.size());
+        sumlink_edge_counters_t before{}, after{};
+        sumlink_edge_counters(m_core, &before);
+        m_passed.reset();
         sumlink_edge_handle_user(m_core, bytes.data(), bytes.size(), Now());
+        sumlink_edge_counters(m_core, &after);
         Poll();
+        if (!answered || !number) {
+            continue;
+        }
+        Answer answer;
+        answer.number = *number;
+        answer.passed = m_passed;
+        if (after.repaired > before.repaired) {
+            answer.what = "repair";
+        } else if (after.boosted > before.boosted) {
+            answer.what = "boost";
+        } else if (after.held > before.held) {
+            answer.what = "hold";
+        } else if (after.duplicates > before.duplicates) {
+            answer.what = "duplicate";
+        }
+        answered(answer);
     }
+}
+
+size_t Node::UserOf(size_t len) const {
+    if (m_users.size() > 1 && len >= m_header + 20) {
+        const uint8_t *ip = m_room.data() + m_header;
+        Ipv4Address to(uint32_t(ip[16]) << 24 | uint32_t(ip[17]) << 16 | uint32_t(ip[18]) << 8 | ip[19]);
+        for (size_t n = 0; n < m_users.size(); ++n) {
+            if (m_users[n] == to) {
+                return n;
+            }
+        }
+    }
+    return 0;
 }
 
 void Node::Timeout() {
@@ -66,6 +114,7 @@ void Node::Timeout() {
 
 void Node::Poll() {
     while (size_t len = sumlink_edge_poll_far(m_core, m_room.data(), m_room.size())) {
+        m_passed = Acknowledged(m_room.data(), len);
         Deliver(m_device, Create<Packet>(m_room.data(), len));
     }
     for (size_t n = 0; n < m_links.size(); ++n) {
@@ -76,7 +125,7 @@ void Node::Poll() {
                 break;
             }
             link->Sent();
-            m_socket->SendTo(Create<Packet>(m_room.data(), len), 0, link->user);
+            m_socket->SendTo(Create<Packet>(m_room.data(), len), 0, link->users[UserOf(len)]);
         }
     }
     uint64_t at = sumlink_edge_poll_timeout(m_core);

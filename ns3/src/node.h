@@ -2,6 +2,8 @@
 // The two ends of the tunnels: the edge node, which is sumlink's core, and the user's end.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "../ffi/sumlink_edge.h"
@@ -12,25 +14,42 @@ namespace edge {
 
 constexpr uint16_t TUNNEL_PORT = 7400;
 
+/// What the node did with an acknowledgement of a user.
+struct Answer {
+    /// Its number, and the number that was passed on; nothing where it was held.
+    uint32_t number = 0;
+    std::optional<uint32_t> passed;
+    /// `boost`, `hold`, `repair`, `duplicate` (passed on as it came) or `advance`.
+    const char *what = "advance";
+};
+
 /// Between a virtual device, which the hosts' packets go through, and a UDP socket with a packet in each datagram.
 class Node {
   public:
-    /// Keeps the law of the core's use: whatever happens, all that can be taken is taken, and the timer is set.
+    /// Keeps the law of the core's use: whatever happens, all that can be taken is taken, and the timer is set. `users` are
+    /// the addresses of those that each link leads to, in the order of `Link::users`; `header`: bytes before each packet.
     Node(sumlink_edge *core, ns3::Ptr<ns3::VirtualNetDevice> device, ns3::Ptr<ns3::Socket> socket,
-         std::vector<Link *> links);
+         std::vector<Link *> links, std::vector<ns3::Ipv4Address> users, size_t header);
     ~Node();
     sumlink_edge *Core() const { return m_core; }
+    /// Called at each acknowledgement of a user, if it is set.
+    std::function<void(const Answer &)> answered;
 
   private:
     bool FromFar(ns3::Ptr<ns3::Packet> packet, const ns3::Address &, const ns3::Address &, uint16_t protocol);
     void FromUser(ns3::Ptr<ns3::Socket> socket);
     void Timeout();
     void Poll();
+    size_t UserOf(size_t len) const;
 
     sumlink_edge *m_core;
     ns3::Ptr<ns3::VirtualNetDevice> m_device;
     ns3::Ptr<ns3::Socket> m_socket;
     std::vector<Link *> m_links;
+    std::vector<ns3::Ipv4Address> m_users;
+    size_t m_header;
+    // The number of the acknowledgement that the far side was given last.
+    std::optional<uint32_t> m_passed;
     std::vector<uint8_t> m_room;
     ns3::EventId m_timer;
     uint64_t m_armed = SUMLINK_EDGE_NEVER;

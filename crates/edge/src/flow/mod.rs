@@ -98,8 +98,10 @@ pub struct Flow {
     /// Sequence number that the user sends next.
     user_next: Option<u32>,
     user_fin: bool,
-    /// Largest payload that the user accepts.
-    mss: u16,
+    /// Largest payload that the user accepts, as its SYN says it.
+    mss: Option<u16>,
+    /// Largest payload that has come from the far end.
+    largest: u16,
     /// The lowest data that came again although the user's acknowledgements ask for lower.
     repeated: Option<Position>,
 }
@@ -132,7 +134,8 @@ impl Flow {
             far_scale: None,
             user_next: None,
             user_fin: false,
-            mss: 536,
+            mss: None,
+            largest: 0,
             repeated: None,
         }
     }
@@ -164,6 +167,7 @@ impl Flow {
             self.far_fin = Some(end);
             self.close();
         }
+        self.largest = self.largest.max(segment.len.try_into().unwrap_or(u16::MAX));
         let floor = self.acked.unwrap_or(position);
         let new_bytes = self.received.insert(position.max(floor)..end.max(floor));
         while self.received.count() > MOST_RANGES
@@ -212,7 +216,7 @@ impl Flow {
         }
         if segment.flags.syn {
             self.user_scale = Some(segment.options.window_scale);
-            self.mss = segment.options.mss.map_or(536, |(mss, _)| mss.max(1));
+            self.mss = segment.options.mss.map(|(mss, _)| mss.max(1));
             self.syn_seen();
         }
         if segment.flags.fin {
@@ -394,9 +398,10 @@ impl Flow {
         }
     }
 
-    /// Largest payload that the user accepts, in bytes.
+    /// Largest payload that the user accepts, in bytes. A SYN that does not say it stands for 536 (RFC 9293, section 3.7.1);
+    /// there are far ends that send more all the same, and users that take it: then it is the largest that has come.
     pub fn mss(&self) -> u16 {
-        self.mss
+        self.mss.unwrap_or(self.largest.max(536))
     }
 
     /// Sequence number that the user sends next, where it has sent anything.

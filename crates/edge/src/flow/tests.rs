@@ -138,6 +138,26 @@ fn without_both_offers_windows_are_not_scaled() {
 }
 
 #[test]
+fn a_syn_without_a_segment_size_means_536_until_more_has_come() {
+    let mut flow = Flow::new();
+    flow.user_segment(&Draft::up(500).syn().segment());
+    flow.far_segment(&Draft::down(999).syn().ack(501).segment());
+    flow.user_segment(&Draft::up(501).ack(1000).segment());
+    assert_eq!(flow.mss(), 536);
+    data(&mut flow, 1000, 100);
+    assert_eq!(flow.mss(), 536);
+    data(&mut flow, 1100, 1300);
+    assert_eq!(flow.mss(), 1300);
+    data(&mut flow, 2400, 200);
+    assert_eq!(flow.mss(), 1300);
+
+    // A user that says it is given no more, whatever comes.
+    let mut flow = open(1000);
+    data(&mut flow, 1000, 1300);
+    assert_eq!(flow.mss(), 1000);
+}
+
+#[test]
 fn both_fins_close_a_flow_and_a_reset_in_its_place_ends_it() {
     let mut flow = open(1000);
     flow.far_segment(&Draft::down(1000).ack(501).fin().segment());
