@@ -39,6 +39,27 @@ fn figure<'a>(figures: &'a [Value], name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no figure is called {name}"))
 }
 
+/// The example program's own: a figure fell short, a figure was refused. Those of sumlink are in docs/cli.md.
+fn code_of(figures: &[Value]) -> i32 {
+    let any = |verdict| figures.iter().any(|figure| figure["verdict"] == verdict);
+    match (any("failed"), any("refused")) {
+        (true, _) => 7,
+        (false, true) => 8,
+        (false, false) => 0,
+    }
+}
+
+/// A machine that is busy with other tests may refuse or be somewhat off; it is not far off.
+fn is_far(figure: &Value) -> bool {
+    let deviation = figure["deviation"].as_f64().unwrap_or(f64::INFINITY);
+    let is_near = deviation.abs() < 0.2 || figure["asked"] == 0.0;
+    !is_near && figure["verdict"] != "refused"
+}
+
+fn name_of(figure: &Value) -> String {
+    figure["name"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn every_subject_finds_what_was_asked_for() {
     let subjects = [
@@ -53,25 +74,36 @@ fn every_subject_finds_what_was_asked_for() {
         "interferer",
         "radio",
     ];
-    let Some(output) = self_test(&subjects, &["--json"]) else {
-        return;
-    };
-    let figures = figures(&output);
-    let any = |verdict| figures.iter().any(|figure| figure["verdict"] == verdict);
-    // The example program's own: a figure fell short, a figure was refused. Those of sumlink are in docs/cli.md.
-    let code = match (any("failed"), any("refused")) {
-        (true, _) => 7,
-        (false, true) => 8,
-        (false, false) => 0,
-    };
-    assert_eq!(output.status.code(), Some(code));
-    for figure in &figures {
-        let verdict = figure["verdict"].as_str().unwrap();
-        // A machine that is busy with other tests may refuse or be somewhat off; it is never far off.
-        let deviation = figure["deviation"].as_f64().unwrap_or(f64::INFINITY);
-        let is_near = deviation.abs() < 0.2 || figure["asked"] == 0.0;
-        assert!(is_near || verdict == "refused", "{figure}");
+    // A machine that stands still for some milliseconds in the wrong moment moves a deviation or a mean; it does not do so in
+    // each of three runs.
+    let mut off: Option<Vec<String>> = None;
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let Some(output) = self_test(&subjects, &["--json"]) else {
+            return;
+        };
+        all = figures(&output);
+        assert_eq!(output.status.code(), Some(code_of(&all)));
+        let far: Vec<String> = all
+            .iter()
+            .filter(|figure| is_far(figure))
+            .map(name_of)
+            .collect();
+        let still = match off.take() {
+            None => far,
+            Some(before) => before
+                .into_iter()
+                .filter(|name| far.contains(name))
+                .collect(),
+        };
+        if still.is_empty() {
+            off = Some(still);
+            break;
+        }
+        off = Some(still);
     }
+    assert_eq!(off, Some(Vec::new()), "off each time: {all:#?}");
+    let figures = all;
     for part in [
         "super-packets: rate 5000 Mbit/s, down",
         "super-packets: loss 10 %, up",
