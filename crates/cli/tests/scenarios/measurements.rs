@@ -113,6 +113,29 @@ fn an_edge_node_is_measured_in_each_mode() {
 }
 
 #[test]
+fn what_goes_up_through_an_edge_node_takes_both_links() {
+    if is_skipped() {
+        return;
+    }
+    let place = Place::new(&TWO_LINKS.replacen("seeds", "direction = \"up\"\nseeds", 1));
+    let (output, lines) = place.run(&["--systems", "lwip:roundrobin,lwa:roundrobin"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in &lines {
+        assert_eq!(line["outcome"], "measured", "{line}");
+        let outcome = &place.record(line)["outcome"];
+        let links = outcome["links"].as_array().unwrap();
+        let up = links.iter().filter(|link| link["direction"] == "up");
+        let shares: Vec<f64> = up.map(|link| link["share"].as_f64().unwrap()).collect();
+        assert_eq!(shares.len(), 2);
+        assert!(shares.iter().all(|share| *share > 0.2), "{shares:?}");
+    }
+    // The node puts in order what the user's end has numbered.
+    let note = place.record(&lines[1])["outcome"]["note"].clone();
+    let note = note.as_str().unwrap();
+    assert!(!note.contains("of 0 packets put in order"), "{note}");
+}
+
+#[test]
 fn sixteen_links_work_together() {
     if is_skipped() {
         return;

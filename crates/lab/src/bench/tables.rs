@@ -162,13 +162,12 @@ fn not_run(lines: &[&Line]) -> String {
 
 /// The first bar's figure for everybody.
 fn others(text: &mut String, lines: &[&Line]) {
+    // In the order in which they were asked for, whoever has no figure in the first row.
     let mut names: Vec<&str> = Vec::new();
-    for (name, value) in lines
-        .iter()
-        .flat_map(|line| &line.judged)
-        .flat_map(|j| &j.others)
-    {
-        if value.is_some() && !names.contains(&name.as_str()) {
+    let judged = || lines.iter().flat_map(|line| &line.judged);
+    for (name, _) in judged().flat_map(|judged| &judged.others) {
+        let known = |(other, value): &(String, Option<f64>)| other == name && value.is_some();
+        if !names.contains(&name.as_str()) && judged().any(|j| j.others.iter().any(known)) {
             names.push(name);
         }
     }

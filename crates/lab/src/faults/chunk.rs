@@ -1,6 +1,7 @@
 //! A laboratory in which a link fails again and again under load.
 
 use std::path::Path;
+use std::slice;
 use std::thread;
 use std::time::Duration;
 
@@ -116,6 +117,7 @@ fn in_laboratory<T>(
         program: task.program,
         congestion: CONGESTION,
         port: PORT,
+        directions: slice::from_ref(&task.direction),
         link,
     };
     let running = system.start(&stage)?;

@@ -195,6 +195,7 @@ fn measure_phase(
         program: job.program,
         congestion: &scenario.congestion,
         port: workload::port(&scenario.workload).unwrap_or(PORT),
+        directions: scenario.traffic.directions(),
         link: part.link.as_deref(),
     };
     let server = workload::start_server(scenario, &stage, system)?;

@@ -48,7 +48,8 @@ impl Edge {
         let EdgeVariant { config, queue, .. } = &*self.variant;
         let mode = match side {
             Side::Server => config.mode,
-            // Acknowledgements take the first link, as in the paper; there is nothing to put in order.
+            // VISIBLE is the node's business; acknowledgements alone take one link, and need no order.
+            Side::Client if stage.sends_up() && config.mode == Mode::Lwa => Mode::Lwa,
             Side::Client => Mode::Lwip,
         };
         let mode = Mode::NAMES.iter().find(|(_, named)| *named == mode);
@@ -62,6 +63,7 @@ impl Edge {
             Side::Server => write!(
                 text,
                 "role = \"node\"\nsteering = \"{}\"\nboost = \"{}\"\nsack = \"{}\"\n\
+                 [lwa]\ntimer = \"{}us\"\n\
                  [visible]\nleast_free = {:?}\nboost_fraction = {:?}\nrise = {:?}\nfall = {:?}\n\
                  held_at_first = {:?}\nmost_retransmissions = {}\n\
                  [tun]\naddresses = [\"10.88.0.1/24\"]\n",
@@ -72,6 +74,7 @@ impl Edge {
                 } else {
                     "rewrite"
                 },
+                self.variant.timer.as_micros(),
                 visible.least_free,
                 visible.boost_fraction,
                 visible.rise,
@@ -81,9 +84,9 @@ impl Edge {
             ),
             Side::Client => write!(
                 text,
-                "role = \"user\"\nuplink = \"{}\"\n[lwa]\ntimer = \"{}us\"\n\
+                "role = \"user\"\n{}[lwa]\ntimer = \"{}us\"\n\
                  [tun]\naddresses = [\"10.88.0.2/24\"]\nroutes = [\"{SERVER_V4}/32\"]\n",
-                stage.links().next().unwrap_or_default(),
+                self.way_up(stage),
                 self.variant.timer.as_micros(),
             ),
         };
@@ -103,6 +106,18 @@ impl Edge {
             );
         }
         text
+    }
+
+    /// What the user's end is told of the way up: the first link for acknowledgements, as in the paper, and all of them,
+    /// steered as the node steers, where data goes that way.
+    fn way_up(&self, stage: &Stage<'_>) -> String {
+        if stage.sends_up() {
+            return format!("steering = \"{}\"\n", self.variant.config.steering);
+        }
+        format!(
+            "uplink = \"{}\"\n",
+            stage.links().next().unwrap_or_default()
+        )
     }
 
     fn start_end(&self, stage: &Stage<'_>, side: Side) -> Result<Process, LabError> {
@@ -216,7 +231,8 @@ impl System for Edge {
             );
         }
         if self.variant.config.mode == Mode::Lwa {
-            let of_order = |key: &str| word(number(&user, &format!("/edge/reorder/{key}")));
+            let receiver = if stage.sends_up() { &node } else { &user };
+            let of_order = |key: &str| word(number(receiver, &format!("/edge/reorder/{key}")));
             let _ = write!(
                 note,
                 "; of {} packets put in order {} waited, {} were missing",

@@ -24,6 +24,7 @@ use std::path::Path;
 
 use sumlink_scenario::system::System as Named;
 
+use crate::config::Direction;
 use crate::error::LabError;
 use crate::laboratory::Lab;
 use crate::process::Process;
@@ -80,6 +81,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) congestion: &'a str,
     /// The port on the server's side to which the traffic goes.
     pub(crate) port: u16,
+    /// Which ways the data of the workload goes.
+    pub(crate) directions: &'a [Direction],
     /// The link of this phase, if it has one.
     pub(crate) link: Option<&'a str>,
 }
@@ -88,6 +91,11 @@ impl Stage<'_> {
     /// Where the server of the workload listens.
     pub(crate) fn target(&self) -> SocketAddr {
         SocketAddr::from((SERVER_V4, self.port))
+    }
+
+    /// Whether data goes from the client to the server, and not acknowledgements alone.
+    pub(crate) fn sends_up(&self) -> bool {
+        self.directions.contains(&Direction::Up)
     }
 
     /// The names of all links.
