@@ -26,6 +26,8 @@ pub(crate) struct Receive {
     /// Of users of earlier epochs.
     before: ReorderStats,
     unreadable: u64,
+    /// Bytes that wait in all orders together; `config` has the most of them.
+    stored: usize,
     /// Users that have packets to give out, or wait for some.
     active: Vec<IpAddr>,
 }
@@ -38,6 +40,7 @@ impl Receive {
             users: HashMap::new(),
             before: ReorderStats::default(),
             unreadable: 0,
+            stored: 0,
             active: Vec::new(),
         }
     }
@@ -58,6 +61,7 @@ impl Receive {
             _ => {
                 self.before = self.stats();
                 self.users.clear();
+                self.stored = 0;
                 self.active.clear();
                 self.epoch = Some((epoch, now));
                 true
@@ -96,7 +100,10 @@ impl Receive {
             .users
             .entry(user)
             .or_insert_with(|| Reorder::new(config));
+        let before = order.stored_bytes();
+        order.set_bytes(self.config.bytes.saturating_sub(self.stored - before));
         order.handle_pdu(pdu, now);
+        self.stored = self.stored - before + order.stored_bytes();
         while let Some(packet) = order.poll() {
             out(packet);
         }
@@ -113,12 +120,14 @@ impl Receive {
 
     /// Gives out what has waited long enough.
     pub(crate) fn handle_timeout(&mut self, now: Instant, mut out: impl FnMut(Vec<u8>)) {
-        let users = &mut self.users;
+        let (users, stored) = (&mut self.users, &mut self.stored);
         self.active.retain(|user| {
             let Some(order) = users.get_mut(user) else {
                 return false;
             };
+            *stored -= order.stored_bytes();
             order.handle_timeout(now);
+            *stored += order.stored_bytes();
             while let Some(packet) = order.poll() {
                 out(packet);
             }
@@ -193,6 +202,25 @@ mod tests {
         assert_eq!(give(&mut receive, 7, (2, 0), 0), [0]);
         assert_eq!(give(&mut receive, 7, (1, 1), 1), [1, 2]);
         assert_eq!(receive.stats().delivered, 4);
+    }
+
+    #[test]
+    fn memory_is_bounded_over_all_users() {
+        let bytes = 100;
+        let mut receive = Receive::new(ReorderConfig {
+            bytes,
+            ..ReorderConfig::default()
+        });
+        for number in 1..100 {
+            for user in 1..=8 {
+                give(&mut receive, 7, (user, number), 0);
+                let stored = receive.users.values().map(Reorder::stored_bytes);
+                assert_eq!(stored.sum::<usize>(), receive.stored);
+                assert!(receive.stored <= bytes, "{}", receive.stored);
+            }
+        }
+        receive.handle_timeout(Duration::from_secs(1), |_| {});
+        assert_eq!(receive.stored, 0);
     }
 
     #[test]

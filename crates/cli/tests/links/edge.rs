@@ -52,6 +52,12 @@ fn start_node(bench: &Bench) -> Daemon {
 }
 
 impl Edge {
+    fn start_user(bench: &Bench) -> Daemon {
+        let user = bench.sumlink_on(Side::Client, "user", &["edge", "--config", "user.toml"]);
+        user.event("ready");
+        user
+    }
+
     /// Both ends with these lines on top of their files; returns when both links are up.
     pub(crate) fn start(node: &str, user: &str) -> Option<Self> {
         let bench = Bench::new(&LINKS.map(str::to_owned))?;
@@ -59,8 +65,7 @@ impl Edge {
         bench.write("user.toml", file(Side::Client, user));
         let nginx = bench.serve_files();
         let node = start_node(&bench);
-        let user = bench.sumlink_on(Side::Client, "user", &["edge", "--config", "user.toml"]);
-        user.event("ready");
+        let user = Self::start_user(&bench);
         let edge = Self {
             bench,
             node,
@@ -297,6 +302,27 @@ fn a_node_is_killed(modes: &[&str]) {
         }
         // In any case the next one goes through.
         assert!(edge.curl().wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+/// The receiver of numbered packets knows nothing of the numbers before; with 12 bits more than half of them are gone by then.
+#[test]
+fn a_users_end_that_is_killed_and_started_anew_goes_on() {
+    for (mode, users) in [("lwip", "lwip"), ("lwa", "lwa"), ("lwip+visible", "lwip")] {
+        let lines = |mode| format!("mode = \"{mode}\"\nlwa.bits = 12");
+        let Some(mut edge) = Edge::start(&lines(mode), &lines(users)) else {
+            return;
+        };
+        let expected = edge.offer(6_000_000);
+        let mut curl = edge.curl();
+        edge.until_copied(3_500_000);
+        edge.user.signal("KILL");
+        edge.user.wait();
+        edge.user = Edge::start_user(&edge.bench);
+        edge.until_copied(4_500_000);
+        assert!(curl.wait().unwrap().success(), "{mode}");
         assert_eq!(edge.copy(), expected, "{mode}");
         edge.stop();
     }
