@@ -199,6 +199,10 @@ impl Config {
                 return Err(ConfigError::Number(name));
             }
         }
+        // Without a least time a repair could be due again at once, for ever.
+        if self.visible.least_repair.is_zero() {
+            return Err(ConfigError::Number("least_repair"));
+        }
         Ok(())
     }
 }

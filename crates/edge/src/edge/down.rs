@@ -85,22 +85,38 @@ impl Edge {
         })
     }
 
-    /// The flow of a segment. A SYN that starts another connection between the same ends starts another flow, unless the
-    /// old one is still owed something.
+    /// The flow of a segment; `None` if it is of none.
+    ///
+    /// A SYN in the midst of a flow may be late, forged, or the beginning of another connection between the same ends: only the
+    /// answer of the other end tells, which has a challenge for the first two (RFC 5961, section 4) and a SYN of its own for the
+    /// third. Until then the flow is as it was.
     pub(super) fn track_segment(
         &mut self,
         key: FlowKey,
         segment: &Segment,
         now: Instant,
     ) -> Option<FlowId> {
-        if segment.flags.syn
-            && !segment.flags.ack
-            && let Some(id) = self.flows.find(&key)
-            && let Some(tracked) = self.flows.get(id)
-            && tracked.flow.phase() != Phase::HalfOpen
-            && tracked.flow.owed() == 0
-        {
+        let known = self.flows.find(&key);
+        let begun = known
+            .and_then(|id| Some((id, self.flows.get_mut(id)?)))
+            .filter(|(_, tracked)| tracked.flow.phase() != Phase::HalfOpen);
+        let Some((id, tracked)) = begun.filter(|_| segment.flags.syn) else {
+            return self.track(key, now);
+        };
+        if !segment.flags.ack {
+            tracked.renewal = Some(Box::new(segment.clone()));
+            return None;
+        }
+        let answers = |syn: &Segment| {
+            syn.source == segment.destination && syn.sequence.wrapping_add(1) == segment.ack
+        };
+        if let Some(syn) = tracked.renewal.take_if(|syn| answers(syn)) {
             self.forget(id);
+            let id = self.track(key, now)?;
+            self.with(id, now, |_, tracked| match syn.source == key.far {
+                true => drop(tracked.flow.far_segment(&syn)),
+                false => drop(tracked.flow.user_segment(&syn)),
+            })?;
         }
         self.track(key, now)
     }
@@ -125,7 +141,9 @@ impl Edge {
             packet::strip_sack_permitted(packet, segment);
         }
         if let Some(most) = self.config.mss {
-            packet::clamp_mss(packet, segment, most);
+            // Counted for IPv4, whose header is shorter by 20 bytes.
+            let longer = if segment.source.is_ipv6() { 20 } else { 0 };
+            packet::clamp_mss(packet, segment, most.saturating_sub(longer));
         }
     }
 
@@ -196,7 +214,9 @@ impl Edge {
             {
                 // The sender sends it again: the time until it is acknowledged says nothing any more.
                 (before.sent, before.again, before.theirs) = ((now, link), true, theirs);
-            } else if fits {
+            } else if fits && (tracked.copies.at_mut(position).is_none() || flow.told() <= position)
+            {
+                // A longer one takes the place of what was there, unless that was promised: then it stays as it was.
                 let timestamp = segment.options.timestamps.map(|(value, _)| value);
                 tracked.copies.keep(
                     position,

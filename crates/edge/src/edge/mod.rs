@@ -14,6 +14,7 @@ use std::time::Duration;
 use sumlink_engine::RangeSet;
 
 use crate::flow::{Copies, Flow, FlowId, FlowKey, FlowTable, Phase};
+use crate::packet::Segment;
 use crate::queue::LinkQueue;
 use crate::seq::Position;
 use crate::steering::{self, Steering};
@@ -58,6 +59,8 @@ struct Tracked {
     times: Times,
     /// Since when its far end has been sending again what its user cannot use.
     orphaned: Option<Instant>,
+    /// A SYN that would begin another connection between the same ends, if the other end agrees.
+    renewal: Option<Box<Segment>>,
     used: Instant,
     /// Its entry among the timers.
     timer: Option<Instant>,
@@ -194,6 +197,7 @@ impl Edge {
             repaired: RangeSet::new(),
             times: Times::default(),
             orphaned: None,
+            renewal: None,
             used: now,
             timer: None,
         };
@@ -274,6 +278,7 @@ impl Tracked {
             repaired: RangeSet::new(),
             times: Times::default(),
             orphaned: None,
+            renewal: None,
             used: Instant::ZERO,
             timer: None,
         }

@@ -78,6 +78,12 @@ impl Edge {
                 self.rewrite(tracked, packet, segment, None, false);
                 return true;
             }
+            Acknowledgement::Beyond => {
+                // The data came by another way; the hole is closed all the same.
+                let situation = self.situation(tracked, false, now);
+                (tracked.visible).acknowledgement(&self.config.visible, &situation);
+                return true;
+            }
             _ => return true,
         }
         let situation = self.situation(tracked, acknowledgement == Acknowledgement::Duplicate, now);

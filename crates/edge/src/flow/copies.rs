@@ -45,8 +45,8 @@ impl Copies {
         self.bytes
     }
 
-    /// Keeps a packet; one at the same position that is as long or longer stays, so that what was promised cannot be
-    /// exchanged for something else.
+    /// Keeps a packet; one at the same position that is as long or longer stays. Whether a shorter one may go, who promised it
+    /// knows.
     pub fn keep(&mut self, position: Position, kept: Kept) {
         if self
             .packets

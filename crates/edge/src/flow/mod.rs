@@ -149,7 +149,10 @@ impl Flow {
             let in_window = self.located
                 && position <= self.highest.max(self.permitted)
                 && position >= self.acked.unwrap_or(position);
-            if refused || in_window {
+            // A user takes only the very next number, and has any other repeated with that one (RFC 5961, section 3.2): what it is
+            // owed is kept until then.
+            let final_for_sure = self.owed() == 0 || self.acked == Some(position);
+            if refused || (in_window && final_for_sure) {
                 self.phase = Phase::Closed;
             }
             return Arrival::default();
@@ -158,12 +161,14 @@ impl Flow {
         if !self.plausible(position, end) {
             return Arrival::default();
         }
-        if segment.flags.syn {
+        // What was acknowledged long ago says nothing new, whoever sends it.
+        let past = self.acked.is_some_and(|acked| end < acked);
+        if segment.flags.syn && !past && !self.has_both_syns() {
             self.initial = Some(position);
             self.far_scale = Some(segment.options.window_scale);
             self.syn_seen();
         }
-        if segment.flags.fin {
+        if segment.flags.fin && !past {
             self.far_fin = Some(end);
             self.close();
         }
@@ -214,7 +219,7 @@ impl Flow {
         if ahead {
             self.user_next = Some(next);
         }
-        if segment.flags.syn {
+        if segment.flags.syn && !self.has_both_syns() {
             self.user_scale = Some(segment.options.window_scale);
             self.mss = segment.options.mss.map(|(mss, _)| mss.max(1));
             self.syn_seen();
@@ -304,6 +309,10 @@ impl Flow {
             Some(acked) => end <= acked + LARGEST_WINDOW,
             None => !self.located || position.abs_diff(self.highest) <= LARGEST_WINDOW,
         }
+    }
+
+    fn has_both_syns(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Closing)
     }
 
     fn syn_seen(&mut self) {

@@ -180,6 +180,19 @@ fn both_fins_close_a_flow_and_a_reset_in_its_place_ends_it() {
 }
 
 #[test]
+fn what_was_acknowledged_long_ago_says_nothing_new() {
+    let mut flow = open(1000);
+    data(&mut flow, 1000, 1000);
+    ack(&mut flow, 2000);
+    let scale = flow.scale();
+    flow.far_segment(&Draft::down(500).ack(501).fin().segment());
+    assert_eq!(flow.far_fin(), None);
+    flow.far_segment(&Draft::down(700).syn().ack(501).segment());
+    flow.user_segment(&Draft::up(500).syn().ack(2000).segment());
+    assert_eq!((flow.scale(), flow.phase()), (scale, Phase::Open));
+}
+
+#[test]
 fn a_flow_that_is_seen_from_one_side_only_knows_only_that() {
     let mut flow = Flow::new();
     for n in 0..10 {

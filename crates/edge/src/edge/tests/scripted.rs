@@ -537,8 +537,94 @@ fn lwa_numbers_what_it_queues() {
 #[test]
 fn a_new_connection_between_the_same_ends_is_a_new_flow() {
     let mut edge = started(Config::default(), 3);
-    edge.handle_user(Draft::up(900_000).syn().packet(), ms(60));
-    assert_eq!(edge.flow(&KEY()).unwrap().phase, Phase::HalfOpen);
-    edge.handle_far(Draft::down(1).rst().ack(900_001).packet(), ms(61));
-    assert!(edge.flow(&KEY()).is_none());
+    let scaled = |draft: Draft| draft.option(Option_::WindowScale(7)).packet();
+    edge.handle_user(scaled(Draft::up(900_000).syn()), ms(60));
+    edge.handle_far(scaled(Draft::down(7_000_000).syn().ack(900_001)), ms(61));
+    let up = Draft::up(900_001).ack(7_000_001).window(1000);
+    edge.handle_user(up.packet(), ms(62));
+    let flow = edge.flow(&KEY()).unwrap();
+    assert_eq!(
+        (flow.phase, flow.outstanding, flow.owed),
+        (Phase::Open, 0, 0)
+    );
+    edge.handle_far(
+        Draft::down(7_000_001)
+            .ack(900_001)
+            .payload(&[1; 100])
+            .packet(),
+        ms(63),
+    );
+    assert_eq!(edge.flow(&KEY()).unwrap().outstanding, 100);
+}
+
+#[test]
+fn a_syn_that_the_other_end_does_not_agree_to_changes_nothing() {
+    for from_far in [false, true] {
+        let mut edge = started(Config::default(), 6);
+        let before = edge.flow(&KEY()).unwrap();
+        match from_far {
+            true => edge.handle_far(Draft::down(5).syn().packet(), ms(40)),
+            false => edge.handle_user(Draft::up(900_000).syn().packet(), ms(40)),
+        }
+        drain(&mut edge);
+        let after = edge.flow(&KEY()).unwrap();
+        assert_eq!(
+            (after.phase, after.outstanding),
+            (before.phase, before.outstanding)
+        );
+        let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
+        assert_eq!(boosted.ack, 3000, "it is boosted as before");
+        // Nor does a reset out of its place while something is owed.
+        edge.handle_far(Draft::down(4500).rst().packet(), ms(42));
+        assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
+        edge.handle_far(Draft::down(2000).rst().packet(), ms(43));
+        assert!(edge.flow(&KEY()).is_none());
+    }
+}
+
+#[test]
+fn segments_of_ipv6_are_made_smaller_by_what_its_header_is_longer() {
+    let (far, user) = (
+        "[fd00::1]:80".parse().unwrap(),
+        "[fd00::2]:4000".parse().unwrap(),
+    );
+    let mut edge = Edge::new(Config {
+        mss: Some(1360),
+        ..Config::default()
+    })
+    .unwrap();
+    let syn = Draft::between(user, far, 1).syn();
+    let syn = answer(
+        &mut edge,
+        syn.option(Option_::MaximumSegmentSize(1440)).packet(),
+        ms(0),
+    );
+    assert_eq!(syn.unwrap().options.mss.unwrap().0, 1340);
+}
+
+#[test]
+fn what_was_promised_is_not_exchanged_for_something_else() {
+    let mut edge = started(Config::default(), 6);
+    answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
+    let other = |len: usize| {
+        Draft::down(2000)
+            .ack(501)
+            .payload(&vec![0xee; len])
+            .packet()
+    };
+    edge.handle_far(other(1000), ms(42));
+    edge.handle_far(other(1500), ms(43));
+    sent(&mut edge, ms(44));
+    let mut again = Vec::new();
+    for _ in 0..20 {
+        let Some(at) = edge.poll_timeout() else { break };
+        edge.handle_timeout(at);
+        again.extend(sent(&mut edge, at));
+        if !again.is_empty() {
+            break;
+        }
+    }
+    let first = again.first().expect("the hole is repaired");
+    let segment = segment(first);
+    assert_eq!(first[segment.payload..], [1; 1000], "as it was promised");
 }
