@@ -43,7 +43,7 @@ pub(crate) async fn run(args: EdgeArgs) -> Result<(), CliError> {
         () = follow(&mut running.notices, events) => true,
         never = answer(control.as_ref(), handle.clone()) => never,
         () = expose(metrics.as_ref(), handle.clone()) => true,
-        error = write_trace(trace, handle) => return Err(error),
+        () = write_trace(trace, handle) => true,
         name = stop.next() => {
             tracing::info!("{name}: removing {device}");
             false
@@ -129,8 +129,8 @@ impl TraceFile {
     }
 }
 
-/// Writes lines for ever, if that was asked for; returns when they cannot be written.
-async fn write_trace(trace: Option<TraceFile>, handle: NodeHandle) -> CliError {
+/// Writes lines for ever, if that was asked for. A full disk ends the trace, with a warning, and not everybody's traffic.
+async fn write_trace(trace: Option<TraceFile>, handle: NodeHandle) {
     let Some(mut trace) = trace else {
         return std::future::pending().await;
     };
@@ -138,8 +138,8 @@ async fn write_trace(trace: Option<TraceFile>, handle: NodeHandle) -> CliError {
     loop {
         ticks.tick().await;
         if let Err(reason) = trace.line(&handle.status()) {
-            let path = trace.path;
-            return CliError::Write { path, reason };
+            tracing::warn!("the trace ends here, {}: {reason}", trace.path.display());
+            return std::future::pending().await;
         }
     }
 }

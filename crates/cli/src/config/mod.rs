@@ -219,6 +219,14 @@ pub(crate) fn parse_link(name: &str) -> Result<String, String> {
     }
 }
 
+/// The name of one interface, and no pattern.
+pub(crate) fn parse_interface(name: &str) -> Result<String, String> {
+    if is_pattern(name) {
+        return Err(format!("`{name}` stands for many interfaces: name one"));
+    }
+    parse_link(name)
+}
+
 /// The candidate that a mistyped word most likely stands for.
 pub(crate) fn closest<'a>(
     word: &str,

@@ -58,7 +58,26 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
             2,
             "there is qdepl, lrtt, roundrobin, flowhash",
         ),
-        ("role = \"node\"\nboost = \"no\"", 2, "no boost `no`"),
+        (
+            "role = \"node\"\nmode = \"lwip+visible\"\nboost = \"no\"",
+            3,
+            "no boost `no`",
+        ),
+        (
+            "role = \"node\"\nboost = \"off\"",
+            2,
+            "is for one mode only",
+        ),
+        (
+            "role = \"node\"\nsack = \"strip\"",
+            2,
+            "is for one mode only",
+        ),
+        (
+            "role = \"node\"\n[tun]\nname = \"edge*\"",
+            3,
+            "stands for many interfaces",
+        ),
         ("role = \"node\"\ntunnel = 65536", 2, "0 to 65535"),
         (
             "role = \"node\"\nmetrics = \"9108\"",
@@ -83,8 +102,8 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         ),
         ("role = \"node\"\n[lwa]\nbits = 15", 3, "12 or 18 bits"),
         (
-            "role = \"node\"\n[visible]\nfall = 2.0",
-            3,
+            "role = \"node\"\nmode = \"lwip+visible\"\n[visible]\nfall = 2.0",
+            4,
             "between 0 and 1",
         ),
         (

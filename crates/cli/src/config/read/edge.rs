@@ -13,7 +13,7 @@ use toml::Spanned;
 
 use super::super::raw::{self, Field};
 use super::super::settings::EdgeSettings;
-use super::super::{closest, parse_link};
+use super::super::{closest, parse_interface};
 use super::{Reader, parse_address};
 
 /// What is had or not.
@@ -36,8 +36,27 @@ impl Reader<'_> {
         let role = role.unwrap_or_default();
         let mode_span = raw.mode.as_ref().map(Spanned::span);
         let mode = self.parse(raw.mode, |s| named("mode", s, &Mode::NAMES));
+        if role == Role::Node && mode_span.is_none() {
+            let for_visible = [
+                ("boost", raw.boost.as_ref().map(Spanned::span)),
+                ("sack", raw.sack.as_ref().map(Spanned::span)),
+            ];
+            if self.document.has("visible") {
+                let reason = "[visible] is for one mode only: write `mode = \"lwip+visible\"`, too";
+                self.problem(0..0, reason);
+            }
+            for (key, span) in for_visible {
+                if let Some(span) = span {
+                    let reason = format!(
+                        "`{key}` is for one mode only: write `mode = \"lwip+visible\"`, too"
+                    );
+                    self.problem(span, reason);
+                }
+            }
+        }
+        // The fastest with the TCP of today's kernels (docs/edge.md, in the laboratory).
         let mode = mode.unwrap_or(match role {
-            Role::Node => Mode::default(),
+            Role::Node => Mode::Lwa,
             Role::User => Mode::Lwip,
         });
         if role == Role::User && mode == Mode::LwipVisible {
@@ -129,10 +148,10 @@ impl Reader<'_> {
             let block = block.into_inner();
             let name_span = block.name.span();
             let remote_span = block.remote.span();
-            let name = self.parse(Some(block.name), |s| parse_link(s));
+            let name = self.parse(Some(block.name), |s| parse_interface(s));
             let local = self.parse(Some(block.local), |s| parse_address(s));
             let remote = self.parse(Some(block.remote), |s| parse_address(s));
-            let interface = self.parse(block.interface, |s| parse_link(s));
+            let interface = self.parse(block.interface, |s| parse_interface(s));
             let rate = self.parse(block.rate, |s| parse_rate(s));
             let backlog = self.parse(block.backlog, |s| parse_backlog(s));
             let queue = self.parse(block.queue, |n| {
@@ -188,7 +207,7 @@ impl Reader<'_> {
         }
         let tun = TunConfig {
             name: self
-                .parse(raw.name, |s| parse_link(s))
+                .parse(raw.name, |s| parse_interface(s))
                 .unwrap_or(default.name),
             addresses: self.parse_all(raw.addresses, |s| parse_net(s)),
             routes: self.parse_all(raw.routes, |s| parse_net(s)),
