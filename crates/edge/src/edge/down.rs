@@ -214,9 +214,8 @@ impl Edge {
             {
                 // The sender sends it again: the time until it is acknowledged says nothing any more.
                 (before.sent, before.again, before.theirs) = ((now, link), true, theirs);
-            } else if fits && (tracked.copies.at_mut(position).is_none() || flow.told() <= position)
-            {
-                // A longer one takes the place of what was there, unless that was promised: then it stays as it was.
+            } else if fits && (flow.owed() == 0 || flow.told() <= position) {
+                // What was promised stays as it was.
                 let timestamp = segment.options.timestamps.map(|(value, _)| value);
                 tracked.copies.keep(
                     position,

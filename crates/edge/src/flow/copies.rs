@@ -45,20 +45,21 @@ impl Copies {
         self.bytes
     }
 
-    /// Keeps a packet; one at the same position that is as long or longer stays. Whether a shorter one may go, who promised it
-    /// knows.
+    /// Keeps a packet, unless what is there already has all of it; what it has all of goes. So ends ascend as starts do. Whether
+    /// something else may take the place of what was there, who promised that knows.
     pub fn keep(&mut self, position: Position, kept: Kept) {
-        if self
-            .packets
-            .get(&position)
-            .is_some_and(|before| before.end >= kept.end)
-        {
+        let before = self.packets.range(..=position).next_back();
+        if before.is_some_and(|(_, before)| before.end >= kept.end) {
             return;
         }
-        self.bytes += kept.cost();
-        if let Some(before) = self.packets.insert(position, kept) {
-            self.bytes -= before.cost();
+        while let Some((&start, behind)) = self.packets.range(position..).next()
+            && behind.end <= kept.end
+        {
+            self.bytes -= behind.cost();
+            self.packets.remove(&start);
         }
+        self.bytes += kept.cost();
+        self.packets.insert(position, kept);
     }
 
     /// The packet that has the byte at `position`, and where it starts.
@@ -153,5 +154,19 @@ mod tests {
             (9 + OVERHEAD, 100),
             "a longer one has more to give"
         );
+    }
+
+    #[test]
+    fn a_part_of_what_is_there_hides_nothing_of_it() {
+        let mut copies = Copies::default();
+        copies.keep(100, kept(200, 100));
+        copies.keep(130, kept(150, 20));
+        assert_eq!(copies.holding(170).map(|(start, _)| start), Some(100));
+        assert!(copies.cover(160, 200));
+        copies.keep(200, kept(220, 20));
+        copies.keep(240, kept(260, 20));
+        copies.keep(150, kept(250, 100));
+        assert!(copies.cover(100, 260));
+        assert_eq!(copies.bytes(), 100 + 100 + 20 + 3 * OVERHEAD);
     }
 }
