@@ -61,13 +61,12 @@ impl Page<'_> {
     fn head(&self) -> String {
         let mut text = "# Results\n\n".to_owned();
         text.push_str(&self.summary());
-        let command: Vec<String> = std::env::args().skip(1).collect();
         let _ = write!(
             text,
             "\nMade by `sumlink {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a line, without time \
              series), the figures of the tables in [results.json](results.json).\n\n\
              | group | lines | pass | fall short | refused | not run |\n| --- | --- | --- | --- | --- | --- |\n",
-            command.join(" ")
+            command(std::env::args().skip(1))
         );
         for (group, lines) in self.groups.iter().zip(self.lines) {
             let of = |verdict| {
@@ -136,6 +135,21 @@ const METHOD: &str = "\n## How to read this\n\n\
     and the largest over the n seeds of the line. A line passes when the median of every bar does. *Refused*: the emulator did not keep up, or what \
     the figure is relative to stalled, so that there is none. The scenarios are in `scenarios/matrix`; docs/laboratory.md says what the bars mean.\n";
 
+/// What was called, without the directories of the machine it was called on, to be typed again.
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    let mut told: Vec<String> = Vec::new();
+    let mut arguments = arguments;
+    while let Some(argument) = arguments.next() {
+        match argument.split('=').next() {
+            Some("--runs" | "--out") if argument.contains('=') => {}
+            Some("--runs" | "--out") => drop(arguments.next()),
+            _ if argument.contains('*') => told.push(format!("'{argument}'")),
+            _ => told.push(argument),
+        }
+    }
+    told.join(" ")
+}
+
 /// The lines that this call asked for, for a terminal.
 pub(super) fn terminal(groups: &[Group], lines: &Lines, options: &BenchOptions) -> String {
     let mut text = String::new();
@@ -164,4 +178,18 @@ pub(super) fn terminal(groups: &[Group], lines: &Lines, options: &BenchOptions) 
         .count();
     let _ = write!(text, "{passed} of {} lines pass", chosen().count());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_page_names_no_directories_and_can_be_typed() {
+        let called = "lab bench --runs /tmp/here --rows * --out=there --seeds 5";
+        assert_eq!(
+            command(called.split(' ').map(str::to_owned)),
+            "lab bench --rows '*' --seeds 5"
+        );
+    }
 }

@@ -181,6 +181,7 @@ fn others(text: &mut String, lines: &[&Line]) {
         names.join(" | "),
         " | ---".repeat(names.len() + 1)
     );
+    let mut lacks = false;
     for line in lines {
         let known = |judged: &&Judged| judged.others.iter().any(|(_, value)| value.is_some());
         for judged in line.first().filter(known) {
@@ -190,8 +191,11 @@ fn others(text: &mut String, lines: &[&Line]) {
             let own = judged.spread.as_ref().map(|spread| spread.median);
             let cells = names.iter().map(|name| {
                 let other = judged.others.iter().find(|(other, _)| other == name);
-                cell(other.and_then(|(_, value)| *value))
+                let value = other.and_then(|(_, value)| *value);
+                lacks |= value.is_none();
+                cell(value)
             });
+            let cells = cells.collect::<Vec<_>>().join(" | ");
             let size = judged
                 .size
                 .map_or_else(String::new, |bytes| format!("{}: ", size(bytes)));
@@ -202,9 +206,14 @@ fn others(text: &mut String, lines: &[&Line]) {
                 line.variant,
                 quantity.name(),
                 cell(own),
-                cells.collect::<Vec<_>>().join(" | ")
+                cells
             );
         }
+    }
+    if lacks {
+        text.push_str(
+            "\n– is a run that was not asked for, that the system cannot do, or that was refused: runs.jsonl has the reason.\n",
+        );
     }
 }
 
