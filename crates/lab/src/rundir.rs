@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -200,9 +200,13 @@ fn owner_of(name: &str) -> Option<&str> {
 }
 
 fn remove_namespace(name: &str, removed: &mut Vec<String>) -> Result<(), LabError> {
-    let Some(inode) = netns::inode(name) else {
-        return Ok(());
+    // Held until the end: once it is gone, another laboratory's namespace may have its inode number.
+    let path = netns::path(name);
+    let held = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(LabError::file(&path))?,
     };
+    let inode = held.metadata().map_err(LabError::file(&path))?.ino();
     let ended = end_processes(|| netns::processes_in(inode));
     if ended > 0 {
         removed.push(format!("{ended} processes in the namespace {name}"));

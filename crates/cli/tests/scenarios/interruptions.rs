@@ -155,7 +155,7 @@ fn runs_at_once_leave_nothing_behind_and_go_on() {
     // What was not finished is run, once it is short enough to wait for.
     fs::write(place.path("long.toml"), long.replace("90s", "3s")).unwrap();
     let (output, lines) = place.run(&arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{lines:?}");
     let done: Vec<_> = lines.iter().map(|line| &line["scenario"]).collect();
     assert_eq!(done, ["long"]);
     assert_eq!(lines[0]["outcome"], "measured", "{}", lines[0]);
