@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::args::ClientArgs;
 use crate::config::ClientPlan;
-use crate::control::{ControlSocket, LinkChange, Refusal, RefusalKind, Report};
+use crate::control::{ControlSocket, LinkChange, Refusal, RefusalKind, Report, no_rates};
 use crate::exit::CliError;
 use crate::opener::Bond;
 use crate::output::Events;
@@ -108,7 +108,7 @@ async fn answer(
             Report::new("client", note, vec![status])
         }
     };
-    control.serve(report, link).await;
+    control.serve(report, link, no_rates).await;
 }
 
 /// The local ports, bound but silent until the session is up.

@@ -2,7 +2,8 @@
 //!
 //! A Unix socket with mode 0600. Each connection carries one request and one answer, each a JSON
 //! object on one line: `{"cmd":"status"}` is answered with a [`Report`], `{"cmd":"link","name":"wwan0"}` at a client,
-//! with or without a `change`, with a [`LinkReport`], and everything else with `{"error":"..."}`.
+//! with or without a `change`, with a [`LinkReport`], `{"cmd":"rate","name":"lte","rate_bps":12000000}` at an edge node with a
+//! [`LinkRate`], and everything else with `{"error":"..."}`.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -76,6 +77,16 @@ pub(crate) struct LinkChange {
     /// Whether it outlives the client.
     #[serde(default)]
     pub(crate) keep: bool,
+}
+
+/// What a link of an edge node is given at the most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkRate {
+    /// The link.
+    pub(crate) name: String,
+    /// Bits per second of UDP packets with their IP headers; 0: it waits; nothing: what its socket takes.
+    pub(crate) rate_bps: Option<u64>,
 }
 
 /// Why a link's policy was not shown or changed, as the running process says it.
@@ -192,13 +203,14 @@ impl ControlSocket {
         })
     }
 
-    /// Answers requests for ever; `report` and `link` are asked anew for each.
-    pub(crate) async fn serve<F, R, L, S>(&self, report: F, link: L)
+    /// Answers requests for ever; `report`, `link` and `rate` are asked anew for each.
+    pub(crate) async fn serve<F, R, L, S, P>(&self, report: F, link: L, rate: P)
     where
         F: Fn() -> R + Clone + Send + 'static,
         R: Future<Output = Report> + Send,
         L: Fn(String, Option<LinkChange>) -> S + Clone + Send + 'static,
         S: Future<Output = Result<LinkReport, Refusal>> + Send,
+        P: Fn(&LinkRate) -> Result<(), Refusal> + Clone + Send + 'static,
     {
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
@@ -214,10 +226,10 @@ impl ControlSocket {
                     continue;
                 }
             };
-            let (report, link) = (report.clone(), link.clone());
+            let (report, link, rate) = (report.clone(), link.clone(), rate.clone());
             tokio::spawn(async move {
                 let _slot = slot;
-                let done = tokio::time::timeout(PATIENCE, answer(stream, report, link)).await;
+                let done = tokio::time::timeout(PATIENCE, answer(stream, report, link, rate)).await;
                 if let Ok(Err(error)) = done {
                     tracing::debug!(%error, "control connection");
                 }
@@ -249,6 +261,20 @@ pub(crate) fn link(
 ) -> Result<LinkReport, ControlError> {
     let name = name.to_owned();
     request(path, &Request::Link { name, change })
+}
+
+/// Tells the edge node at the other end of `path` what a link carries.
+pub(crate) fn set_rate(path: &Path, rate: LinkRate) -> Result<LinkRate, ControlError> {
+    request(path, &Request::Rate(rate))
+}
+
+/// What clients and servers say when they are told the rate of a link.
+pub(crate) fn no_rates(_: &LinkRate) -> Result<(), Refusal> {
+    Err(Refusal {
+        error: "only an edge node is told rates: --send-limit and --receive-limit bound a client's link"
+            .to_owned(),
+        kind: RefusalKind::Usage,
+    })
 }
 
 /// One request and its answer.
@@ -289,18 +315,21 @@ enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         change: Option<LinkChange>,
     },
+    Rate(LinkRate),
 }
 
-async fn answer<F, R, L, S>(
+async fn answer<F, R, L, S, P>(
     mut stream: tokio::net::UnixStream,
     report: F,
     link: L,
+    rate: P,
 ) -> io::Result<()>
 where
     F: Fn() -> R,
     R: Future<Output = Report>,
     L: Fn(String, Option<LinkChange>) -> S,
     S: Future<Output = Result<LinkReport, Refusal>>,
+    P: Fn(&LinkRate) -> Result<(), Refusal>,
 {
     let (read, mut write) = stream.split();
     let mut line = String::new();
@@ -311,6 +340,10 @@ where
         Ok(Request::Status {}) => serde_json::to_value(report().await)?,
         Ok(Request::Link { name, change }) => match link(name, change).await {
             Ok(report) => serde_json::to_value(report)?,
+            Err(refusal) => serde_json::to_value(refusal)?,
+        },
+        Ok(Request::Rate(asked)) => match rate(&asked) {
+            Ok(()) => serde_json::to_value(asked)?,
             Err(refusal) => serde_json::to_value(refusal)?,
         },
         Err(error) => serde_json::json!({ "error": format!("no such request: {error}") }),
@@ -396,6 +429,9 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             }
+            let rate = "{\"cmd\":\"rate\",\"name\":\"lte\",\"rate_bps\":1000}\n";
+            let answer = ask_raw(&path, rate).await;
+            assert!(answer.contains("only an edge node"), "{answer}");
             assert!(
                 ask_raw(&path, "{\"cmd\":\"format\"}\n")
                     .await
@@ -409,7 +445,7 @@ mod tests {
             let endless = "x".repeat(MAX_REQUEST as usize);
             assert!(ask_raw(&path, &endless).await.contains("no such request"));
         };
-        tokio::select! { () = socket.serve(report, no_link) => unreachable!(), () = client => {} }
+        tokio::select! { () = socket.serve(report, no_link, no_rates) => unreachable!(), () = client => {} }
         drop(socket);
         assert!(!path.exists());
     }

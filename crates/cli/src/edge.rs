@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::args::EdgeArgs;
 use crate::config::EdgeSettings;
-use crate::control::{ControlSocket, Refusal, RefusalKind, Report};
+use crate::control::{ControlSocket, LinkRate, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
 use crate::metrics::MetricsServer;
 use crate::output::Events;
@@ -70,6 +70,7 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
     let Some(control) = control else {
         return std::future::pending().await;
     };
+    let rates = handle.clone();
     let report = move || {
         let status = handle.status();
         let dead = status.links.iter().all(|link| link.state == "down");
@@ -83,12 +84,19 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
     };
     let link = |_, _| async {
         Err(Refusal {
-            error: "the links of an edge node have no policies: change its file and start it anew"
+            error: "the links of an edge node have no policies: --rate says what one carries, and its file the rest"
                 .to_owned(),
             kind: RefusalKind::Usage,
         })
     };
-    control.serve(report, link).await;
+    let rate = move |asked: &LinkRate| match rates.set_rate(&asked.name, asked.rate_bps) {
+        true => Ok(()),
+        false => Err(Refusal {
+            error: format!("there is no link `{}`", asked.name),
+            kind: RefusalKind::NoSuchLink,
+        }),
+    };
+    control.serve(report, link, rate).await;
     true
 }
 

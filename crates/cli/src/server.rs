@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::args::ServerArgs;
 use crate::config::{self, ConfigError, Depth, File, ServerPlan};
-use crate::control::{ControlSocket, Refusal, RefusalKind, Report};
+use crate::control::{ControlSocket, Refusal, RefusalKind, Report, no_rates};
 use crate::exit::CliError;
 use crate::output::Events;
 use crate::signals::Stop;
@@ -83,7 +83,7 @@ async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
             kind: RefusalKind::Usage,
         })
     };
-    control.serve(report, link).await;
+    control.serve(report, link, no_rates).await;
 }
 
 /// What SIGHUP does: the authorised keys and the egress rules are read again. A key that is gone ends

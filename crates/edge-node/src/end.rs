@@ -295,6 +295,12 @@ impl End {
         }
     }
 
+    /// A link carries so much from now on.
+    pub(crate) fn set_rate(&mut self, link: usize, rate: Option<u64>, now: Instant) {
+        self.tunnels[link].pace.set_rate(rate, now);
+        self.settle(now);
+    }
+
     /// All that it can tell.
     pub(crate) fn status(&self, now: Instant) -> NodeStatus {
         let ms = |time: Instant| time.as_secs_f64() * 1e3;
@@ -309,6 +315,7 @@ impl End {
                 queue_packets: queue.map_or(0, |queue| queue.len()),
                 queue_bytes: queue.map_or(0, |queue| queue.bytes()),
                 queue_limit: queue.map_or(0, |queue| queue.limit()),
+                rate_bps: tunnel.pace.rate(),
                 service_bps: queue.and_then(|queue| queue.rate()).map(|rate| rate * 8.0),
                 sent_packets: counts.sent_packets,
                 sent_bytes: counts.sent_bytes,

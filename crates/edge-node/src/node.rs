@@ -1,6 +1,6 @@
 //! The thread that moves packets.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,17 +47,43 @@ pub struct Running {
     thread: JoinHandle<Result<(), NodeError>>,
 }
 
-/// Asks an end at work.
+/// Asks an end at work, and changes what its links carry.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
-    status: Arc<Mutex<NodeStatus>>,
+    shared: Arc<Shared>,
+}
+
+/// What the thread and those who ask it have in common.
+#[derive(Debug)]
+struct Shared {
+    status: Mutex<NodeStatus>,
+    /// The rates that links are to have, until the thread takes them.
+    rates: Mutex<Vec<(usize, Option<u64>)>>,
+    /// Writing a byte makes the thread look at them.
+    wake: UnixStream,
 }
 
 impl NodeHandle {
     /// How it was a moment ago, 100 ms at the most.
     pub fn status(&self) -> NodeStatus {
-        let status = self.status.lock();
+        let status = self.shared.status.lock();
         status.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets the link of that name be given so many bits per second of UDP packets with their IP headers from now on; with 0 it
+    /// waits, without a rate it takes what its socket takes. `false` when there is no such link.
+    pub fn set_rate(&self, link: &str, rate: Option<u64>) -> bool {
+        let links = self.status().links;
+        let Some(number) = links.iter().position(|known| known.name == link) else {
+            return false;
+        };
+        let rates = self.shared.rates.lock();
+        rates
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((number, rate));
+        // A full pipe means that the thread is about to wake up anyway.
+        let _ = (&self.shared.wake).write(&[0]);
+        true
     }
 }
 
@@ -78,20 +104,27 @@ impl Node {
     pub fn start(self) -> Result<Running, NodeError> {
         let (stop, stopped) = UnixStream::pair().map_err(NodeError::system("making a pipe"))?;
         let (tell, notices) = mpsc::channel(MOST_NOTICES);
-        let status = Arc::new(Mutex::new(self.end.status(Instant::ZERO)));
+        let (wake, woken) = UnixStream::pair().map_err(NodeError::system("making a pipe"))?;
+        for stream in [&wake, &woken] {
+            let set = stream.set_nonblocking(true);
+            set.map_err(NodeError::system("making a pipe"))?;
+        }
+        let shared = Arc::new(Shared {
+            status: Mutex::new(self.end.status(Instant::ZERO)),
+            rates: Mutex::default(),
+            wake,
+        });
         let handle = NodeHandle {
-            status: Arc::clone(&status),
+            shared: Arc::clone(&shared),
         };
         let mut end = self.end;
         let thread = std::thread::Builder::new().name("edge".to_owned());
         let thread = thread
             .spawn(move || {
                 let clock = std::time::Instant::now();
-                let write = |now: NodeStatus| {
-                    *status.lock().unwrap_or_else(PoisonError::into_inner) = now;
-                };
-                let result = carry(&mut end, &stopped, clock, &tell, &write);
-                write(end.status(clock.elapsed()));
+                let streams = Streams { stopped, woken };
+                let result = carry(&mut end, &streams, clock, &tell, &shared);
+                shared.write(end.status(clock.elapsed()));
                 result
             })
             .map_err(NodeError::system("starting a thread"))?;
@@ -121,13 +154,32 @@ impl Running {
     }
 }
 
-/// Moves packets until the other end of `stopped` is closed.
+impl Shared {
+    fn write(&self, now: NodeStatus) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    fn take_rates(&self) -> Vec<(usize, Option<u64>)> {
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut rates)
+    }
+}
+
+/// How others reach the thread.
+struct Streams {
+    /// Ends it when the other end is closed.
+    stopped: UnixStream,
+    /// Rates are to be changed.
+    woken: UnixStream,
+}
+
+/// Moves packets until it is stopped.
 fn carry(
     end: &mut End,
-    stopped: &UnixStream,
+    streams: &Streams,
     clock: std::time::Instant,
     tell: &mpsc::Sender<Notice>,
-    write: &dyn Fn(NodeStatus),
+    shared: &Shared,
 ) -> Result<(), NodeError> {
     // The kernel adds 50 us to every time to wait otherwise, which is the time of four packets at 1 Gbit/s.
     if let Err(error) = prctl::set_timerslack(1) {
@@ -144,15 +196,21 @@ fn carry(
             let _ = tell.try_send(notice);
         }
         if next_status <= now {
-            write(end.status(now));
+            shared.write(end.status(now));
             next_status = now + STATUS;
         }
         let due = end.poll_timeout(now).min(next_status);
-        let ready = wait(end, stopped, due.saturating_sub(clock.elapsed()))?;
+        let ready = wait(end, streams, due.saturating_sub(clock.elapsed()))?;
         if ready.stopped {
             return Ok(());
         }
         let now = clock.elapsed();
+        if ready.woken {
+            let _ = (&streams.woken).read(&mut [0; 64]);
+            for (link, rate) in shared.take_rates() {
+                end.set_rate(link, rate, now);
+            }
+        }
         for (link, &is_ready) in ready.links.iter().enumerate() {
             if is_ready && end.tunnels[link].receive(&mut inbox) {
                 for datagram in inbox.datagrams() {
@@ -173,6 +231,7 @@ fn carry(
 /// What there is to do.
 struct Ready {
     stopped: bool,
+    woken: bool,
     device: bool,
     links: Vec<bool>,
     /// A socket that was full has room again.
@@ -180,9 +239,10 @@ struct Ready {
 }
 
 /// Waits for a packet, for room in a socket, for the end, and no longer than `limit`.
-fn wait(end: &End, stopped: &UnixStream, limit: Duration) -> Result<Ready, NodeError> {
+fn wait(end: &End, streams: &Streams, limit: Duration) -> Result<Ready, NodeError> {
     let mut fds = vec![
-        PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+        PollFd::new(streams.stopped.as_fd(), PollFlags::POLLIN),
+        PollFd::new(streams.woken.as_fd(), PollFlags::POLLIN),
         PollFd::new(end.device.as_fd(), PollFlags::POLLIN),
     ];
     for tunnel in &end.tunnels {
@@ -197,10 +257,11 @@ fn wait(end: &End, stopped: &UnixStream, limit: Duration) -> Result<Ready, NodeE
         Err(error) => return Err(NodeError::system("waiting for packets")(error.into())),
     }
     let happened = |fd: &PollFd<'_>| fd.revents().unwrap_or(PollFlags::empty());
-    let links = &fds[2..];
+    let links = &fds[3..];
     Ok(Ready {
         stopped: !happened(&fds[0]).is_empty(),
-        device: !happened(&fds[1]).is_empty(),
+        woken: !happened(&fds[1]).is_empty(),
+        device: !happened(&fds[2]).is_empty(),
         // An error that waits at a socket goes away by reading, too.
         links: links
             .iter()

@@ -72,6 +72,8 @@ pub struct LinkStatus {
     pub queue_bytes: usize,
     /// Packets that may wait.
     pub queue_limit: usize,
+    /// Bits per second that the link is given at the most, with all headers; nothing: what its socket takes.
+    pub rate_bps: Option<u64>,
     /// Bits per second at which the queue is served while something waits, as measured, without the tunnel's headers.
     pub service_bps: Option<f64>,
     /// Datagrams sent, probes among them.

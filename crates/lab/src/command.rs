@@ -17,6 +17,7 @@ use crate::scenario::Scenario;
 use crate::self_test::{self, SelfTestOptions};
 use crate::topology::Side;
 use crate::traffic::TrafficCommand;
+use crate::units::format_rate;
 use crate::video::{self, VideoOptions};
 use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic};
 
@@ -304,16 +305,26 @@ fn status(lab: Option<&str>, json: bool) -> Result<(), LabError> {
     let health: Health = serde_json::from_value(answer["emulator"].take()).map_err(unreadable)?;
     let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
     println!(
-        "{:<15} {:<9} {:<4} {:>10} {:>14} {:>8} {:>8} {:>9} {:>7}",
-        "LINK", "STATE", "DIR", "PACKETS", "BYTES", "DROPPED", "LOST", "DISCARDED", "BACKLOG"
+        "{:<15} {:<9} {:<4} {:>12} {:>10} {:>14} {:>8} {:>8} {:>9} {:>7}",
+        "LINK",
+        "STATE",
+        "DIR",
+        "RATE",
+        "PACKETS",
+        "BYTES",
+        "DROPPED",
+        "LOST",
+        "DISCARDED",
+        "BACKLOG"
     );
     for link in answer["links"].as_array().into_iter().flatten() {
         for direction in link["directions"].as_array().into_iter().flatten() {
             println!(
-                "{:<15} {:<9} {:<4} {:>10} {:>14} {:>8} {:>8} {:>9} {:>7}",
+                "{:<15} {:<9} {:<4} {:>12} {:>10} {:>14} {:>8} {:>8} {:>9} {:>7}",
                 link["name"].as_str().unwrap_or_default(),
                 link["state"].as_str().unwrap_or_default(),
                 direction["direction"].as_str().unwrap_or_default(),
+                format_rate(number(&direction["rate_bps"])),
                 number(&direction["delivered_packets"]),
                 number(&direction["delivered_bytes"]),
                 number(&direction["dropped_queue_packets"]),

@@ -40,6 +40,8 @@ pub(crate) struct LinkReport {
     pub(crate) state: InterfaceState,
     /// Client to server, then server to client.
     pub(crate) counters: [Counters; 2],
+    /// Bits per second.
+    pub(crate) rates: [u64; 2],
 }
 
 enum Message {

@@ -157,6 +157,11 @@ impl Lab {
         self.inner.status()
     }
 
+    /// For a thread that looks after what the links carry now. To be dropped before the laboratory.
+    pub(crate) fn watch(&self) -> LinkWatch {
+        LinkWatch(Arc::clone(&self.inner))
+    }
+
     /// How the emulator did since the last [`Lab::reset_health`].
     pub fn health(&self) -> Result<Health, LabError> {
         self.inner.health()
@@ -225,6 +230,17 @@ impl Lab {
             ),
             (crate::ENV_SIDE, side.name().to_owned()),
         ]
+    }
+}
+
+/// Sees what the links carry, from another thread.
+pub(crate) struct LinkWatch(Arc<Inner>);
+
+impl LinkWatch {
+    /// Of each link bits per second, up and down.
+    pub(crate) fn rates(&self) -> Result<Vec<[u64; 2]>, LabError> {
+        let (links, _) = self.0.emulator.report()?;
+        Ok(links.into_iter().map(|link| link.rates).collect())
     }
 }
 

@@ -10,7 +10,7 @@ use sumlink_transport::policy::{
 };
 use sumlink_transport::{LinkPolicy, LinkReport, Priority};
 
-use crate::control::{self, LinkChange};
+use crate::control::{self, LinkChange, LinkRate};
 use crate::exit::CliError;
 use crate::output::{print, print_json};
 use crate::table::{Table, bytes, printable, rate};
@@ -67,6 +67,12 @@ pub(crate) struct PolicyArgs {
     /// Keep the policy as it is then over restarts of the client, which needs its --state.
     #[arg(long)]
     keep: bool,
+    /// At an edge node: what the link carries from now on, such as 25mbit; 0 and it waits; none: what its socket takes.
+    #[arg(long, value_name = "RATE|none", value_parser = rate_or_none, conflicts_with_all = [
+        "priority", "metered", "direction", "send_limit", "receive_limit", "max_added_latency", "cap_day", "cap_month",
+        "reset_day", "beyond", "label", "keep", "reset",
+    ])]
+    rate: Option<Bound<u64>>,
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
@@ -78,6 +84,9 @@ struct Bound<T>(Option<T>);
 
 /// Runs the verb.
 pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
+    if let Some(Bound(rate)) = args.rate {
+        return set_rate(args, rate);
+    }
     let shown = control::link(&args.control, &args.name, None)?;
     let policy = args.changed(&shown.policy);
     let change = if args.reset {
@@ -98,6 +107,19 @@ pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
     match args.json {
         true => print_json(&report),
         false => print(&render(&report)),
+    }
+}
+
+fn set_rate(args: &PolicyArgs, rate_bps: Option<u64>) -> Result<(), CliError> {
+    let name = args.name.clone();
+    let set = control::set_rate(&args.control, LinkRate { name, rate_bps })?;
+    if args.json {
+        return print_json(&set);
+    }
+    let name = printable(&set.name);
+    match set.rate_bps {
+        Some(rate) => print(&format!("{name} carries {}\n", units::format_rate(rate))),
+        None => print(&format!("{name} carries what its socket takes\n")),
     }
 }
 
@@ -263,6 +285,8 @@ mod tests {
             ("--beyond slow", "write backup, never, or a rate"),
             ("--metered perhaps", "write yes or no"),
             ("--reset --keep", "cannot be used with"),
+            ("--rate 5mbit --metered yes", "cannot be used with"),
+            ("--rate fast", "rate"),
         ] {
             let error = parse(words).unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");

@@ -270,6 +270,53 @@ fn a_link_dies(modes: &[&str]) {
 }
 
 #[test]
+fn a_rate_is_changed_while_the_node_works() {
+    let Some(edge) = Edge::start("mode = \"lwip\"", "uplink = \"a\"") else {
+        return;
+    };
+    let set = |socket: &str, link: &str, rate: &str| {
+        let words = ["link", link, "--control", socket, "--json", "--rate", rate];
+        edge.bench.run_sumlink(Side::Server, &words)
+    };
+    let is = |rates: [Value; 2]| {
+        until(&format!("{rates:?}"), || {
+            let status = edge.status("node");
+            let rate = |link: usize| status["links"][link]["rate_bps"] == rates[link];
+            (rate(0) && rate(1)).then_some(())
+        });
+    };
+    let expected = edge.offer(2_000_000);
+    is([15_700_000.into(), 7_800_000.into()]);
+    for link in ["a", "b"] {
+        let answer = set("node.sock", link, "0").stdout;
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["rate_bps"], 0, "{answer}");
+    }
+    is([0.into(), 0.into()]);
+    // The answer to the first packet of the connection waits, and so does whatever follows; probes do not.
+    let mut curl = edge.curl();
+    until("something waits", || {
+        let status = edge.status("node");
+        let waits = |link: usize| count(&status, &format!("/links/{link}/queue_packets"));
+        (waits(0) + waits(1) > 0).then_some(())
+    });
+    edge.until_states("node", ["up", "up"]);
+    assert!(!edge.bench.path("copy").exists());
+    set("node.sock", "a", "4mbit");
+    set("node.sock", "b", "none");
+    is([4_000_000.into(), Value::Null]);
+    assert!(curl.wait().unwrap().success());
+    assert_eq!(edge.copy(), expected);
+
+    let refused = set("node.sock", "c", "4mbit");
+    assert!(!refused.status.success());
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned()
+        + &String::from_utf8_lossy(&refused.stdout);
+    assert!(told.contains("there is no link `c`"), "{told}");
+    edge.stop();
+}
+
+#[test]
 fn a_node_that_is_killed_and_started_anew_corrupts_nothing() {
     a_node_is_killed(&["lwip", "lwa", "lwip+visible\"\nboost = \"off"]);
 }

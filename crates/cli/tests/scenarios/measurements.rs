@@ -112,6 +112,28 @@ fn an_edge_node_is_measured_in_each_mode() {
     assert_eq!(lines[3]["outcome"], "skipped", "{}", lines[3]);
 }
 
+/// Of a link's rates only the first is in the node's file. Below the node is room for what it would send too much.
+#[test]
+fn an_edge_node_is_told_what_a_link_carries_while_that_changes() {
+    if is_skipped() {
+        return;
+    }
+    let links = "[[link]]\nname = \"wifi\"\nrate = \"20mbit\"\ndelay = \"5ms\"\nqueue = \"400KiB\"\n\
+                 [[event]]\nat = \"1s\"\nlink = \"wifi\"\nrate = \"4mbit\"\n\
+                 [[link]]\nname = \"lte\"\nprofile = \"lte\"\nqueue = \"400KiB\"\n";
+    let place = Place::new(&format!(
+        "name = \"change\"\nduration = \"5s\"\nwarmup = \"0s\"\nseeds = 1\ncongestion = \"cubic\"\n{links}"
+    ));
+    let (output, lines) = place.run(&["--systems", "lwa"]);
+    assert!(output.status.success(), "{lines:?}");
+    let outcome = &place.record(&lines[0])["outcome"];
+    for link in outcome["links"].as_array().unwrap() {
+        assert_eq!(link["dropped_packets"], 0, "{link}");
+    }
+    let note = outcome["note"].as_str().unwrap();
+    assert!(!note.contains("the node dropped 0 packets"), "{note}");
+}
+
 #[test]
 fn what_goes_up_through_an_edge_node_takes_both_links() {
     if is_skipped() {

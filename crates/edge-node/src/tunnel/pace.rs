@@ -13,7 +13,7 @@ const BURST: Duration = Duration::from_micros(200);
 /// When the next packet may be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Bits per second.
+    /// Bits per second; with 0 nothing may be sent, without one everything.
     rate: Option<u64>,
     ready: Instant,
 }
@@ -26,27 +26,51 @@ impl Pace {
         }
     }
 
+    /// What the link carries from now on. What was sent ahead of the old rate takes as long as the new one needs for it.
+    pub(crate) fn set_rate(&mut self, rate: Option<u64>, now: Instant) {
+        let ahead = self.ready.saturating_sub(now).as_nanos();
+        self.ready = match (self.rate, rate) {
+            (Some(old), Some(new)) if new > 0 => {
+                now + nanos(ahead * u128::from(old) / u128::from(new))
+            }
+            _ => now,
+        };
+        self.rate = rate;
+    }
+
+    /// Bits per second.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+
     /// So many bytes were sent.
     pub(super) fn sent(&mut self, bytes: usize, now: Instant) {
-        if let Some(rate) = self.rate {
+        // Without any rate only what waits for nothing is sent, which is not made up for later.
+        if let Some(rate) = self.rate.filter(|rate| *rate > 0) {
             let from = self.ready.max(now.saturating_sub(CATCH_UP));
-            let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(rate.max(1));
-            self.ready = from + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+            self.ready = from + nanos(bytes as u128 * 8 * 1_000_000_000 / u128::from(rate));
         }
     }
 
     pub(crate) fn is_ready(&self, now: Instant) -> bool {
-        self.ready <= now
+        self.ready() <= now
     }
 
     /// Whether packets that were begun with may be followed by another one.
     pub(super) fn has_burst(&self, now: Instant) -> bool {
-        self.ready <= now + BURST
+        self.ready() <= now + BURST
     }
 
     pub(crate) fn ready(&self) -> Instant {
-        self.ready
+        match self.rate {
+            Some(0) => Instant::MAX,
+            _ => self.ready,
+        }
     }
+}
+
+fn nanos(count: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -69,5 +93,21 @@ mod tests {
         let mut unpaced = Pace::new(None);
         unpaced.sent(1 << 30, Instant::ZERO);
         assert!(unpaced.is_ready(Instant::ZERO));
+    }
+
+    #[test]
+    fn a_new_rate_counts_for_what_was_sent_ahead_and_none_stops_the_link() {
+        let mut pace = Pace::new(Some(8_000_000));
+        pace.sent(1000, Instant::ZERO);
+        pace.set_rate(Some(4_000_000), Instant::ZERO);
+        assert_eq!(pace.ready(), 2 * MS);
+        pace.set_rate(Some(0), MS);
+        assert!(!pace.is_ready(1000 * MS) && !pace.has_burst(1000 * MS));
+        pace.sent(1000, MS);
+        pace.set_rate(Some(8_000_000), 5 * MS);
+        assert_eq!((pace.ready(), pace.rate()), (5 * MS, Some(8_000_000)));
+        pace.sent(1000, 5 * MS);
+        pace.set_rate(None, 5 * MS);
+        assert!(pace.is_ready(5 * MS));
     }
 }

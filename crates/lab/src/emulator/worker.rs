@@ -311,6 +311,7 @@ impl Worker {
         LinkReport {
             state: port.state,
             counters: port.ids.map(|id| self.network.counters(id)),
+            rates: port.ids.map(|id| self.network.rate(id)),
         }
     }
 }

@@ -113,6 +113,7 @@ impl Inner {
                     let counters = &report.counters[direction.index()];
                     DirectionReport {
                         direction,
+                        rate_bps: report.rates[direction.index()],
                         offered_packets: counters.offered_packets,
                         delivered_packets: counters.delivered_packets,
                         delivered_bytes: counters.delivered_bytes,

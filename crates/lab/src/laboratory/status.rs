@@ -24,6 +24,8 @@ pub struct WireSeries {
 pub struct DirectionReport {
     /// Which one.
     pub direction: Direction,
+    /// What it carries now in bits per second; of a trace the mean.
+    pub rate_bps: u64,
     /// Packets that came in.
     pub offered_packets: u64,
     /// Packets that came out.

@@ -26,6 +26,7 @@ use crate::signals;
 use crate::topology::{SERVER_V4, Side, client_v4};
 use crate::traffic::Route;
 
+use super::rates::{End, Rates};
 use super::sumlink::ask;
 use super::{Evidence, Running, Stage, System};
 
@@ -97,7 +98,8 @@ impl Edge {
                 Side::Server => (there, here.to_string(), Direction::Down),
                 Side::Client => (here.to_string(), there, Direction::Up),
             };
-            let rate = link.shapes[way.index()].rate * SHARE / 100;
+            // A link that begins with nothing is told so by what follows its rate.
+            let rate = (link.shapes[way.index()].rate * SHARE / 100).max(1);
             let name = &link.name;
             let _ = write!(
                 text,
@@ -150,16 +152,6 @@ impl System for Edge {
                 "the edge node paces its queues, and these links have no rates".to_owned(),
             );
         }
-        let paced = |way: Direction| {
-            scenario
-                .links()
-                .all(|link| link.shapes[way.index()].rate > 0)
-        };
-        if !(paced(Direction::Up) && paced(Direction::Down)) {
-            let reason =
-                "the edge node paces its queues by a rate, and a link here has none to begin with";
-            return Some(reason.to_owned());
-        }
         if self.variant.far.is_some() {
             return Some(
                 "far= is for the simulator: here nothing lies between server and node".to_owned(),
@@ -196,6 +188,7 @@ impl System for Edge {
             entry: stage.target(),
             processes: vec![node, user],
             is_tcp: true,
+            _rates: Some(follow(stage)?),
         })
     }
 
@@ -248,6 +241,29 @@ impl System for Edge {
     }
 }
 
+/// Tells both ends what their links carry, from now on; their files have what the links begin with.
+fn follow(stage: &Stage<'_>) -> Result<Rates, LabError> {
+    let links = stage.lab.links();
+    let ends = [
+        (Side::Server, Direction::Down),
+        (Side::Client, Direction::Up),
+    ]
+    .map(|(side, way)| End {
+        control: control(stage, side),
+        way,
+    });
+    Rates::follow(
+        stage.lab.watch(),
+        links.iter().map(|link| link.name.clone()).collect(),
+        links
+            .iter()
+            .map(|link| link.shapes.each_ref().map(|shape| shape.rate))
+            .collect(),
+        ends,
+        SHARE,
+    )
+}
+
 /// The control socket of one end.
 fn control(stage: &Stage<'_>, side: Side) -> PathBuf {
     stage
@@ -268,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_without_a_rate_and_hosts_that_are_not_the_kernels_are_not_measured() {
+    fn what_the_kernel_does_not_have_is_not_measured() {
         let missing = |system: &str, link: &str| {
             let text =
                 format!("name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"wifi\"\n{link}\n");
@@ -278,11 +294,7 @@ mod tests {
         };
         assert_eq!(missing("lwip", "rate = \"1mbit\""), None);
         assert_eq!(missing("lwa@timer=50ms", "rate = \"1mbit\""), None);
-        assert!(
-            missing("lwip", "profile = \"wifi\"")
-                .unwrap()
-                .contains("a rate")
-        );
+        assert_eq!(missing("lwip", "profile = \"wifi\""), None);
         assert!(
             missing("lwip@far=1ms", "rate = \"1mbit\"")
                 .unwrap()

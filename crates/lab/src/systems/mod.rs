@@ -12,6 +12,7 @@ mod library;
 mod mptcp;
 mod noq;
 pub(crate) mod peers;
+mod rates;
 mod simultaneous;
 mod sumlink;
 
@@ -114,6 +115,8 @@ pub(crate) struct Running {
     pub(crate) processes: Vec<Process>,
     /// Whether all that it sends over the links is TCP, so that the kernel counts what is sent again.
     pub(crate) is_tcp: bool,
+    /// Who tells them what their links carry, if they are to know.
+    pub(crate) _rates: Option<rates::Rates>,
 }
 
 impl Running {
@@ -124,6 +127,7 @@ impl Running {
             routes: vec![route],
             processes: Vec::new(),
             is_tcp: true,
+            _rates: None,
         }
     }
 }

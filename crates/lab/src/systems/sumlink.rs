@@ -103,6 +103,7 @@ impl System for Sumlink {
             entry: FORWARD,
             processes: vec![server, client],
             is_tcp: true,
+            _rates: None,
         })
     }
 
@@ -191,13 +192,18 @@ fn wait_for_paths(stage: &Stage<'_>, client: &mut Process) -> Result<(), LabErro
     Ok(())
 }
 
-/// What a control socket answers; `None` when nobody does.
+/// What is told at a control socket; `None` when nobody answers.
 pub(super) fn ask(socket: &Path) -> Option<serde_json::Value> {
+    request(socket, &serde_json::json!({ "cmd": "status" }))
+}
+
+/// What a control socket answers to a request; `None` when nobody does.
+pub(super) fn request(socket: &Path, request: &serde_json::Value) -> Option<serde_json::Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
     let limit = Some(Duration::from_secs(2));
     stream.set_read_timeout(limit).ok()?;
     stream.set_write_timeout(limit).ok()?;
-    stream.write_all(b"{\"cmd\":\"status\"}\n").ok()?;
+    stream.write_all(format!("{request}\n").as_bytes()).ok()?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).ok()?;
     serde_json::from_str(&line).ok()

@@ -278,6 +278,11 @@ impl<P: Packet> Network<P> {
         self.links[id.0].state()
     }
 
+    /// The rate of a link in bits per second, as of the latest call that concerned it; that of a trace is its mean.
+    pub fn rate(&self, id: LinkId) -> u64 {
+        self.links[id.0].rate()
+    }
+
     /// How many links there are.
     pub fn len(&self) -> usize {
         self.links.len()
