@@ -16,7 +16,7 @@ use sumlink_engine::SelectorConfig;
 use sumlink_lab::results::Run;
 use sumlink_lab::scenario::Scenario;
 use sumlink_lab::system::System;
-use sumlink_lab::{LabError, Store, load_all, print, run_json, table, timeline};
+use sumlink_lab::{LabError, Store, edge_timeline, load_all, print, run_json, table, timeline};
 
 use crate::exit::CliError;
 
@@ -187,9 +187,13 @@ fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, CliError> {
 fn draw(job: &Job<'_>, trace: &Path) -> Result<(), CliError> {
     let links: Vec<String> = job.scenario.links().map(|link| link.name.clone()).collect();
     let title = format!("{}, {}, seed {}", job.scenario.name, job.system, job.seed);
-    let file = BufReader::new(File::open(trace).map_err(failed(trace))?);
-    let picture =
-        timeline(file, &links, &title).map_err(|error| failed(trace)(io::Error::other(error)))?;
+    let open = || File::open(trace).map(BufReader::new).map_err(failed(trace));
+    let read = |error| failed(trace)(io::Error::other(error));
+    let bond = timeline(open()?, &links, &title).map_err(read)?;
+    let picture = match bond {
+        None => edge_timeline(open()?, &links, &title).map_err(read)?,
+        bond => bond,
+    };
     match picture {
         None => match fs::metadata(trace).map_err(failed(trace))?.len() {
             0 => fs::remove_file(trace).map_err(failed(trace)),

@@ -157,9 +157,9 @@ impl Lab {
         self.inner.status()
     }
 
-    /// For a thread that looks after what the links carry now. To be dropped before the laboratory.
-    pub(crate) fn watch(&self) -> LinkWatch {
-        LinkWatch(Arc::clone(&self.inner))
+    /// For another thread. To be dropped before the laboratory.
+    pub(crate) fn handle(&self) -> LabHandle {
+        LabHandle(Arc::clone(&self.inner))
     }
 
     /// How the emulator did since the last [`Lab::reset_health`].
@@ -233,11 +233,20 @@ impl Lab {
     }
 }
 
-/// Sees what the links carry, from another thread.
-pub(crate) struct LinkWatch(Arc<Inner>);
+/// A laboratory that belongs to another thread.
+pub(crate) struct LabHandle(Arc<Inner>);
 
-impl LinkWatch {
-    /// Of each link bits per second, up and down.
+impl LabHandle {
+    /// As [`Lab::run`].
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        side: Side,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, LabError> {
+        self.0.namespaces[side.index()].run(job)
+    }
+
+    /// What the links carry now: of each bits per second, up and down.
     pub(crate) fn rates(&self) -> Result<Vec<[u64; 2]>, LabError> {
         let (links, _) = self.0.emulator.report()?;
         Ok(links.into_iter().map(|link| link.rates).collect())

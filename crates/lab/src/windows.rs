@@ -1,6 +1,6 @@
 //! A picture of what congestion windows do: for each flow window and threshold over time, and below the round-trip time.
 
-use crate::plot::{Anchor, Axis, Ink, Svg, short, shortened};
+use crate::plot::{Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
 
 /// What was seen of one flow.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,7 +116,7 @@ fn draw_flow(svg: &mut Svg, flow: &WindowFlow, time: &Axis, top: f64) {
     // A threshold that was never near the window would make the window a flat line.
     let most = largest(|point| point.ssthresh.unwrap_or(0.0)).min(2.0 * cwnd);
     let packets = Axis::from_zero(cwnd.max(most), (panel.1, panel.0), 5.0);
-    frame(svg, time, &packets, panel, "packets", 1.0);
+    draw_panel(svg, time, &packets, panel, "packets");
     for points in runs(flow, |point| point.ssthresh) {
         svg.polyline(&thinned(&points, time, &packets), SSTHRESH, 1.4, DASH);
     }
@@ -126,7 +126,7 @@ fn draw_flow(svg: &mut Svg, flow: &WindowFlow, time: &Axis, top: f64) {
 
     let panel = (panel.1 + GAP, panel.1 + GAP + RTT);
     let delay = Axis::from_zero(largest(|point| point.srtt) * 1e3, (panel.1, panel.0), 3.0);
-    frame(svg, time, &delay, panel, "ms", 1.0);
+    draw_panel(svg, time, &delay, panel, "ms");
     for points in runs(flow, |point| Some(point.srtt * 1e3)) {
         svg.polyline(&thinned(&points, time, &delay), SRTT, 1.4, "");
     }
@@ -151,41 +151,6 @@ fn draw_flow(svg: &mut Svg, flow: &WindowFlow, time: &Axis, top: f64) {
     );
 }
 
-fn frame(
-    svg: &mut Svg,
-    time: &Axis,
-    values: &Axis,
-    (top, bottom): (f64, f64),
-    unit: &str,
-    width: f64,
-) {
-    svg.rect((LEFT, top), (RIGHT - LEFT, bottom - top), Ink::Panel);
-    for tick in &values.ticks {
-        let y = values.at(*tick);
-        svg.line((LEFT, y), (RIGHT, y), Ink::Grid, width, "");
-        svg.text(
-            (LEFT - 6.0, y + 3.5),
-            10.0,
-            Ink::Muted,
-            Anchor::End,
-            "",
-            &short(*tick),
-        );
-    }
-    for tick in &time.ticks {
-        let x = time.at(*tick);
-        svg.line((x, top), (x, bottom), Ink::Grid, width, "");
-    }
-    svg.text(
-        (12.0, top + 10.0),
-        10.0,
-        Ink::Muted,
-        Anchor::Start,
-        "",
-        unit,
-    );
-}
-
 /// Lines of one value: it is broken where there is none.
 fn runs(flow: &WindowFlow, value: impl Fn(&WindowPoint) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
     let parts = flow.points.split(|point| value(point).is_none());
@@ -198,29 +163,6 @@ fn runs(flow: &WindowFlow, value: impl Fn(&WindowPoint) -> Option<f64>) -> Vec<V
         })
         .filter(|part| !part.is_empty())
         .collect()
-}
-
-/// Places of values that change in steps; no more points than can be seen: of each pixel's width the first, the least, the
-/// largest and the last.
-fn thinned(points: &[(f64, f64)], time: &Axis, values: &Axis) -> Vec<(f64, f64)> {
-    let mut places: Vec<(f64, f64)> = Vec::new();
-    let column = |point: &(f64, f64)| time.at(point.0).round();
-    for part in points.chunk_by(|a, b| column(a) == column(b)) {
-        let x = column(&part[0]);
-        let heights = || part.iter().map(|point| values.at(point.1));
-        let least = heights().fold(f64::MAX, f64::min);
-        let most = heights().fold(f64::MIN, f64::max);
-        let (first, last) = (values.at(part[0].1), values.at(part[part.len() - 1].1));
-        if let Some(&(_, before)) = places.last() {
-            places.push((x, before));
-        }
-        for y in [first, least, most, last] {
-            if places.last() != Some(&(x, y)) {
-                places.push((x, y));
-            }
-        }
-    }
-    places
 }
 
 #[cfg(test)]
@@ -257,17 +199,6 @@ mod tests {
         assert_eq!([lines("s-c2"), lines("s-c3"), lines("s-c4")], [2, 2, 2]);
         assert!(picture.find("early") < picture.find("late"));
         assert!(picture.contains("two &lt;flows&gt;"));
-    }
-
-    #[test]
-    fn lines_have_no_more_points_than_pixels_can_show_and_keep_the_peaks() {
-        let time = Axis::exact(10.0, (0.0, 100.0), 10.0);
-        let values = Axis::from_zero(1000.0, (500.0, 0.0), 5.0);
-        let mut points: Vec<(f64, f64)> = (0..100_000).map(|n| (n as f64 / 1e4, 10.0)).collect();
-        points[54_321].1 = 1000.0;
-        let places = thinned(&points, &time, &values);
-        assert!(places.len() < 101 * 5, "{}", places.len());
-        assert!(places.iter().any(|(_, y)| *y == 0.0));
     }
 
     #[test]

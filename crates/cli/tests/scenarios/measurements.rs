@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::{Place, TWO_LINKS, is_skipped, text};
 
 #[test]
@@ -88,8 +90,8 @@ fn an_edge_node_is_measured_in_each_mode() {
     }
     let place = Place::new(TWO_LINKS);
     let systems = "lwip:roundrobin,lwa@timer=50ms,lwip+visible@boost=off:flows=2,lwip@far=1ms";
-    let (output, lines) = place.run(&["--systems", systems]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (output, lines) = place.run(&["--systems", systems, "--trace", "traces"]);
+    assert!(output.status.success(), "{lines:?}");
     let words = ["the node dropped", "put in order", "it boosted 0 and held"];
     for (line, words) in lines.iter().zip(words) {
         assert_eq!(line["outcome"], "measured", "{line}");
@@ -110,6 +112,45 @@ fn an_edge_node_is_measured_in_each_mode() {
         2
     );
     assert_eq!(lines[3]["outcome"], "skipped", "{}", lines[3]);
+
+    // What each did over time: the sender's window as the kernel has it, what the node holds, its queues.
+    let named = |system: &str, end: &str| place.path(&format!("traces/two-seed-1-{system}.{end}"));
+    for system in [
+        "lwip-roundrobin",
+        "lwa@timer=50ms",
+        "lwip+visible@boost=off-flows=2",
+    ] {
+        let trace = fs::read_to_string(named(system, "jsonl")).unwrap();
+        let seen = trace
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let (flows, queues): (Vec<_>, Vec<_>) = seen.partition(|line| line["event"] == "flow");
+        assert!(
+            flows
+                .iter()
+                .any(|line| line["cwnd"].as_u64() > Some(10_000)),
+            "{system}"
+        );
+        assert!(
+            flows
+                .iter()
+                .any(|line| line["srtt_us"].as_u64() > Some(5_000)),
+            "{system}"
+        );
+        assert!(
+            queues.iter().any(|line| line["packets"].as_u64() > Some(0)),
+            "{system}"
+        );
+        if system.contains("flows=2") {
+            assert!(
+                flows.iter().any(|line| line["held_average"] != 0.0),
+                "{system}"
+            );
+            assert!(flows.iter().any(|line| line["connection"] == 1), "{system}");
+        }
+        let picture = fs::read_to_string(named(system, "svg")).unwrap();
+        assert!(picture.contains("congestion window"), "{system}");
+    }
 }
 
 /// Of a link's rates only the first is in the node's file. Below the node is room for what it would send too much.

@@ -213,6 +213,7 @@ impl<'a> Plan<'a> {
                         system,
                         program,
                         rate: sources.rate(scenario),
+                        trace: None,
                     });
                     plan.purposes.push(Purpose {
                         group: &group.name,

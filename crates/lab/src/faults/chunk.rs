@@ -117,6 +117,7 @@ fn in_laboratory<T>(
         program: task.program,
         congestion: CONGESTION,
         port: PORT,
+        trace: None,
         directions: slice::from_ref(&task.direction),
         link,
     };

@@ -5,11 +5,13 @@
 
 mod axis;
 mod palette;
+mod panel;
 
 use std::fmt::Write;
 
 pub(crate) use axis::{Axis, Unit, short, tick_step};
 pub(crate) use palette::{COLOURS, Palette, Style};
+pub(crate) use panel::{draw_panel, thinned};
 
 /// What is drawn with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

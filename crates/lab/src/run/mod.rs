@@ -11,6 +11,7 @@ mod together;
 mod workload;
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -58,6 +59,9 @@ pub struct RunOptions {
     /// The most runs at once; only runs of bulk traffic at rates that the machine has room for are beside others
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
+    /// Write what an edge node and the senders through it do over time, and a picture of it, into this directory
+    #[arg(long, value_name = "DIR")]
+    pub trace: Option<PathBuf>,
     /// The sumlink program to measure, instead of this one
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
@@ -105,6 +109,9 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
         Some(program) => program.clone(),
         None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
     };
+    if let Some(directory) = &options.trace {
+        fs::create_dir_all(directory).map_err(LabError::file(directory))?;
+    }
     let plan = plan(options, scenarios, &program);
     for scenario in scenarios {
         store.write_scenario(scenario)?;
@@ -218,6 +225,7 @@ fn plan<'a>(options: &'a RunOptions, scenarios: &'a [Scenario], program: &'a Pat
                 system: system.clone(),
                 program,
                 rate: rate_beside_others(scenario),
+                trace: options.trace.as_deref(),
             }));
         }
     }

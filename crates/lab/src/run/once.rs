@@ -1,12 +1,15 @@
 //! One run: a scenario, a seed, a system.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
+use crate::edge_timeline::edge_timeline;
 use crate::error::LabError;
 use crate::laboratory::Lab;
 use crate::process::Process;
@@ -35,6 +38,8 @@ pub(crate) struct Job<'a> {
     pub(crate) program: &'a Path,
     /// Sum of the rates of its links in bit/s, of a run that may be done beside others.
     pub(crate) rate: Option<u64>,
+    /// Where systems that can tell what they do over time write that.
+    pub(crate) trace: Option<&'a Path>,
 }
 
 /// Who else runs meanwhile.
@@ -195,6 +200,7 @@ fn measure_phase(
         program: job.program,
         congestion: &scenario.congestion,
         port: workload::port(&scenario.workload).unwrap_or(PORT),
+        trace: job.trace.map(|directory| trace_file(job, directory)),
         directions: scenario.traffic.directions(),
         link: part.link.as_deref(),
     };
@@ -208,7 +214,33 @@ fn measure_phase(
         running,
         epoch_ns: 0,
     };
-    phase.measure(tick)
+    let measured = phase.measure(tick)?;
+    if let Some(trace) = stage.trace.as_ref().filter(|trace| trace.exists()) {
+        draw(job, trace)?;
+    }
+    Ok(measured)
+}
+
+/// Where a run's trace is, named as those of `sumlink sim run --trace`.
+fn trace_file(job: &Job<'_>, directory: &Path) -> PathBuf {
+    let system = job.system.replace(':', "-");
+    directory.join(format!(
+        "{}-seed-{}-{system}.jsonl",
+        job.scenario.name, job.seed
+    ))
+}
+
+/// The picture beside a trace.
+fn draw(job: &Job<'_>, trace: &Path) -> Result<(), LabError> {
+    let links: Vec<String> = job.scenario.links().map(|link| link.name.clone()).collect();
+    let title = format!("{}, {}, seed {}", job.scenario.name, job.system, job.seed);
+    let file = BufReader::new(File::open(trace).map_err(LabError::file(trace))?);
+    let read = |error| LabError::file(trace)(io::Error::other(error));
+    if let Some(svg) = edge_timeline(file, &links, &title).map_err(read)? {
+        let path = trace.with_extension("svg");
+        fs::write(&path, svg).map_err(LabError::file(&path))?;
+    }
+    Ok(())
 }
 
 /// Starts a program of the workload.

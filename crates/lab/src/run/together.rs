@@ -282,6 +282,7 @@ mod tests {
             system: "alone".to_owned(),
             program: Path::new("x"),
             rate: mbit.map(|mbit| mbit * 1_000_000),
+            trace: None,
         }
     }
 

@@ -67,7 +67,7 @@ impl System for Aggligator {
             entry,
             processes: vec![server, client],
             is_tcp: true,
-            _rates: None,
+            _watchers: Vec::new(),
         })
     }
 }

@@ -8,8 +8,12 @@
 //! The node is in the server's namespace: a TUN device takes packets at once and leaves none with the socket, so that what is
 //! too much is dropped in the node's queues, as it would be on a host of its own.
 
+mod rates;
+mod trace;
+
 use std::fmt::Write;
 use std::fs;
+use std::iter;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -26,7 +30,6 @@ use crate::signals;
 use crate::topology::{SERVER_V4, Side, client_v4};
 use crate::traffic::Route;
 
-use super::rates::{End, Rates};
 use super::sumlink::ask;
 use super::{Evidence, Running, Stage, System};
 
@@ -183,12 +186,15 @@ impl System for Edge {
             }
             thread::sleep(TICK);
         }
+        let watchers = iter::once(rates::follow(stage)?)
+            .chain(trace::start(stage)?)
+            .collect();
         Ok(Running {
             routes: vec![Route::direct(stage.target()); self.variant.flows],
             entry: stage.target(),
             processes: vec![node, user],
             is_tcp: true,
-            _rates: Some(follow(stage)?),
+            _watchers: watchers,
         })
     }
 
@@ -239,29 +245,6 @@ impl System for Edge {
             ..Evidence::default()
         })
     }
-}
-
-/// Tells both ends what their links carry, from now on; their files have what the links begin with.
-fn follow(stage: &Stage<'_>) -> Result<Rates, LabError> {
-    let links = stage.lab.links();
-    let ends = [
-        (Side::Server, Direction::Down),
-        (Side::Client, Direction::Up),
-    ]
-    .map(|(side, way)| End {
-        control: control(stage, side),
-        way,
-    });
-    Rates::follow(
-        stage.lab.watch(),
-        links.iter().map(|link| link.name.clone()).collect(),
-        links
-            .iter()
-            .map(|link| link.shapes.each_ref().map(|shape| shape.rate))
-            .collect(),
-        ends,
-        SHARE,
-    )
 }
 
 /// The control socket of one end.

@@ -12,16 +12,16 @@ mod library;
 mod mptcp;
 mod noq;
 pub(crate) mod peers;
-mod rates;
 mod simultaneous;
 mod sumlink;
+mod watcher;
 
 pub(crate) use mptcp::parse_counters as kernel_counters;
 pub(crate) use sumlink::keygen;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sumlink_scenario::system::System as Named;
 
@@ -82,6 +82,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) congestion: &'a str,
     /// The port on the server's side to which the traffic goes.
     pub(crate) port: u16,
+    /// Where a system that can tell what it does over time writes that, if it is to.
+    pub(crate) trace: Option<PathBuf>,
     /// Which ways the data of the workload goes.
     pub(crate) directions: &'a [Direction],
     /// The link of this phase, if it has one.
@@ -115,8 +117,8 @@ pub(crate) struct Running {
     pub(crate) processes: Vec<Process>,
     /// Whether all that it sends over the links is TCP, so that the kernel counts what is sent again.
     pub(crate) is_tcp: bool,
-    /// Who tells them what their links carry, if they are to know.
-    pub(crate) _rates: Option<rates::Rates>,
+    /// What is done beside them.
+    pub(crate) _watchers: Vec<watcher::Watcher>,
 }
 
 impl Running {
@@ -127,7 +129,7 @@ impl Running {
             routes: vec![route],
             processes: Vec::new(),
             is_tcp: true,
-            _rates: None,
+            _watchers: Vec::new(),
         }
     }
 }

@@ -76,7 +76,7 @@ impl System for Noq {
             entry: ENTRY,
             processes: vec![server, client],
             is_tcp: false,
-            _rates: None,
+            _watchers: Vec::new(),
         })
     }
 

@@ -36,7 +36,7 @@ impl System for Simultaneous {
             entry: stage.target(),
             processes: Vec::new(),
             is_tcp: true,
-            _rates: None,
+            _watchers: Vec::new(),
         })
     }
 

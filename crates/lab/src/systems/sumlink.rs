@@ -103,7 +103,7 @@ impl System for Sumlink {
             entry: FORWARD,
             processes: vec![server, client],
             is_tcp: true,
-            _rates: None,
+            _watchers: Vec::new(),
         })
     }
 

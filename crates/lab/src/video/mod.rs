@@ -175,6 +175,7 @@ fn plan<'a>(
                     system: (*system).to_owned(),
                     program,
                     rate: None,
+                    trace: None,
                 }));
             }
         }
