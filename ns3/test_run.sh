@@ -17,6 +17,10 @@ refuses 'no figure is called `fig99`' fig99
 refuses 'the following arguments are required: figure'
 refuses 'no system is called `mptcp`' fig12 --systems lwip,mptcp
 refuses 'no system is called `mptcp:tahoe`' fig12 --systems mptcp:tahoe
+refuses 'no system is called `sumlink`' fig12 --systems sumlink
+refuses 'no system is called `sumlink:best`' fig12 --systems sumlink:best
+refuses 'no system of csma is called `sumlink:fbdt`' csma --systems sumlink:fbdt
+refuses '--out: fig6 tells what happens over time' fig6 --out nowhere
 refuses 'no system of csma is called `lwip`' csma --systems lwip
 refuses 'fig6 is about a node between two links' fig6 --systems lte
 refuses 'no system is called `mptcp:lia`' fig13 --systems mptcp:lia
@@ -75,6 +79,22 @@ else
         failed=1
     }
 fi
+# The bond carries, and its bytes are those of their places (or the run fails). What is kept is as the laboratory keeps it.
+kept=$(mktemp -d)
+line=$(./run fig12 --json --systems lte,wifi,sumlink:fbdt,sumlink:minrtt --seconds 1 --sack --out "$kept") || failed=1
+[ "$(printf '%s\n' "$line" | grep -c '"system":"sumlink:.*"goodput_bps":[1-9][0-9]\{6\}')" -eq 6 ] || {
+    echo "ns3/run fig12 --json, sumlink: $line" >&2
+    failed=1
+}
+for program in ../target/release/sumlink ../target/debug/sumlink; do
+    [ -x "$program" ] || continue
+    if ! "$program" lab report "$kept" >/dev/null || ! grep -q 'sumlink:minrtt' "$kept/report.html"; then
+        echo "sumlink lab report: no page of what ns3/run --out has kept" >&2
+        failed=1
+    fi
+    break
+done
+rm -r "$kept"
 for figure in csma manet-static; do
     line=$(./run $figure --json --systems mptcp:lia --seconds 1) || failed=1
     printf '%s\n' "$line" | grep -q '"outcome":"measured".*"goodput_bps":[1-9]' || {

@@ -30,6 +30,7 @@ void sumlink_bond_on_recovery_exit(sumlink_bond *bond, uint8_t flow, uint64_t no
 void sumlink_bond_on_idle_end(sumlink_bond *bond, uint8_t flow, uint64_t now, uint64_t lasted);
 double sumlink_bond_cwnd(const sumlink_bond *bond, uint8_t flow);
 double sumlink_bond_ssthresh(const sumlink_bond *bond, uint8_t flow);
+uint64_t sumlink_bond_rttvar(const sumlink_bond *bond, uint8_t flow);
 uint64_t sumlink_bond_srtt(const sumlink_bond *bond, uint8_t flow);
 
 #ifdef __cplusplus

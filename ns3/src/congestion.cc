@@ -78,8 +78,10 @@ void Congestion::CwndEvent(Ptr<TcpSocketState> tcb, const TcpSocketState::TcpCAE
     }
 }
 
-void Congestion::CongControl(Ptr<TcpSocketState> tcb, const TcpRateOps::TcpRateConnection &,
+void Congestion::CongControl(Ptr<TcpSocketState> tcb, const TcpRateOps::TcpRateConnection &connection,
                              const TcpRateOps::TcpRateSample &sample) {
+    m_delivered = connection.m_delivered;
+    Measure(sample.m_priorInFlight + tcb->m_segmentSize >= tcb->m_cWnd);
     if (!m_begun) {
         m_last_acked = tcb->m_lastAckedSeq;
         m_begun = true;
@@ -106,6 +108,23 @@ void Congestion::CongControl(Ptr<TcpSocketState> tcb, const TcpRateOps::TcpRateC
     m_rest %= segment;
     sumlink_bond_on_ack(m_bond.get(), m_flow, &ack);
     Apply(tcb);
+}
+
+// ns-3's own samples are of single acknowledgements, and far off where few bytes were under way.
+void Congestion::Measure(bool limited) {
+    m_limited |= limited;
+    auto now = Simulator::Now(), time = now - m_measured;
+    if (Srtt().IsZero() || time < Srtt()) {
+        return;
+    }
+    auto rate = static_cast<uint64_t>((m_delivered - m_delivered_before) / time.GetSeconds());
+    // As Linux: where the window was not made use of, a measurement counts only if it is above the last one.
+    if (m_limited || rate > m_delivery_rate) {
+        m_delivery_rate = rate;
+    }
+    m_measured = now;
+    m_delivered_before = m_delivered;
+    m_limited = false;
 }
 
 void Congestion::Apply(Ptr<TcpSocketState> tcb) {

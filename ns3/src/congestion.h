@@ -36,6 +36,11 @@ class Congestion : public ns3::TcpCongestionOps {
     ns3::Ptr<ns3::TcpSocketState> State() const { return m_tcb; }
     /// Zero before the first sample.
     ns3::Time Srtt() const { return ns3::NanoSeconds(sumlink_bond_srtt(m_bond.get(), m_flow)); }
+    ns3::Time RttVariation() const { return ns3::NanoSeconds(sumlink_bond_rttvar(m_bond.get(), m_flow)); }
+    /// Bytes per second, as measured last; 0 before that.
+    uint64_t DeliveryRate() const { return m_delivery_rate; }
+    /// Bytes that the peer has, also behind a hole.
+    uint64_t Delivered() const { return m_delivered; }
     uint32_t Losses() const { return m_losses; }
     uint32_t Timeouts() const { return m_timeouts; }
     /// Called when the retransmission timer has fired.
@@ -43,6 +48,8 @@ class Congestion : public ns3::TcpCongestionOps {
 
   private:
     void Apply(ns3::Ptr<ns3::TcpSocketState> tcb);
+    /// The rate of delivery, once in each round trip; `limited`: the window is used up.
+    void Measure(bool limited);
 
     std::shared_ptr<sumlink_bond> m_bond;
     uint8_t m_flow = 0;
@@ -57,6 +64,12 @@ class Congestion : public ns3::TcpCongestionOps {
     // When something was last acknowledged, for the length of an idle time.
     ns3::Time m_last_ack;
     bool m_acked_since_timeout = true;
+    // Of each round trip: bytes delivered before it, when it began, and whether the window was made use of.
+    uint64_t m_delivery_rate = 0;
+    uint64_t m_delivered = 0;
+    uint64_t m_delivered_before = 0;
+    ns3::Time m_measured;
+    bool m_limited = false;
     uint32_t m_losses = 0;
     uint32_t m_timeouts = 0;
 };

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "bond.h"
 #include "coupled.h"
 #include "mptcp.h"
 #include "node.h"
@@ -20,6 +21,8 @@ namespace {
 // Flows begin when the user has attached to both; what is measured begins two seconds later.
 constexpr double START = 1.0;
 constexpr double WARM = 2.0;
+// Between two looks at what has arrived.
+constexpr double INTERVAL = 0.1;
 constexpr uint16_t PORT = 5000;
 // Of LWA's sequence numbers, 18 bits.
 constexpr size_t PDCP_HEADER = 3;
@@ -102,7 +105,7 @@ int main(int argc, char **argv) {
     }
     Options o;
     CommandLine cmd;
-    cmd.AddValue("system", "lte, wifi, lwip, lwa or lwip+visible; the last three with :STEERING; mptcp:CONTROL", o.system);
+    cmd.AddValue("system", "lte, wifi, lwip, lwa or lwip+visible; the last three with :STEERING; mptcp:CONTROL; sumlink:SCHEDULER", o.system);
     cmd.AddValue("wifi", "b, g or a", o.wifi);
     cmd.AddValue("seed", "seed", o.seed);
     cmd.AddValue("flows", "TCP flows", o.flows);
@@ -121,21 +124,22 @@ int main(int argc, char **argv) {
     if (o.system.size() > mode.size()) {
         steering = o.system.substr(mode.size() + 1);
     }
-    bool mptcp = mode == "mptcp";
-    if (mptcp) {
+    bool mptcp = mode == "mptcp", sumlink = mode == "sumlink";
+    // With these nothing goes through the core: both links end at the remote host.
+    bool past = mptcp || sumlink;
+    if (past) {
         std::string why;
-        if (!coupled::Bond(steering, 2, why)) {
+        if (!(mptcp ? coupled::Bond(steering, 2, why) != nullptr : bond::Session(steering, true, why) != nullptr)) {
             return Bad(why);
         }
         if (o.trace != "none") {
-            return Bad("there is no series of mptcp");
+            return Bad("there is no series of " + mode);
         }
     }
     if (alone && o.system != mode) {
         return Bad("one link has no steering: " + o.system);
     }
-    // With mptcp nothing goes through the core.
-    std::string core_mode = alone || mptcp ? "lwip" : mode;
+    std::string core_mode = alone || past ? "lwip" : mode;
     WifiStandard standard;
     if (o.wifi == "b") {
         standard = WIFI_STANDARD_80211b;
@@ -159,7 +163,7 @@ int main(int argc, char **argv) {
         return Bad("seed, flows and seconds are above 0");
     }
     char error[256];
-    sumlink_edge_config told{core_mode.c_str(), mptcp ? nullptr : steering.c_str(), "rewrite", 1,
+    sumlink_edge_config told{core_mode.c_str(), past ? nullptr : steering.c_str(), "rewrite", 1,
                              static_cast<uint8_t>(alone ? 1 : 2), 40, nullptr};
     sumlink_edge *core = sumlink_edge_new(&told, error, sizeof error);
     if (!core) {
@@ -179,11 +183,11 @@ int main(int argc, char **argv) {
     Config::SetDefault("ns3::LteEnbRrc::SrsPeriodicity", UintegerValue(80));
     // The node never fills it: what waits does so in the node's own queue of 40 packets.
     Config::SetDefault("ns3::LteRlcUm::MaxTxBufferSize", UintegerValue(40 * 1500));
-    if (mptcp) {
+    if (past) {
         // Where there is no node, the same 40 packets wait in Wi-Fi's MAC.
         Config::SetDefault("ns3::WifiMacQueue::MaxSize", StringValue("40p"));
     }
-    edge::Topology net(standard, o.users, !mptcp);
+    edge::Topology net(standard, o.users, !past);
 
     auto socket = [](Ptr<Node> node) {
         auto made = Socket::CreateSocket(node, UdpSocketFactory::GetTypeId());
@@ -225,13 +229,25 @@ int main(int argc, char **argv) {
     Series series{&node, "lte-11" + o.wifi, o.system, o.seed};
     std::vector<std::unique_ptr<coupled::Sender>> senders;
     std::vector<std::unique_ptr<coupled::Receiver>> receivers;
+    std::vector<std::unique_ptr<bond::End>> bonds, bond_users;
     for (uint32_t flow = 0; flow < o.users * o.flows; ++flow) {
         auto &host = net.users[flow / o.flows];
-        if (mptcp) {
-            uint16_t first = PORT + 2 * flow;
-            std::vector<coupled::Way> ways{{net.far, {host.lte, first}}, {net.far_wifi, {host.wifi, static_cast<uint16_t>(first + 1)}}};
+        if (past) {
+            uint16_t first = PORT + 2 * flow, second = first + 1;
+            std::vector<coupled::Way> ways{{net.far, {host.lte, first}}, {net.far_wifi, {host.wifi, second}}};
             std::string why;
-            receivers.push_back(std::make_unique<coupled::Receiver>(host.node, std::vector<uint16_t>{first, static_cast<uint16_t>(first + 1)}));
+            if (sumlink) {
+                auto end = [&](Ptr<Node> node, bool sends) {
+                    auto control = coupled::Bond("uncoupled", 2, why);
+                    return std::make_unique<bond::End>(node, bond::Session(steering, sends, why), control, sends, o.segment);
+                };
+                bond_users.push_back(end(host.node, false));
+                bond_users.back()->Listen({first, second});
+                bonds.push_back(end(net.remote, true));
+                Simulator::Schedule(Seconds(START), &bond::End::Connect, bonds.back().get(), ways);
+                continue;
+            }
+            receivers.push_back(std::make_unique<coupled::Receiver>(host.node, std::vector<uint16_t>{first, second}));
             senders.push_back(std::make_unique<coupled::Sender>(net.remote, coupled::Bond(steering, 2, why), ways, o.segment, 4 << 20));
             Simulator::Schedule(Seconds(START), &coupled::Sender::Start, senders.back().get());
             continue;
@@ -259,10 +275,19 @@ int main(int argc, char **argv) {
             NS_ABORT_MSG_IF(receiver->Wrong(), "bytes at a wrong place");
             bytes += receiver->Delivered();
         }
+        for (auto &user : bond_users) {
+            NS_ABORT_MSG_IF(user->Wrong(), "bytes at a wrong place");
+            bytes += user->Delivered();
+        }
         return bytes;
     };
     uint64_t before = 0;
     Simulator::Schedule(Seconds(START + WARM), [&] { before = received(); });
+    // Goodput over time, from when the flows begin.
+    std::vector<uint64_t> came{0};
+    for (double at = INTERVAL; at <= WARM + o.seconds + 1e-9; at += INTERVAL) {
+        Simulator::Schedule(Seconds(START + at), [&] { came.push_back(received()); });
+    }
     Simulator::Stop(Seconds(START + WARM + o.seconds));
     Simulator::Run();
 
@@ -273,11 +298,26 @@ int main(int argc, char **argv) {
         std::printf("{\"scenario\":\"lte-11%s\",\"seed\":%u,\"system\":\"%s\",\"outcome\":\"measured\",\"reason\":null,"
                     "\"goodput_bps\":%.0f,\"users\":%u,\"flows\":%u,\"seconds\":%g,\"node\":{\"down_packets\":%llu,\"dropped\":%llu,"
                     "\"malformed\":%llu,\"up_packets\":%llu,\"duplicates\":%llu,\"boosted\":%llu,\"held\":%llu,"
-                    "\"repaired\":%llu,\"repaired_late\":%llu,\"resets\":%llu}}\n",
+                    "\"repaired\":%llu,\"repaired_late\":%llu,\"resets\":%llu}",
                     o.wifi.c_str(), o.seed, o.system.c_str(), 8.0 * (received() - before) / o.seconds, o.users, o.flows,
                     o.seconds, n(count.down_packets), n(count.dropped), n(count.malformed), n(count.up_packets),
                     n(count.duplicates), n(count.boosted), n(count.held), n(count.repaired), n(count.repaired_late),
                     n(count.resets));
+        if (sumlink) {
+            uint64_t twice = 0, waited = 0, back = 0;
+            for (size_t one = 0; one < bonds.size(); ++one) {
+                twice += bonds[one]->Counters().duplicates_sent;
+                back += bonds[one]->Came();
+                waited = std::max<uint64_t>(waited, bond_users[one]->Counters().reorder_peak);
+            }
+            std::printf(",\"session\":{\"duplicates_sent_bytes\":%llu,\"reorder_peak_bytes\":%llu,\"returned_bytes\":%llu}",
+                        n(twice), n(waited), n(back));
+        }
+        std::printf(",\"goodput\":{\"start_s\":0,\"interval_s\":%g,\"bps\":[", INTERVAL);
+        for (size_t i = 1; i < came.size(); ++i) {
+            std::printf("%s%.0f", i > 1 ? "," : "", 8.0 * (came[i] - came[i - 1]) / INTERVAL);
+        }
+        std::printf("]}}\n");
     }
     Simulator::Destroy();
     return 0;

@@ -242,6 +242,19 @@ pub unsafe extern "C" fn sumlink_bond_ssthresh(bond: *const Bond, flow: u8) -> f
     control.map_or(0.0, |control| control.ssthresh())
 }
 
+/// The variation of the round-trip time in nanoseconds; 0 before the first sample.
+///
+/// # Safety
+/// `bond` is of [`sumlink_bond_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_bond_rttvar(bond: *const Bond, flow: u8) -> u64 {
+    let bond = unsafe { &*bond };
+    let rtt = bond.rtts.get(usize::from(flow));
+    rtt.map_or(0, |rtt| {
+        u64::try_from(rtt.variation.as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
 /// The smoothed round-trip time in nanoseconds; 0 before the first sample.
 ///
 /// # Safety

@@ -1,5 +1,5 @@
-//! The edge core of sumlink behind a C ABI, and its congestion controls. `sumlink_edge.h` and `sumlink_congestion.h` declare what is
-//! here; a test holds them to these functions.
+//! The edge core of sumlink behind a C ABI, its congestion controls, and the engine's session. `sumlink_edge.h`,
+//! `sumlink_congestion.h` and `sumlink_session.h` declare what is here; a test holds them to these functions.
 //!
 //! Packets are a pointer and a length and begin with an IP header (a PDCP header in mode `lwa`, behind the links); times are
 //! nanoseconds since an epoch of the caller's, and never go backwards. Handles belong to one thread. The law of the core's use is
@@ -10,6 +10,7 @@
 mod bond;
 mod node;
 mod receiver;
+mod session;
 
 use std::ffi::c_char;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use std::time::Duration;
 pub use bond::*;
 pub use node::*;
 pub use receiver::*;
+pub use session::*;
 
 /// What a buffer for a packet must hold: the largest IP packet and a PDCP header.
 pub const SUMLINK_EDGE_PACKET_MAX: usize = 65_535 + 3;
@@ -75,3 +77,5 @@ unsafe fn refuse(why: &str, error: *mut c_char, room: usize) {
 mod tests;
 #[cfg(test)]
 mod tests_bond;
+#[cfg(test)]
+mod tests_session;

@@ -150,12 +150,14 @@ fn what_is_wrong_is_said_in_a_line() {
 fn the_headers_declare_what_is_here() {
     let header = concat!(
         include_str!("../sumlink_edge.h"),
-        include_str!("../sumlink_congestion.h")
+        include_str!("../sumlink_congestion.h"),
+        include_str!("../sumlink_session.h")
     );
     let code = concat!(
         include_str!("node.rs"),
         include_str!("receiver.rs"),
-        include_str!("bond.rs")
+        include_str!("bond.rs"),
+        include_str!("session.rs")
     );
     let declared: Vec<_> = header.split(';').filter_map(function).collect();
     let defined: Vec<_> = code
@@ -163,7 +165,7 @@ fn the_headers_declare_what_is_here() {
         .skip(1)
         .filter_map(function)
         .collect();
-    assert_eq!(declared.len(), 28);
+    assert_eq!(declared.len(), 41);
     assert_eq!(declared, defined);
 
     let fields = |text: &str, start: &str, end: &str, name: fn(&str) -> Option<&str>| {
@@ -183,7 +185,7 @@ fn the_headers_declare_what_is_here() {
             .split_once(':')
             .map(|(name, _)| name)
     });
-    assert_eq!(of_header.len(), 29);
+    assert_eq!(of_header.len(), 49);
     assert_eq!(of_header, of_code);
 }
 

@@ -113,6 +113,8 @@ fn round_trip_times_are_smoothed_and_idle_windows_decay() {
         ack(bond, 0, 200 * MS, 160 * MS);
         // seven parts of 80 and one of 160
         assert_eq!(sumlink_bond_srtt(bond, 0), 90 * MS);
+        // three parts of 40 and one of the difference to 80
+        assert_eq!(sumlink_bond_rttvar(bond, 0), 50 * MS);
         ack(bond, 0, 300 * MS, 0);
         assert_eq!(sumlink_bond_srtt(bond, 0), 90 * MS);
         for at in 0..30 {

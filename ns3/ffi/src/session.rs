@@ -1,0 +1,348 @@
+//! One end of a bond: the engine's session with one stream, for whoever has carriers.
+
+use std::ffi::{CStr, c_char};
+use std::time::Duration;
+
+use sumlink_engine::{
+    Config, Event, LossState, PathId, PathSample, PathState, Role, Session, StreamId,
+};
+
+use crate::{bytes, nanos, refuse};
+
+/// The most bytes that are read at once.
+const READ_MOST: usize = 1 << 20;
+
+/// A session, its stream, and what it gave out last.
+#[derive(Debug)]
+pub struct End {
+    session: Session,
+    /// Opened by this end, or by the peer.
+    stream: Option<StreamId>,
+    opens: bool,
+    is_closed: bool,
+    out: Vec<u8>,
+}
+
+/// What the caller's TCP knows of a path, as Linux has it in TCP_INFO; see [`PathSample`]. Times are nanoseconds, everything
+/// else bytes, but for segments and flags.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SumlinkSessionSample {
+    /// Smoothed round-trip time.
+    pub srtt: u64,
+    /// Its variation.
+    pub rttvar: u64,
+    /// The least one; 0 while unknown.
+    pub min_rtt: u64,
+    /// Congestion window.
+    pub cwnd: u64,
+    /// Slow start threshold; 0 before the first loss.
+    pub ssthresh: u64,
+    /// Sent and not acknowledged.
+    pub in_flight: u64,
+    /// Given to the socket and not sent.
+    pub unsent: u64,
+    /// Bytes per second; 0 before the first measurement.
+    pub delivery_rate: u64,
+    /// Segments sent.
+    pub segments: u64,
+    /// Segments of them that had been sent before.
+    pub retransmitted: u64,
+    /// Segments that the peer's TCP has.
+    pub delivered: u64,
+    /// Bytes that have come.
+    pub received: u64,
+    /// Largest segment.
+    pub mss: u32,
+    /// 0: nothing is suspicious; 1: something is being repaired; 2: the retransmission timer has fired.
+    pub loss: u8,
+    /// Whether the socket takes nothing now.
+    pub full: u8,
+}
+
+/// What was counted since the beginning.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SumlinkSessionCounters {
+    /// Bytes written.
+    pub written: u64,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes sent more than once.
+    pub duplicates_sent: u64,
+    /// The most bytes that have waited behind a gap.
+    pub reorder_peak: u64,
+    /// Paths that deliver now.
+    pub active_paths: u64,
+}
+
+impl From<&SumlinkSessionSample> for PathSample {
+    fn from(told: &SumlinkSessionSample) -> Self {
+        Self {
+            srtt: Duration::from_nanos(told.srtt),
+            rttvar: Duration::from_nanos(told.rttvar),
+            min_rtt: Duration::from_nanos(told.min_rtt),
+            mss: told.mss,
+            cwnd: told.cwnd,
+            ssthresh: (told.ssthresh > 0).then_some(told.ssthresh),
+            loss: match told.loss {
+                0 => LossState::Open,
+                1 => LossState::Recovery,
+                _ => LossState::Timeout,
+            },
+            in_flight: told.in_flight,
+            unsent: told.unsent,
+            local_queue: 0,
+            full: told.full != 0,
+            delivery_rate: told.delivery_rate,
+            pacing_rate: 0,
+            segments: told.segments,
+            retransmitted: told.retransmitted,
+            delivered: told.delivered,
+            received: told.received,
+        }
+    }
+}
+
+impl End {
+    fn new(scheduler: &str, opens: bool, now: Duration) -> Result<Self, String> {
+        let mut config = Config::new(if opens { Role::Client } else { Role::Server });
+        config.scheduler = scheduler.to_owned();
+        Ok(Self {
+            session: Session::new(config, now).map_err(|error| error.to_string())?,
+            stream: None,
+            opens,
+            is_closed: false,
+            out: Vec::new(),
+        })
+    }
+
+    /// The first part of the engine's law.
+    fn settle(&mut self, now: Duration) {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                Event::Opened { stream, .. } => {
+                    self.stream.get_or_insert(stream);
+                }
+                Event::Closed { .. } => self.is_closed = true,
+                _ => {}
+            }
+        }
+        if self.opens && self.stream.is_none() {
+            // There is no credit for it before the peer has been heard.
+            self.stream = self.session.open_stream(b"", None, now).ok();
+        }
+    }
+}
+
+fn at(now: u64) -> Duration {
+    Duration::from_nanos(now)
+}
+
+/// A session without paths whose scheduler has that name, or null; then `error` is given one line that says why, cut to `room`
+/// bytes with its zero byte. With `opens` other than 0 this end opens the stream, which it does as soon as the peer lets it; the other
+/// end must not.
+///
+/// # Safety
+/// `scheduler` is null or ends with a zero byte; `error` is null or writable for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_new(
+    scheduler: *const c_char,
+    opens: u8,
+    now: u64,
+    error: *mut c_char,
+    room: usize,
+) -> *mut End {
+    let made = if scheduler.is_null() {
+        Err("no scheduler is named".into())
+    } else {
+        match unsafe { CStr::from_ptr(scheduler) }.to_str() {
+            Ok(name) => End::new(name, opens != 0, at(now)),
+            Err(_) => Err("a name is not UTF-8".into()),
+        }
+    };
+    match made {
+        Ok(end) => Box::into_raw(Box::new(end)),
+        Err(why) => {
+            unsafe { refuse(&why, error, room) };
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// The session is no more. Null is nothing.
+///
+/// # Safety
+/// `end` is null or of [`sumlink_session_new`], and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_free(end: *mut End) {
+    if !end.is_null() {
+        drop(unsafe { Box::from_raw(end) });
+    }
+}
+
+/// A carrier can take bytes both ways; both ends give the path the same number.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_path_up(end: *mut End, path: u32, now: u64) {
+    let end = unsafe { &mut *end };
+    end.session.path_up(PathId(path), at(now));
+    end.session.path_link(PathId(path), path.into());
+    end.settle(at(now));
+}
+
+/// A carrier has ended: what was on it goes over the others.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_path_down(end: *mut End, path: u32, now: u64) {
+    let end = unsafe { &mut *end };
+    end.session.path_down(PathId(path), at(now));
+    end.settle(at(now));
+}
+
+/// New measurements of a path's carrier.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`]; `sample` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_path_sample(
+    end: *mut End,
+    path: u32,
+    sample: *const SumlinkSessionSample,
+) {
+    let (end, sample) = unsafe { (&mut *end, &*sample) };
+    end.session.path_stats(PathId(path), sample.into());
+}
+
+/// What the path sends next, about `budget` bytes, or null if that is nothing; readable for `len` bytes until the next call with this
+/// session. The carrier delivers them in order, or the path is taken down.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`]; `len` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_poll_transmit(
+    end: *mut End,
+    path: u32,
+    budget: usize,
+    now: u64,
+    len: *mut usize,
+) -> *const u8 {
+    let end = unsafe { &mut *end };
+    end.out.clear();
+    let session = &mut end.session;
+    session.poll_transmit(PathId(path), budget, at(now), &mut end.out);
+    end.settle(at(now));
+    unsafe { *len = end.out.len() };
+    match end.out.is_empty() {
+        true => std::ptr::null(),
+        false => end.out.as_ptr(),
+    }
+}
+
+/// Bytes have come over a path, in the order in which they were sent. 1; 0 if they are none of a session, which has ended then.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`]; `data` is null or readable for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_handle_frames(
+    end: *mut End,
+    path: u32,
+    data: *const u8,
+    len: usize,
+    now: u64,
+) -> u8 {
+    let (end, data) = unsafe { (&mut *end, bytes(data, len)) };
+    let taken = end.session.handle_frames(PathId(path), data, at(now));
+    end.settle(at(now));
+    u8::from(taken.is_ok() && !end.is_closed)
+}
+
+/// When [`sumlink_session_handle_timeout`] is to be called, or [`SUMLINK_EDGE_NEVER`](crate::SUMLINK_EDGE_NEVER).
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_poll_timeout(end: *const End) -> u64 {
+    nanos(unsafe { &*end }.session.poll_timeout())
+}
+
+/// Does what is due.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_handle_timeout(end: *mut End, now: u64) {
+    let end = unsafe { &mut *end };
+    end.session.handle_timeout(at(now));
+    end.settle(at(now));
+}
+
+/// Writes to the stream; how many bytes were taken, 0 while there is no room or no stream.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`]; `data` is null or readable for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_write(
+    end: *mut End,
+    data: *const u8,
+    len: usize,
+    now: u64,
+) -> usize {
+    let (end, data) = unsafe { (&mut *end, bytes(data, len)) };
+    let Some(stream) = end.stream else {
+        return 0;
+    };
+    end.session.write(stream, data, at(now)).unwrap_or(0)
+}
+
+/// What of the stream has come in order, or null if that is nothing; readable for `len` bytes until the next call with this session.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`]; `len` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_read(
+    end: *mut End,
+    now: u64,
+    len: *mut usize,
+) -> *const u8 {
+    let end = unsafe { &mut *end };
+    end.out.clear();
+    if let Some(stream) = end.stream {
+        // A stream that is gone has nothing to read.
+        let _ = end.session.read(stream, READ_MOST, &mut end.out, at(now));
+        end.settle(at(now));
+    }
+    unsafe { *len = end.out.len() };
+    match end.out.is_empty() {
+        true => std::ptr::null(),
+        false => end.out.as_ptr(),
+    }
+}
+
+/// What was counted.
+///
+/// # Safety
+/// `end` is of [`sumlink_session_new`]; `counters` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sumlink_session_counters(
+    end: *const End,
+    counters: *mut SumlinkSessionCounters,
+) {
+    let session = &unsafe { &*end }.session;
+    let stats = session.stats();
+    let active = session
+        .paths()
+        .filter(|path| path.state() == PathState::Active);
+    let told = SumlinkSessionCounters {
+        written: stats.bytes_written,
+        read: stats.bytes_read,
+        duplicates_sent: stats.duplicates_sent,
+        reorder_peak: stats.reorder_peak,
+        active_paths: active.count() as u64,
+    };
+    unsafe { *counters = told };
+}
