@@ -268,6 +268,27 @@ mod tests {
     }
 
     #[test]
+    fn what_an_edge_node_can_be_told_of_flows_reaches_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.toml");
+        let text = "role = \"node\"\n[[link]]\nname = \"a\"\nlocal = \"10.77.1.1:7400\"\nremote = \"10.77.1.2:7400\"\n\
+                    [flows]\nmost = 7\nkept_per_flow = \"128KiB\"\nkept = \"256KiB\"\nidle = \"5s\"\n\
+                    idle_half_open = \"6s\"\norphaned = \"7s\"\n";
+        std::fs::write(&file, text).unwrap();
+        let File::Edge(settings) = read(&file, Depth::Text).unwrap() else {
+            unreachable!("it has a `role`");
+        };
+        let core = settings.node.core;
+        assert_eq!(
+            (core.flows, core.kept_per_flow, core.kept),
+            (7, 128 << 10, 256 << 10)
+        );
+        let times = [core.idle, core.idle_half_open, core.orphaned];
+        assert_eq!(times.map(|time| time.as_secs()), [5, 6, 7]);
+        assert_eq!(core.links.len(), 1);
+    }
+
+    #[test]
     fn what_the_engine_can_be_told_reaches_it() {
         let directory = tempfile::tempdir().unwrap();
         let session = |more: &str| {

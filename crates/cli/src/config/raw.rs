@@ -10,7 +10,7 @@ use toml::Spanned;
 pub(super) type Field<T> = Option<Spanned<T>>;
 
 /// Keys that only an edge node's file has.
-pub(super) const EDGE_KEYS: [&str; 13] = [
+pub(super) const EDGE_KEYS: [&str; 14] = [
     "role",
     "mode",
     "steering",
@@ -24,6 +24,7 @@ pub(super) const EDGE_KEYS: [&str; 13] = [
     "tun",
     "lwa",
     "visible",
+    "flows",
 ];
 
 /// Keys that only a client's file has.
@@ -239,6 +240,8 @@ pub(super) struct Edge {
     #[serde(default)]
     pub(super) visible: Visible,
     #[serde(default)]
+    pub(super) flows: Flows,
+    #[serde(default)]
     pub(super) link: Vec<Spanned<EdgeLink>>,
 }
 
@@ -263,6 +266,18 @@ pub(super) struct Lwa {
     pub(super) bits: Field<i64>,
     pub(super) timer: Field<String>,
     pub(super) memory: Field<String>,
+}
+
+/// `[flows]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Flows {
+    pub(super) most: Field<i64>,
+    pub(super) kept_per_flow: Field<String>,
+    pub(super) kept: Field<String>,
+    pub(super) idle: Field<String>,
+    pub(super) idle_half_open: Field<String>,
+    pub(super) orphaned: Field<String>,
 }
 
 /// `[visible]`, each thing under its name in table I of the paper or in the core.

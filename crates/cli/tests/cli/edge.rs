@@ -102,6 +102,24 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         ),
         ("role = \"node\"\n[lwa]\nbits = 15", 3, "12 or 18 bits"),
         (
+            "role = \"node\"\n[lwa]\nmemory = \"1KiB\"",
+            3,
+            "64KiB to 1GiB",
+        ),
+        ("role = \"node\"\n[flows]\nmost = 0", 3, "1 to 10000000"),
+        (
+            "role = \"node\"\n[flows]\nkept = \"1KiB\"",
+            3,
+            "64KiB to 64GiB",
+        ),
+        (
+            "role = \"node\"\n[flows]\nkept_per_flow = \"2MiB\"\nkept = \"1MiB\"",
+            3,
+            "at least `kept_per_flow`",
+        ),
+        ("role = \"node\"\n[flows]\nidle = \"10ms\"", 3, "1000ms to"),
+        ("role = \"node\"\n[flows]\nidel = \"10s\"", 3, "idel"),
+        (
             "role = \"node\"\nmode = \"lwip+visible\"\n[visible]\nfall = 2.0",
             4,
             "between 0 and 1",

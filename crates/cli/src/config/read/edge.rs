@@ -107,7 +107,7 @@ impl Reader<'_> {
             visible,
             sequence_bits,
             mss: Some(mss),
-            ..Config::default()
+            ..self.flows(raw.flows)
         };
         // What is wrong with one value was told at its place.
         if self.problems.is_empty()
@@ -153,7 +153,7 @@ impl Reader<'_> {
             let remote = self.parse(Some(block.remote), |s| parse_address(s));
             let interface = self.parse(block.interface, |s| parse_interface(s));
             let rate = self.parse(block.rate, |s| parse_rate(s));
-            let backlog = self.parse(block.backlog, |s| parse_backlog(s));
+            let backlog = self.parse(block.backlog, |s| size_between(s, "4608B", "64MiB"));
             let queue = self.parse(block.queue, |n| {
                 usize::try_from(*n)
                     .ok()
@@ -228,19 +228,44 @@ impl Reader<'_> {
         });
         let bits = bits.unwrap_or(default.bits);
         let timer = self.parse(raw.timer, |s| span_of_time(s, 0, 3000));
-        let memory = self.parse(raw.memory, |s| {
-            let bytes = units::parse_size(s).map_err(|error| error.to_string())?;
-            match (1 << 16..=1 << 30).contains(&bytes) {
-                true => Ok(bytes as usize),
-                false => Err(format!("`{s}` is out of range: write 64KiB to 1GiB")),
-            }
-        });
+        let memory = self.parse(raw.memory, |s| size_between(s, "64KiB", "1GiB"));
         let reorder = ReorderConfig {
             bits,
             timer: timer.unwrap_or(default.timer),
             bytes: memory.unwrap_or(default.bytes),
         };
         (bits, reorder)
+    }
+
+    /// How many flows are known, what is kept of them, and when they are forgotten; the rest as by default.
+    fn flows(&mut self, raw: raw::Flows) -> Config {
+        let default = Config::default();
+        let most = self.parse(raw.most, |n| within(*n, 1, 10_000_000));
+        let kept_span = raw.kept_per_flow.as_ref().map(Spanned::span);
+        let mut size = |field: Field<String>, default| {
+            let said = self.parse(field, |s| size_between(s, "64KiB", "64GiB"));
+            said.unwrap_or(default)
+        };
+        let kept_per_flow = size(raw.kept_per_flow, default.kept_per_flow);
+        let kept = size(raw.kept, default.kept.max(kept_per_flow));
+        if kept_per_flow > kept {
+            let reason =
+                "one flow cannot keep more than all together: `kept` is at least `kept_per_flow`";
+            self.problem(kept_span.unwrap_or(0..0), reason);
+        }
+        let mut time = |field: Field<String>, default| {
+            let said = self.parse(field, |s| span_of_time(s, 1000, 86_400_000));
+            said.unwrap_or(default)
+        };
+        Config {
+            flows: most.map_or(default.flows, |most| most as usize),
+            kept_per_flow,
+            kept,
+            idle: time(raw.idle, default.idle),
+            idle_half_open: time(raw.idle_half_open, default.idle_half_open),
+            orphaned: time(raw.orphaned, default.orphaned),
+            ..default
+        }
     }
 
     fn visible(&mut self, raw: raw::Visible) -> Parameters {
@@ -336,11 +361,13 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     }
 }
 
-fn parse_backlog(text: &str) -> Result<usize, String> {
-    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
-    match (4608..=1 << 26).contains(&bytes) {
+/// A number of bytes from one to the other.
+fn size_between(text: &str, least: &str, most: &str) -> Result<usize, String> {
+    let read = |text| units::parse_size(text).map_err(|error| error.to_string());
+    let bytes = read(text)?;
+    match (read(least)?..=read(most)?).contains(&bytes) {
         true => Ok(bytes as usize),
-        false => Err(format!("`{text}` is out of range: write 4608B to 64MiB")),
+        false => Err(format!("`{text}` is out of range: write {least} to {most}")),
     }
 }
 
