@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
@@ -14,6 +15,9 @@ use crate::traffic::Pattern;
 /// Unequal enough for packets to overtake each other.
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=5ms", "b:rate=8mbit,delay=15ms"];
 const RATES: [&str; 2] = ["15.7mbit", "7.8mbit"];
+
+/// Longer than a transfer stands still after a link's death, on any machine: a link is dead after 0.5 s, and 300 kB take 0.3 s.
+const STALL: Duration = Duration::from_secs(8);
 
 /// Two ends and a server of files between which they stand.
 pub(crate) struct Edge {
@@ -126,6 +130,19 @@ impl Edge {
             let metadata = fs::metadata(&copy).ok()?;
             (metadata.len() >= bytes).then_some(())
         });
+    }
+
+    /// The download goes on: so many more bytes are there before a stall of that length.
+    #[track_caller]
+    pub(crate) fn goes_on(&self, bytes: u64, within: Duration) {
+        let copied = || fs::metadata(self.bench.path("copy")).map_or(0, |found| found.len());
+        let (start, before) = (Instant::now(), copied());
+        until("the download goes on", || {
+            (copied() >= before + bytes).then_some(())
+        });
+        let stall = start.elapsed();
+        eprintln!("the download went on after {stall:?}");
+        assert!(stall <= within, "{stall:?} for {bytes} bytes");
     }
 
     /// Ends both the way a user does; nothing of them may be left.
@@ -259,6 +276,7 @@ fn a_link_dies(modes: &[&str]) {
         assert_eq!(at_node["flows"][0]["far"], "10.99.0.1:80", "{at_node}");
         // The one that the acknowledgements take, too.
         edge.bench.set("a", "rate=0");
+        edge.goes_on(300_000, STALL);
         edge.until_states("node", ["down", "up"]);
         edge.until_states("user", ["down", "up"]);
         edge.bench.set("a", "rate=16mbit");

@@ -17,6 +17,9 @@ const USER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 /// In the users' network, and nobody.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
 
+/// Longer than a transfer stands still behind an outage of both links of a second or two, on any machine.
+const STALL: Duration = Duration::from_secs(15);
+
 /// Flows that a node knows at once, where nothing is said.
 const MOST_FLOWS: u64 = 100_000;
 
@@ -40,6 +43,8 @@ fn both_links_may_die_under_load_and_come_back() {
         for (link, rate) in [("a", "rate=16mbit"), ("b", "rate=8mbit")] {
             edge.bench.set(link, rate);
         }
+        // The sender's own timer may have backed off meanwhile: as long as the outage, about.
+        edge.goes_on(300_000, STALL);
         edge.until_states("node", ["up", "up"]);
         assert!(curl.wait().unwrap().success(), "{mode}");
         assert_eq!(edge.copy(), expected, "{mode}");

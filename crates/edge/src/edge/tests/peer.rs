@@ -1,5 +1,5 @@
 //! A model of TCP for tests: a server that sends (NewReno, or with SACK as in RFC 6675 in small; RTO with back-off, timestamps,
-//! window scaling) and a user that receives, in real packets. Nothing in it knows of the node between them.
+//! window scaling) and a user that receives (with PAWS), in real packets. Nothing in it knows of the node between them.
 
 use std::time::Duration;
 
@@ -388,6 +388,11 @@ impl User {
             self.failed |= left == self.next; // RFC 5961: only in its place
             return;
         }
+        let value = segment.options.timestamps.map_or(0, |(value, _)| value);
+        if (value.wrapping_sub(self.recent) as i32) < 0 {
+            // PAWS (RFC 7323, section 5.3): older than what has come in order.
+            return self.acknowledge(None, now);
+        }
         let payload = &packet[segment.payload..segment.payload + segment.len];
         let right = left + segment.sequence_len();
         for (n, &value) in payload.iter().enumerate() {
@@ -406,7 +411,7 @@ impl User {
             self.arrived.insert(left.max(self.next)..right);
         }
         if left <= self.next {
-            self.recent = segment.options.timestamps.map_or(0, |(value, _)| value);
+            self.recent = value;
         }
         while let Some(first) = self
             .arrived

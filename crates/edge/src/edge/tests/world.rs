@@ -212,6 +212,10 @@ impl World {
             Incident::Restart => {
                 self.edge = Edge::new(self.config.clone()).unwrap();
                 self.restarted = true;
+                // Its numbers begin anew, which a receiver is told by the epoch in the tunnels' header.
+                if let Some(reorder) = &mut self.reorder {
+                    *reorder = Reorder::new(ReorderConfig::default());
+                }
             }
         }
     }
