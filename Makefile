@@ -47,7 +47,7 @@ install: $(BINARY) ## Program, manual pages, completions, systemd units (PREFIX,
 	install -D -m 0644 $(TARGET_DIR)/share/completion.fish \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sumlink.fish
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	@for unit in sumlink-client.service sumlink-server.service; do \
+	@for unit in sumlink-client.service sumlink-server.service sumlink-edge.service; do \
 		sed 's|/usr/bin/sumlink|$(PREFIX)/bin/sumlink|' packaging/systemd/$$unit \
 			> $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 		chmod 0644 $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
@@ -55,6 +55,7 @@ install: $(BINARY) ## Program, manual pages, completions, systemd units (PREFIX,
 	install -D -m 0644 packaging/systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/sumlink.conf
 	install -D -m 0644 packaging/client.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/client.toml
 	install -D -m 0644 packaging/server.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/server.toml
+	install -D -m 0644 packaging/edge.toml $(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/edge.toml
 	install -D -m 0644 packaging/systemd/congestion.conf \
 		$(DESTDIR)$(PREFIX)/share/doc/sumlink/examples/systemd/congestion.conf
 	install -m 0644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT $(DESTDIR)$(PREFIX)/share/doc/sumlink/

@@ -30,6 +30,28 @@ fn the_examples_of_the_manual_are_right() {
 }
 
 #[test]
+fn the_example_is_right_and_so_is_what_is_commented_out_in_it() {
+    let example = include_str!("../../../../packaging/edge.toml");
+    // A key is commented out without a space behind the `#`, which words have.
+    let is_word = |rest: &str| rest.is_empty() || rest.starts_with(' ');
+    let all: Vec<&str> = example
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if !is_word(rest) => rest,
+            _ => line,
+        })
+        .collect();
+    let all = all.join("\n");
+    assert!(all.contains("\nkept = ") && all.contains("\ninterface = "));
+    for text in [example, &all] {
+        let bench = Bench::new();
+        bench.write("edge.toml", text);
+        let ran = bench.run(&["check", "edge.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+}
+
+#[test]
 fn what_is_wrong_in_a_file_is_told_with_its_line() {
     let bench = Bench::new();
     // Each with the line of the problem and words of it.
