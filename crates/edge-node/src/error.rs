@@ -12,7 +12,7 @@ pub enum NodeError {
     Config(#[from] sumlink_edge::ConfigError),
     /// The user's: the process may not make a TUN device.
     #[error(
-        "making the TUN device {name} is not permitted: run as root, or give the program CAP_NET_ADMIN"
+        "making the TUN device {name} is not permitted: run as root, or give the program CAP_NET_ADMIN and a /dev/net/tun that it may open"
     )]
     NotPermitted {
         /// Its name.

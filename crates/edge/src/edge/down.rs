@@ -134,12 +134,13 @@ impl Edge {
 
     /// What is changed in a SYN of either end.
     pub(super) fn edit_syn(&self, packet: &mut [u8], segment: &Segment) {
-        if !segment.flags.syn || segment.options.sealed {
+        if !segment.flags.syn || segment.options.signed {
             return;
         }
-        if self.visible() && self.config.sack == Sack::Strip {
+        if self.visible() && self.config.sack == Sack::Strip && !segment.options.sealed {
             packet::strip_sack_permitted(packet, segment);
         }
+        // Of Multipath TCP as well: its keys and sums cover no size (RFC 8684, sections 3.1 to 3.3).
         if let Some(most) = self.config.mss {
             // Counted for IPv4, whose header is shorter by 20 bytes.
             let longer = if segment.source.is_ipv6() { 20 } else { 0 };

@@ -61,6 +61,8 @@ pub struct Options {
     pub timestamps: Option<(u32, u32)>,
     /// Offset of the timestamps' option.
     pub timestamps_at: Option<usize>,
+    /// The segment is signed with its header (MD5, TCP-AO): whoever changes it breaks it.
+    pub signed: bool,
     /// The flow must not be edited: its segments are signed (MD5, TCP-AO), or its acknowledgements have a second
     /// number that says something else (Multipath TCP).
     pub sealed: bool,
@@ -111,7 +113,8 @@ impl Options {
                 self.timestamps = Some((number(value), number(&value[4..])));
                 self.timestamps_at = Some(at);
             }
-            (MD5 | AUTHENTICATION | MULTIPATH, _) => self.sealed = true,
+            (MD5 | AUTHENTICATION, _) => (self.sealed, self.signed) = (true, true),
+            (MULTIPATH, _) => self.sealed = true,
             _ => {}
         }
     }

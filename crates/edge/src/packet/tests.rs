@@ -128,7 +128,9 @@ fn options_of_impossible_length_are_told() {
 #[test]
 fn signed_flows_and_multipath_tcp_are_sealed() {
     for kind in [19, 29, 30] {
-        assert!(Options::read(&[kind, 4, 0, 0], 0).unwrap().sealed);
+        let options = Options::read(&[kind, 4, 0, 0], 0).unwrap();
+        assert!(options.sealed);
+        assert_eq!(options.signed, kind != 30, "{kind}");
     }
 }
 

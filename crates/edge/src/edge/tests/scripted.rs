@@ -463,6 +463,39 @@ fn flows_beyond_the_bound_push_out_the_one_idle_for_longest_but_nothing_that_is_
 }
 
 #[test]
+fn the_mss_of_multipath_tcp_is_lowered_and_nothing_else_of_its_syn() {
+    let syn = |mss| {
+        // MP_CAPABLE (kind 30) stands where the marked timestamps were.
+        let draft = Draft::up(500)
+            .syn()
+            .option(Option_::MaximumSegmentSize(mss))
+            .option(Option_::SelectiveAcknowledgementPermitted)
+            .option(Option_::Timestamp(0x0101_0101, 0));
+        let mut packet = draft.packet();
+        let right = segment(&packet);
+        packet[right.options.timestamps_at.unwrap()] = 30;
+        (packet, right.header + 16)
+    };
+    let mut edge = Edge::new(Config {
+        sack: Sack::Strip,
+        mss: Some(500),
+        verify_checksums: false,
+        ..Config::default()
+    })
+    .unwrap();
+    edge.handle_user(syn(1460).0, ms(0));
+    let passed = edge.poll_far().unwrap();
+    // The checksum of the drafts knows nothing of the other kind; that of the MSS alone is the difference.
+    let (expected, checksum) = syn(500);
+    let without = |packet: &[u8]| [&packet[..checksum], &packet[checksum + 2..]].concat();
+    assert_eq!(without(&passed), without(&expected));
+    assert_eq!(
+        passed[checksum..checksum + 2],
+        expected[checksum..checksum + 2]
+    );
+}
+
+#[test]
 fn sealed_flows_pass_as_they_are() {
     let mut edge = Edge::new(Config {
         sack: Sack::Strip,
