@@ -97,6 +97,14 @@ impl LinkQueue {
         packet
     }
 
+    /// What waits, in the order in which it will be given out.
+    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        self.urgent
+            .iter()
+            .chain(&self.packets)
+            .map(|packet| &**packet)
+    }
+
     /// Takes everything out: the link is dead.
     pub fn drain(&mut self) -> Vec<Arc<[u8]>> {
         self.bytes = 0;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use super::{Edge, Event};
+use super::{Edge, Event, Waiting};
 use crate::flow::{FlowId, FlowKey, Kept, Phase};
 use crate::lwa::Header;
 use crate::packet::{self, Malformed, Parsed, Segment};
@@ -248,6 +248,7 @@ impl Edge {
         queue.set_up(false);
         if !self.links.iter().any(|link| link.is_up()) {
             // It waits for whichever link comes up first, see `link_up`.
+            self.stranded[usize::from(link.0)] = true;
             return self.event(Event::LinkDown {
                 link,
                 moved: 0,
@@ -256,7 +257,7 @@ impl Edge {
         }
         let (moved, lost) = self.move_packets(link);
         self.event(Event::LinkDown { link, moved, lost });
-        self.send_again_from(link, now);
+        self.send_again_from(link, &Waiting::new(), now);
     }
 
     /// A link carries packets again.
@@ -270,14 +271,39 @@ impl Edge {
         };
         queue.set_up(true);
         self.event(Event::LinkUp { link });
+        let stranded = std::mem::take(&mut self.stranded[usize::from(link.0)]);
+        let waiting = stranded.then(|| self.waiting(link));
         let dead: Vec<LinkId> = (0..self.links.len())
             .map(|n| LinkId(n as u8))
             .filter(|id| !self.links[usize::from(id.0)].is_up())
             .collect();
         for other in dead {
+            self.stranded[usize::from(other.0)] = false;
             self.move_packets(other);
-            self.send_again_from(other, now);
+            self.send_again_from(other, &Waiting::new(), now);
         }
+        // What it had been given before it died is lost as well, if nothing took it over.
+        if let Some(waiting) = waiting {
+            self.send_again_from(link, &waiting, now);
+        }
+    }
+
+    /// The segments that wait for a link, and so are not lost.
+    fn waiting(&self, link: LinkId) -> Waiting {
+        let place = |packet: &[u8]| {
+            let Parsed::Tcp(segment) = packet::parse(packet, false) else {
+                return None;
+            };
+            let key = FlowKey {
+                far: segment.source,
+                user: segment.destination,
+            };
+            let id = self.flows.find(&key)?;
+            let tracked = self.flows.get(id)?;
+            Some((id, tracked.flow.locate(segment.sequence)))
+        };
+        let packets = self.links[usize::from(link.0)].packets();
+        packets.filter_map(place).collect()
     }
 
     /// Moves what waits for a dead link to others; returns how many packets were moved and how many had no room.

@@ -6,7 +6,7 @@ mod report;
 mod times;
 mod up;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub use report::{Counters, Event, FlowReport, Reset};
 pub struct Edge {
     config: Config,
     links: Vec<LinkQueue>,
+    /// Links that died as the last one: nothing took over what they had been given.
+    stranded: Vec<bool>,
     steering: Box<dyn Steering>,
     flows: FlowTable<Tracked>,
     /// N: flows with something outstanding.
@@ -66,6 +68,9 @@ struct Tracked {
     timer: Option<Instant>,
 }
 
+/// Segments that wait for a link, by flow and position.
+type Waiting = HashSet<(FlowId, Position)>;
+
 /// The repair of one hole by time.
 #[derive(Clone, Copy, Debug)]
 struct Repair {
@@ -95,6 +100,7 @@ impl Edge {
                 .iter()
                 .map(|link| LinkQueue::new(link.queue, link.rate))
                 .collect(),
+            stranded: vec![false; config.links.len()],
             steering,
             flows: FlowTable::new(config.flows),
             busy: 0,

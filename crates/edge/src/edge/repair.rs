@@ -1,6 +1,6 @@
 //! Sending again from here, and what happens when time passes.
 
-use super::{Edge, Event, Repair, Reset, Tracked};
+use super::{Edge, Event, Repair, Reset, Tracked, Waiting};
 use crate::flow::{FlowId, Phase};
 use crate::packet;
 use crate::queue::LinkQueue;
@@ -140,8 +140,8 @@ impl Edge {
         true
     }
 
-    /// Sends again what a dead link had been given and nobody has acknowledged.
-    pub(super) fn send_again_from(&mut self, link: LinkId, now: Instant) {
+    /// Sends again what a dead link had been given and nobody has acknowledged, but for what still waits for it.
+    pub(super) fn send_again_from(&mut self, link: LinkId, waiting: &Waiting, now: Instant) {
         if !self.visible() {
             return;
         }
@@ -154,7 +154,10 @@ impl Edge {
         for id in ids {
             let used = self.flows.get(id).map_or(now, |tracked| tracked.used);
             self.with(id, used, |edge, tracked| {
-                let lost: Vec<Position> = tracked.copies.sent_over(link).collect();
+                let lost = tracked.copies.sent_over(link);
+                let lost: Vec<Position> = lost
+                    .filter(|&position| !waiting.contains(&(id, position)))
+                    .collect();
                 for position in lost {
                     if !edge.send_again(tracked, position, now) {
                         break;

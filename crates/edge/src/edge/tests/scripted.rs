@@ -411,6 +411,29 @@ fn with_all_links_dead_what_waits_keeps_for_the_first_that_comes_up() {
 }
 
 #[test]
+fn the_last_link_to_die_sends_again_what_was_on_its_way_over_it_when_it_is_the_first_to_come_back()
+{
+    let mut edge = started(Config::default(), 1);
+    edge.link_down(LinkId(0), ms(50));
+    edge.handle_far(data(1), ms(51));
+    edge.handle_far(data(2), ms(51));
+    assert_eq!(sent(&mut edge, ms(51)).len(), 2);
+    // This one has not left yet.
+    edge.handle_far(data(3), ms(52));
+    edge.link_down(LinkId(1), ms(53));
+    edge.link_up(LinkId(1), ms(60));
+    let mut numbers: Vec<u32> = sent(&mut edge, ms(60))
+        .iter()
+        .map(|packet| segment(packet).sequence)
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [2000, 3000, 4000]);
+    // A second time there is nothing to be made up for: nobody has died.
+    edge.link_up(LinkId(0), ms(61));
+    assert!(sent(&mut edge, ms(61)).is_empty());
+}
+
+#[test]
 fn what_a_dead_node_promised_is_noticed_by_the_next_one() {
     let mut edge = Edge::new(Config::default()).unwrap();
     // The far end has been told of 3000; the user waits for 2000.
