@@ -196,6 +196,9 @@ impl Edge {
         } else {
             Arc::from([])
         };
+        if self.kept + packet.len() > self.config.kept {
+            self.make_room(packet.len(), now);
+        }
         let room = self.kept + packet.len() <= self.config.kept;
         let most = self.config.kept_per_flow;
         let Data {

@@ -38,6 +38,8 @@ pub struct Edge {
     busy: usize,
     /// Bytes of all packets that are kept.
     kept: usize,
+    /// Before this nobody looks again for copies that could go.
+    crowded_until: Instant,
     /// When which flow wants to be looked at.
     timers: BTreeSet<(Instant, FlowId)>,
     /// LWA: the next sequence number for each user.
@@ -67,6 +69,11 @@ struct Tracked {
     /// Its entry among the timers.
     timer: Option<Instant>,
 }
+
+/// Where there is no room for copies, those of flows that nobody has used for so long make it.
+const ABANDONED: Duration = Duration::from_secs(10);
+/// How often is looked for them, where there were too few.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Segments that wait for a link, by flow and position.
 type Waiting = HashSet<(FlowId, Position)>;
@@ -105,6 +112,7 @@ impl Edge {
             flows: FlowTable::new(config.flows),
             busy: 0,
             kept: 0,
+            crowded_until: Instant::ZERO,
             timers: BTreeSet::new(),
             sequences: BTreeMap::new(),
             far: VecDeque::new(),
@@ -235,6 +243,31 @@ impl Edge {
         }
         *self.flows.get_mut(id)? = tracked;
         Some(result)
+    }
+
+    /// Drops copies of flows that nobody has used for a while, most likely because their users are gone, until there is room for so
+    /// many bytes and some more; that idle for longest first, and nothing of what is owed.
+    fn make_room(&mut self, bytes: usize, now: Instant) {
+        if now < self.crowded_until {
+            return;
+        }
+        let (mut found, mut sum) = (Vec::new(), 0);
+        for (id, used, tracked) in self.flows.idle() {
+            if now.saturating_sub(used) < ABANDONED || sum >= bytes.max(self.config.kept / 16) {
+                break;
+            }
+            if tracked.copies.bytes() > 0 && tracked.flow.owed() == 0 {
+                found.push((id, used));
+                sum += tracked.copies.bytes();
+            }
+        }
+        for (id, used) in found {
+            self.with(id, used, |_, tracked| tracked.copies = Copies::default());
+        }
+        if sum < bytes {
+            // Looking at all flows for each packet would cost more than what is won.
+            self.crowded_until = now + LOOK_AGAIN;
+        }
     }
 
     /// Forgets a flow.

@@ -486,6 +486,51 @@ fn flows_beyond_the_bound_push_out_the_one_idle_for_longest_but_nothing_that_is_
 }
 
 #[test]
+fn copies_of_a_flow_whose_user_is_gone_make_room_for_others_but_not_what_is_owed() {
+    for owed in [false, true] {
+        let config = Config {
+            kept: 7_000,
+            kept_per_flow: 7_000,
+            ..Config::default()
+        };
+        // Five segments are kept, of 1000 bytes and their headers.
+        let mut edge = started(config, 6);
+        if owed {
+            answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
+            assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
+        }
+        let kept = edge.flow(&KEY()).unwrap().kept;
+        assert!(kept > 5_000, "{kept}");
+        let from = std::net::SocketAddr::new(far().ip(), 7);
+        let other = |edge: &mut Edge, number: u32, now| {
+            let packet = Draft::between(from, user(), number)
+                .ack(1)
+                .payload(&[7; 1000]);
+            edge.handle_far(packet.packet(), now);
+            sent(edge, now);
+            let key = FlowKey {
+                far: from,
+                user: user(),
+            };
+            edge.flow(&key).map_or(0, |flow| flow.kept)
+        };
+        let greeting = Draft::between(from, user(), 4_999).syn().ack(1).packet();
+        edge.handle_far(greeting, ms(4_000));
+        edge.handle_user(
+            Draft::between(user(), from, 1).ack(5_000).packet(),
+            ms(4_001),
+        );
+        // The other flow's packets find room once the first one has been idle for some time.
+        let first = other(&mut edge, 5_000, ms(5_000));
+        let late = other(&mut edge, 6_000, ms(25_000));
+        assert!(first <= 1_260 && late >= first, "{first} {late}");
+        let left = edge.flow(&KEY()).map_or(0, |flow| flow.kept);
+        assert_eq!(left == 0, !owed, "{left} bytes of the first are left");
+        assert_eq!(late > first, !owed, "{first}, then {late}");
+    }
+}
+
+#[test]
 fn the_mss_of_multipath_tcp_is_lowered_and_nothing_else_of_its_syn() {
     let syn = |mss| {
         // MP_CAPABLE (kind 30) stands where the marked timestamps were.
