@@ -1,6 +1,7 @@
 //! A carrier: one TCP connection with TLS 1.3 on it, past its handshake, driven by the session's task.
 
-use std::io::{self, BufRead, Read, Write};
+use std::cell::RefCell;
+use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
@@ -76,6 +77,14 @@ const SOCKET_SEGMENT: u32 = 64 * 1024;
 /// Most bytes handed over at once.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
+/// Bytes taken out of a socket at once.
+const READ: usize = 256 * 1024;
+
+thread_local! {
+    /// Where they are until TLS has them, which by itself takes 4 KiB in one go.
+    static ARRIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into());
+}
+
 impl Carrier {
     pub(crate) fn new(
         id: PathId,
@@ -142,15 +151,21 @@ impl Carrier {
             if ended || total >= quota {
                 return Poll::Ready(Ok(total));
             }
-            match self.tls.read_tls(&mut TryIo(&self.tcp)) {
-                Ok(0) => return Poll::Ready(Ok(total)),
-                Ok(_) => {
+            let arrived = ARRIVED.with_borrow_mut(|arrived| {
+                let len = self.tcp.try_read(arrived)?;
+                let mut rest = &arrived[..len];
+                // What comes behind the peer's goodbye counts for nothing, and TLS takes none of it.
+                while !rest.is_empty() && self.tls.read_tls(&mut rest)? > 0 {
                     if let Err(error) = self.tls.process_new_packets() {
-                        // The alert that tells the peer; it may not get out any more.
-                        let _ = self.flush();
-                        return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                     }
+                    self.drain_plaintext(&mut total, &mut sink)?;
                 }
+                Ok(len)
+            });
+            match arrived {
+                Ok(0) => return Poll::Ready(Ok(total)),
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match self.tcp.poll_read_ready(cx) {
                         Poll::Ready(Ok(())) => {}
@@ -159,7 +174,11 @@ impl Carrier {
                         Poll::Pending => return Poll::Pending,
                     }
                 }
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => {
+                    // The alert that tells the peer; it may not get out any more.
+                    let _ = self.flush();
+                    return Poll::Ready(Err(error));
+                }
             }
         }
     }
@@ -440,14 +459,8 @@ impl Carrier {
     }
 }
 
-/// The non-blocking socket under TLS.
+/// The non-blocking socket that TLS writes to.
 struct TryIo<'a>(&'a TcpStream);
-
-impl Read for TryIo<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(buf)
-    }
-}
 
 impl Write for TryIo<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {

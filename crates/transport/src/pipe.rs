@@ -4,6 +4,7 @@
 //! is shared between paths. The session's task is told of a stream at most once until it has looked at it. What both
 //! sides hold is taken from the session's memory ([`memory`]); a stream on which nothing moves holds nothing.
 
+pub(crate) mod chunk;
 pub(crate) mod memory;
 
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::driver::Command;
 use crate::target::OpenError;
+use chunk::Chunk;
 use memory::{FLOOR, Holding, Pool};
 
 /// The memory of all pipes of a session, by direction.
@@ -222,14 +224,14 @@ impl Pipe {
         self.tell();
     }
 
-    /// The session takes what the program wrote, in exchange for a chunk of which it has sent everything. What it has
-    /// not sent, it keeps.
-    pub(crate) fn take_up(&self, chunk: &mut Vec<u8>, sent: &mut usize) -> Taken {
+    /// The session takes what the program wrote, in exchange for a chunk of which the engine has taken everything. What it
+    /// has not taken, the session keeps.
+    pub(crate) fn take_up(&self, chunk: &mut Chunk) -> Taken {
         let mut ends = self.lock();
-        if *sent == chunk.len() {
-            let done = mem::replace(chunk, ends.up.pop_front().unwrap_or_default());
-            *sent = 0;
-            ends.up_holding.give_back(&self.pools.up, done.capacity());
+        if chunk.is_empty() {
+            let next = ends.up.pop_front().map(Chunk::from);
+            let done = mem::replace(chunk, next.unwrap_or_default());
+            ends.up_holding.give_back(&self.pools.up, done.memory());
         }
         let taken = Taken {
             finished: ends.up_finished,
@@ -333,11 +335,11 @@ mod tests {
             pipe.push(chunk);
         }
         assert_eq!(pools.up.held(), FLOOR as u64);
-        let (mut chunk, mut sent) = (Vec::new(), 0);
-        assert!(pipe.take_up(&mut chunk, &mut sent).drained);
-        assert_eq!(chunk, (0..100).collect::<Vec<u8>>());
-        sent = chunk.len();
-        pipe.take_up(&mut chunk, &mut sent);
+        let mut chunk = Chunk::default();
+        assert!(pipe.take_up(&mut chunk).drained);
+        assert_eq!(chunk.rest(), &(0..100).collect::<Vec<u8>>());
+        chunk.discard();
+        pipe.take_up(&mut chunk);
         assert_eq!(pools.up.held(), 0);
     }
 
@@ -349,11 +351,11 @@ mod tests {
         chunk.resize(FLOOR, 1);
         pipe.push(chunk);
         assert_eq!(reserved(&pipe, 1), None);
-        let (mut chunk, mut sent) = (Vec::new(), 0);
-        pipe.take_up(&mut chunk, &mut sent);
+        let mut chunk = Chunk::default();
+        pipe.take_up(&mut chunk);
         assert_eq!(reserved(&pipe, 1), None, "the session has not sent it yet");
-        sent = chunk.len();
-        pipe.take_up(&mut chunk, &mut sent);
+        chunk.discard();
+        pipe.take_up(&mut chunk);
         let kept = reserved(&pipe, 1).unwrap();
         assert_eq!(pipe.room_down(5), 5);
         drop((pipe, kept));

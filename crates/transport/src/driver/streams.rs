@@ -7,6 +7,7 @@ use sumlink_engine::{StreamError, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Command, Driver, Incoming, OpenReply, Opening};
+use crate::pipe::chunk::Chunk;
 use crate::pipe::{Pipe, Pools};
 use crate::stream::Stream;
 use crate::target::{OpenError, Target};
@@ -20,9 +21,8 @@ pub(crate) struct Local {
     pipe: Arc<Pipe>,
     /// Where it leads, as the OPEN frame says it.
     target: Box<[u8]>,
-    /// Taken from the pipe and not yet by the engine, which takes it from `sent` on.
-    up: Vec<u8>,
-    sent: usize,
+    /// Taken from the pipe and not yet by the engine.
+    up: Chunk,
     finished: bool,
     /// Who waits for the stream to be connected.
     opening: Option<(OpenReply, Stream)>,
@@ -35,8 +35,7 @@ impl Local {
         Self {
             pipe,
             target: target.into(),
-            up: Vec::new(),
-            sent: 0,
+            up: Chunk::default(),
             finished: false,
             opening: None,
             unconfirmed: false,
@@ -160,17 +159,22 @@ impl Driver {
         };
         local.pipe.heard();
         loop {
-            let taken = local.pipe.take_up(&mut local.up, &mut local.sent);
-            if local.sent < local.up.len() {
-                match self.engine.write(id, &local.up[local.sent..], now) {
-                    Ok(len) => local.sent += len,
+            let taken = local.pipe.take_up(&mut local.up);
+            if !local.up.is_empty() {
+                let rest = local.up.rest();
+                let written = match local.up.is_dense() {
+                    true => self.engine.write_chunk(id, rest, now),
+                    false => self.engine.write(id, rest, now),
+                };
+                match written {
+                    Ok(len) => local.up.advance(len),
                     // The peer wants no more of it; there may still be something to read.
                     Err(_) => {
-                        local.sent = local.up.len();
+                        local.up.discard();
                         local.pipe.fail_up(OpenError::Reset);
                     }
                 }
-                if local.sent == local.up.len() {
+                if local.up.is_empty() {
                     continue;
                 }
                 // The engine says when there is room again. A program that let go without having finished wants no
