@@ -15,8 +15,12 @@ use crate::{Instant, PathId, StreamId};
 /// A report leaves at the latest after this time ...
 pub(super) const REPORT_DELAY: Duration = Duration::from_millis(5);
 
-/// ... or after this many bytes that ask for one.
+/// ... or after this many bytes that ask for one, ...
 const REPORT_BYTES: u64 = 64 * 1024;
+
+/// ... but, for so many, only this often in a round trip: each report is a packet of its own, and as many as a young connection's
+/// window has would keep everything else from leaving until they are acknowledged.
+const REPORTS_PER_TRIP: u32 = 4;
 
 /// Any path reports when the prompt one has not for this long.
 const REPORT_ANYWHERE: Duration = Duration::from_millis(15);
@@ -131,7 +135,10 @@ impl Reports {
             return Some(copy);
         };
         let own = match prompt {
-            true if self.unreported >= REPORT_BYTES => since,
+            true if self.unreported >= REPORT_BYTES => {
+                let pause = (path.srtt() / REPORTS_PER_TRIP).min(REPORT_DELAY);
+                since.max(path.last_report + pause)
+            }
             true => since + REPORT_DELAY,
             false => since + REPORT_ANYWHERE,
         };
