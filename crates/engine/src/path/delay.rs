@@ -16,6 +16,8 @@ impl Path {
     /// The same with the queue that the path's own bytes make: what is in flight beyond what fills the path stands in its queue
     /// and leaves at the path's rate (Little's law). Never less than [`Path::delay`].
     ///
+    /// While a window doubles in every round trip, twice what was measured a round trip before is no queue yet.
+    ///
     /// A smoothed round-trip time tells of a queue a round trip after it has begun to grow. Where one path after the other is
     /// chosen by that, each is given all there is for so long, and queues fill and empty in turn although all paths together
     /// could carry more than comes.
@@ -33,7 +35,11 @@ impl Path {
         } else {
             sample.min_rtt
         };
-        let leaves_in = sample.in_flight as f64 / self.rate();
+        let rate = match self.is_doubling() {
+            true => self.rate().max(self.window_rate()),
+            false => self.rate(),
+        };
+        let leaves_in = sample.in_flight as f64 / rate;
         let queue = (leaves_in - least.as_secs_f64()).clamp(0.0, LONGEST);
         let queued = least / 2 + Duration::from_secs_f64(queue) + waiting;
         self.delay = self.srtt() / 2 + waiting;

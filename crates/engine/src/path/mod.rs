@@ -268,7 +268,7 @@ impl Path {
     ///
     /// A path that has just joined is in slow start: its window, not its short history, says what it can do.
     pub fn rate(&self) -> f64 {
-        let window = self.sample.cwnd.max(UNKNOWN_CWND) as f64 / self.srtt().as_secs_f64();
+        let window = self.window_rate();
         match self.sample.delivery_rate {
             0 => window,
             measured if self.is_new() => window.max(measured as f64),
@@ -288,6 +288,18 @@ impl Path {
     /// Whether the path has carried so little that its rate cannot be known: it is in slow start.
     pub(crate) fn is_new(&self) -> bool {
         self.sample.delivery_rate == 0 || self.sent < 4 * UNKNOWN_CWND
+    }
+
+    /// Whether its window has doubled in every round trip until now: then all that was ever sent is at most twice what is in
+    /// flight, and what was measured is the rate of the window before.
+    pub(crate) fn is_doubling(&self) -> bool {
+        let arrived = self.sent.saturating_sub(self.sample.in_flight);
+        self.sample.ssthresh.is_none() && arrived <= self.sample.in_flight + UNKNOWN_CWND
+    }
+
+    /// Bytes per second that the window allows.
+    fn window_rate(&self) -> f64 {
+        self.sample.cwnd.max(UNKNOWN_CWND) as f64 / self.srtt().as_secs_f64()
     }
 
     /// When it joined the session.
