@@ -77,6 +77,13 @@ const SOCKET_SEGMENT: u32 = 64 * 1024;
 /// Most bytes handed over at once.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
+/// Fewest bytes of frames handed over at once: less would hold hardly any data.
+const LEAST_AT_ONCE: u64 = 512;
+
+/// Bytes of frames in a full record of TLS 1.3, and what it has beside them: header, type and tag (RFC 8446, section 5.2).
+const RECORD: u64 = 16 * 1024;
+const RECORD_OVERHEAD: u64 = 22;
+
 /// Bytes taken out of a socket at once.
 const READ: usize = 256 * 1024;
 
@@ -269,9 +276,9 @@ impl Carrier {
     pub(crate) fn budget(&self) -> usize {
         if self.is_young() {
             let info = &self.info;
-            let taken = info.unacked_bytes + info.notsent_bytes + self.unwritten as u64;
-            let room = info.snd_cwnd_bytes.saturating_sub(taken) + u64::from(info.snd_mss);
-            return (room as usize).clamp(512, MOST_AT_ONCE);
+            let waits = info.notsent_bytes + self.unwritten as u64;
+            let room = info.snd_cwnd_bytes.saturating_sub(info.unacked_bytes + waits);
+            return frames_in_whole_segments(room, waits, u64::from(info.snd_mss)) as usize;
         }
         (self.lowat as usize / 2).clamp(8 * 1024, MOST_AT_ONCE)
     }
@@ -476,6 +483,20 @@ impl Write for TryIo<'_> {
     }
 }
 
+/// Bytes of frames that fill the `room` of a window and a segment beyond it, to its last byte, behind what `waits` in the
+/// socket. A rest would leave as a packet of its own when the window opens, and a window has room for so many packets, however
+/// small: a young one would carry a third less.
+fn frames_in_whole_segments(room: u64, waits: u64, segment: u64) -> u64 {
+    let segment = segment.max(1);
+    let end = (waits + room) / segment * segment + segment;
+    let wire = match end - waits {
+        crumb if crumb < LEAST_AT_ONCE + RECORD_OVERHEAD => crumb + segment,
+        wire => wire.min(MOST_AT_ONCE as u64),
+    };
+    let records = wire.div_ceil(RECORD + RECORD_OVERHEAD);
+    wire.saturating_sub(records * RECORD_OVERHEAD).max(LEAST_AT_ONCE)
+}
+
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -509,6 +530,21 @@ mod tests {
         let tls = Connection::Client(tls);
         let carrier = Carrier::new(PathId(0), "lo".to_owned(), tcp, tls, Vec::new()).unwrap();
         (carrier, server.into_inner().0)
+    }
+
+    #[test]
+    fn what_a_young_carrier_is_given_ends_with_a_whole_segment() {
+        let wire = |frames: u64| frames + frames.div_ceil(RECORD) * RECORD_OVERHEAD;
+        for room in [0, 1, 1448, 14_480, 40_000] {
+            for waits in [0, 1, 28, 1447, 1448, 5000] {
+                let given = wire(frames_in_whole_segments(room, waits, 1448));
+                let beyond = waits + given - (waits + room);
+                assert_eq!((waits + given) % 1448, 0, "{room} {waits}");
+                assert!((1..=2 * 1448).contains(&beyond), "{room} {waits}: {given}");
+            }
+        }
+        assert_eq!(frames_in_whole_segments(0, 0, 100), LEAST_AT_ONCE);
+        assert!(frames_in_whole_segments(1 << 30, 0, 1448) <= MOST_AT_ONCE as u64);
     }
 
     #[tokio::test]

@@ -27,6 +27,8 @@ const YOUTH: u64 = 256 * 1024;
 const YOUNG_LOWAT: u64 = 2;
 /// Most bytes handed over at once.
 const MOST_AT_ONCE: u64 = 64 * 1024;
+/// Fewest bytes of frames.
+const LEAST_AT_ONCE: u64 = 512;
 
 /// A segment of the socket's queue, for which the low-water mark is looked at once (`tcp_sendmsg_locked`).
 const SOCKET_SEGMENT: u64 = 64 * 1024;
@@ -142,10 +144,17 @@ impl Carrier {
     /// Bytes to hand over at once.
     pub(super) fn budget(&self) -> usize {
         if self.is_young() {
+            // As in the daemon, up to the end of a segment.
             let info = &self.info;
-            let taken = info.unacked + info.unsent + self.unwritten;
-            let room = info.cwnd.saturating_sub(taken) + u64::from(info.mss);
-            return room.clamp(512, MOST_AT_ONCE) as usize;
+            let (waits, segment) = (info.unsent + self.unwritten, u64::from(info.mss));
+            let room = info.cwnd.saturating_sub(info.unacked + waits);
+            let end = (waits + room) / segment * segment + segment;
+            let wire = match end - waits {
+                crumb if crumb < LEAST_AT_ONCE + RECORD_OVERHEAD => crumb + segment,
+                wire => wire.min(MOST_AT_ONCE),
+            };
+            let records = wire.div_ceil(RECORD as u64 + RECORD_OVERHEAD);
+            return wire.saturating_sub(records * RECORD_OVERHEAD).max(LEAST_AT_ONCE) as usize;
         }
         (self.lowat / 2).clamp(8 * 1024, MOST_AT_ONCE) as usize
     }

@@ -12,6 +12,9 @@ use crate::scheduler::{ClassSet, Pick, View, may_work};
 use crate::share::Share;
 use crate::{Instant, PathId, StreamId};
 
+/// Bytes of a DATA frame beside its data, in the first GiB of a stream.
+const DATA_HEAD: usize = 8;
+
 /// What is handed to a path at once.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
@@ -93,7 +96,12 @@ impl Session {
         }
         self.write_ping(batch, out);
         while batch.left(out) > 0 {
-            match self.pick(id, batch.left(out) as u64, batch.written(out), now) {
+            // With its frame's head a piece fills the budget, and does not exceed it.
+            let room = match batch.left(out).saturating_sub(DATA_HEAD) {
+                0 if batch.written(out) > 0 => break,
+                room => room.max(1),
+            };
+            match self.pick(id, room as u64, batch.written(out), now) {
                 Pick::Send { stream, range } => self.write_data(batch, stream, range, false, out),
                 Pick::Repeat { stream, range } | Pick::Race { stream, range } => {
                     self.write_data(batch, stream, range, true, out);
