@@ -111,6 +111,25 @@ fn objects_arrive_and_questions_are_answered() {
 }
 
 #[test]
+fn paced_objects_begin_at_the_same_moments_whoever_carries_them() {
+    // 1 MB has 0.8 s, which either link and both together are faster than.
+    let text = format!(
+        "{CLEAN}[workload]\nkind = \"files\"\nsizes = [\"1MB\"]\ncount = 3\npace = \"10mbit\"\n"
+    );
+    let scenario = scenario(&text.replace("warmup = \"2s\"\n", ""));
+    for system in ["alone", "sumlink:fbdt"] {
+        for object in measured(&scenario, system, 1).completions {
+            let slot = object.start_s % 0.8;
+            assert!(
+                slot.min(0.8 - slot) < 0.01,
+                "{system}: {} s",
+                object.start_s
+            );
+        }
+    }
+}
+
+#[test]
 fn mptcp_adds_equal_links_up_and_survives_one_that_goes_silent() {
     let equal = CLEAN.replace("20mbit", "50mbit").replace("30ms", "10ms");
     let figures = measured(&scenario(&equal), "mptcp", 1);

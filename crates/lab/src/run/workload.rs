@@ -126,11 +126,16 @@ fn spec(
         up: directions.contains(&Direction::Up),
         load: match &scenario.workload {
             Workload::Files {
-                sizes, count, gap, ..
+                sizes,
+                count,
+                gap,
+                pace,
+                ..
             } => Load::Files {
                 sizes: sizes.clone(),
                 count: *count,
                 gap_ms: millis(*gap),
+                pace: *pace,
             },
             Workload::Cbr { rate, message } => Load::Cbr {
                 rate: *rate,

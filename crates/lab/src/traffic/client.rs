@@ -107,7 +107,8 @@ impl Flow {
                 sizes,
                 count,
                 gap_ms,
-            } => self.objects(&sizes, count, Duration::from_millis(gap_ms)),
+                pace,
+            } => self.objects(&sizes, count, Duration::from_millis(gap_ms), pace),
             Load::Requests {
                 request,
                 answer,
@@ -216,7 +217,14 @@ impl Flow {
     }
 
     /// Objects one after the other.
-    fn objects(&mut self, sizes: &[u64], count: u64, gap: Duration) -> Result<(), String> {
+    fn objects(
+        &mut self,
+        sizes: &[u64],
+        count: u64,
+        gap: Duration,
+        pace: Option<u64>,
+    ) -> Result<(), String> {
+        let mut next_s = self.window.elapsed_s();
         for _ in 0..count {
             for size in sizes {
                 if !self.object(*size)? {
@@ -225,7 +233,10 @@ impl Flow {
                 let Some(left) = self.window.left() else {
                     return Ok(());
                 };
-                thread::sleep(gap.min(left));
+                let paced_s = pace.map_or(0.0, |rate| *size as f64 * 8.0 / rate as f64);
+                next_s += paced_s + gap.as_secs_f64();
+                let early_s = (next_s - self.window.elapsed_s()).max(0.0);
+                thread::sleep(gap.max(Duration::from_secs_f64(early_s)).min(left));
             }
         }
         Ok(())

@@ -152,6 +152,8 @@ pub(crate) enum Load {
         sizes: Vec<u64>,
         count: u64,
         gap_ms: u64,
+        /// Bits per second that those ahead of an object are given, at least.
+        pace: Option<u64>,
     },
     Cbr {
         rate: u64,

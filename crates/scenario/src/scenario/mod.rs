@@ -178,6 +178,7 @@ impl Scenario {
                 sizes: vec![*size],
                 count: 1,
                 gap: Duration::ZERO,
+                pace: None,
                 limit: *limit,
                 cold: false,
             },
@@ -230,7 +231,11 @@ impl Scenario {
     /// How long a run takes at the most, or about as long as the objects need over that link by itself.
     pub fn longest_run(&self, link: Option<&str>) -> Duration {
         let Workload::Files {
-            sizes, count, gap, ..
+            sizes,
+            count,
+            gap,
+            pace,
+            ..
         } = &self.workload
         else {
             return self.duration;
@@ -243,6 +248,7 @@ impl Scenario {
             .filter(|spec| link.is_none_or(|link| spec.name == link))
             .map(|spec| ways.iter().map(|way| spec.shapes[way.index()].rate).min());
         let rate: u64 = rates.flatten().sum();
+        let rate = pace.unwrap_or(u64::MAX).min(rate);
         let bytes = sizes.iter().sum::<u64>().saturating_mul(*count);
         let objects = u32::try_from(sizes.len() as u64 * count).unwrap_or(u32::MAX);
         // Half as much again: for headers, round trips and slow starts.

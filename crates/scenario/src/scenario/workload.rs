@@ -20,6 +20,9 @@ pub enum Workload {
         count: u64,
         /// Time from the end of one to the request of the next.
         gap: Duration,
+        /// No object is asked for before those ahead of it could have come at so many bits per second, gaps included: whoever is
+        /// faster than that begins each at the same moment as everybody else.
+        pace: Option<u64>,
         /// How long an object may take; the results say how many took longer.
         limit: Option<Duration>,
         /// Whether each object has a laboratory of its own, in which the system has carried nothing before.
@@ -152,6 +155,10 @@ fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     let listed = section.texts(document, "sizes")?;
     let count = section.integer(document, "count", 1..1_000_001);
     let gap = section.parsed(document, "gap", parse_duration);
+    let pace = section.parsed(document, "pace", parse_rate);
+    if let Some(at) = pace.as_ref().filter(|at| at.value == 0) {
+        document.problem(&at.span, "pace: more than 0, such as \"100mbit\"");
+    }
     let limit = section.parsed(document, "limit", parse_duration);
     let cold = section.boolean(document, "cold").unwrap_or(false);
     let mut sizes = Vec::new();
@@ -170,6 +177,7 @@ fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
         sizes,
         count: count.map_or(1, |at| at.value),
         gap: gap.map_or(Duration::ZERO, |at| at.value),
+        pace: pace.map(|at| at.value),
         limit: limit.map(|at| at.value),
         cold,
     })

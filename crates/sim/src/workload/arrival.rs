@@ -4,7 +4,7 @@ use sumlink_scenario::results::{FlowRecord, ObjectRecord};
 
 use super::load::Load;
 use super::{Bearer, Channel, ENDLESS, Programs, REQUEST};
-use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::clock::{MILLISECOND, Nanos, SECOND, scaled};
 use crate::net::{Alarm, Net};
 use crate::tcp::Side;
 
@@ -89,6 +89,8 @@ impl Programs {
                 asked,
                 all,
                 gap,
+                pace,
+                due,
             } => {
                 let size = sizes[((*asked - 1) % sizes.len() as u64) as usize];
                 match (side, flow.down) {
@@ -107,7 +109,10 @@ impl Programs {
                 });
                 flow.channel = None;
                 flow.is_over = asked == all;
-                net.wake(now + *gap, Alarm::Flow(number));
+                let paced = pace.map_or(0, |rate| scaled(size * 8, SECOND, rate));
+                let next = due.unwrap_or(flow.since) + paced + *gap;
+                *due = Some(next);
+                net.wake(next.max(now + *gap), Alarm::Flow(number));
                 bearer.close(net, channel);
             }
             Load::Questions {

@@ -14,6 +14,10 @@ pub(super) enum Load {
         asked: u64,
         all: u64,
         gap: Nanos,
+        /// Bits per second that those ahead of an object are given, at least.
+        pace: Option<u64>,
+        /// When the one that was asked for last was due.
+        due: Option<Nanos>,
     },
     Questions {
         question: u64,
@@ -38,12 +42,18 @@ impl Load {
         Ok(match workload {
             Workload::Bulk => Self::Bulk,
             Workload::Files {
-                sizes, count, gap, ..
+                sizes,
+                count,
+                gap,
+                pace,
+                ..
             } => Self::Objects {
                 sizes: sizes.clone(),
                 asked: 0,
                 all: sizes.len() as u64 * count,
                 gap: nanos(*gap),
+                pace: *pace,
+                due: None,
             },
             Workload::Requests {
                 request,
