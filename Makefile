@@ -95,7 +95,7 @@ bench-throughput:
 	$(CARGO) bench --locked -p sumlink-transport --bench throughput -- 2 5 3
 
 bench-matrix:
-	$(MAKE) build
+	$(MAKE) build peers
 	$(BINARY) lab bench $(BENCH_FLAGS)
 
 validate: ## Ten scenarios simulated and emulated: goodput against goodput, into docs/simulator.md (some four minutes)

@@ -10,6 +10,7 @@ mod cause;
 mod chart;
 mod cost;
 mod document;
+mod growth;
 mod judge;
 mod matrix;
 mod plan;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::growth;
 use super::judge::{Judged, Line, Verdict};
 use super::matrix::Group;
 use crate::report::words;
@@ -50,6 +51,7 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
             mixture(line)
         );
     }
+    text.push_str(&growth::table(lines));
     text.push_str(&not_run(lines));
     shortfalls(text, group, lines);
     others(text, lines);

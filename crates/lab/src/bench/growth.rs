@@ -1,0 +1,115 @@
+//! What each further link adds, where a group has rows of one, two, three links and so on.
+
+use std::fmt::Write;
+
+use super::judge::Line;
+
+/// Rows fewer than this say nothing of how goodput grows.
+const FEWEST: usize = 3;
+
+/// A table of what each link adds, over what it carries alone: 1 everywhere is goodput that is linear in the number of links.
+/// Empty where no rows are such a series.
+pub(super) fn table(lines: &[&Line]) -> String {
+    let mut text = String::new();
+    let mut variants: Vec<&str> = Vec::new();
+    for line in lines {
+        if !variants.contains(&line.variant.as_str()) {
+            variants.push(&line.variant);
+        }
+    }
+    for variant in variants {
+        let of_variant = lines.iter().copied();
+        let series = series(of_variant.filter(|line| line.variant == variant));
+        if series.len() < FEWEST {
+            continue;
+        }
+        if text.is_empty() {
+            let names: Vec<&str> = series.iter().map(|(name, _)| *name).collect();
+            let _ = write!(
+                text,
+                "\nWhat each further link adds, over what it carries alone (1 everywhere: linear in their number):\n\n\
+                 | direction, CC | {} |\n| ---{} |\n",
+                names.join(" | + "),
+                " | ---".repeat(names.len())
+            );
+        }
+        let shares: Vec<String> = series
+            .iter()
+            .map(|(_, share)| format!("{share:.2}"))
+            .collect();
+        let _ = writeln!(text, "| {variant} | {} |", shares.join(" | "));
+    }
+    text
+}
+
+/// Beginning with a line of one link, those that follow and have one link more each: the new link, and what it adds.
+fn series<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<(&'a str, f64)> {
+    let mut series = Vec::new();
+    let (mut links, mut before) = (0, 0.0);
+    for line in lines {
+        let Some(goodput) = line.goodput_bps else {
+            break;
+        };
+        let [known @ .., (name, alone)] = line.alone.as_slice() else {
+            break;
+        };
+        let is_next = known.len() == links
+            && known.iter().map(|(name, _)| name).eq(series.iter().map(|(name, _)| *name));
+        if !is_next || *alone <= 0.0 {
+            break;
+        }
+        series.push((name.as_str(), (goodput - before) / alone));
+        (links, before) = (links + 1, goodput);
+    }
+    series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(row: &str, variant: &str, alone: &[(&str, f64)], goodput: f64) -> Line {
+        Line {
+            row: row.to_owned(),
+            system: "sumlink:fbdt".to_owned(),
+            variant: variant.to_owned(),
+            judged: Vec::new(),
+            alone: alone
+                .iter()
+                .map(|(name, bps)| ((*name).to_owned(), *bps))
+                .collect(),
+            goodput_bps: Some(goodput),
+            seeds: 1,
+            programs: Vec::new(),
+            busy: None,
+            cause: None,
+        }
+    }
+
+    #[test]
+    fn each_link_is_told_with_what_it_adds() {
+        let links = [("a", 600.0), ("b", 200.0), ("c", 100.0)];
+        let lossy = [("a", 600.0), ("b", 1.0), ("c", 100.0)];
+        let lines = [
+            line("one", "down, cubic", &links[..1], 600.0),
+            line("one", "up, cubic", &links[..1], 600.0),
+            line("two", "down, cubic", &links[..2], 790.0),
+            line("three", "down, cubic", &links, 840.0),
+            line("lossy", "down, cubic", &lossy, 700.0),
+        ];
+        let text = table(&lines.iter().collect::<Vec<_>>());
+        assert!(text.contains("| direction, CC | a | + b | + c |"), "{text}");
+        assert!(text.contains("| down, cubic | 1.00 | 0.95 | 0.50 |"), "{text}");
+        assert!(!text.contains("up, cubic"), "one row says nothing: {text}");
+    }
+
+    #[test]
+    fn rows_that_are_no_series_have_no_table() {
+        let lines = [
+            line("x", "down, cubic", &[("a", 1.0), ("b", 1.0)], 2.0),
+            line("y", "down, cubic", &[("a", 1.0), ("c", 1.0)], 2.0),
+            line("z", "down, cubic", &[("a", 1.0)], 1.0),
+        ];
+        assert_eq!(table(&lines.iter().collect::<Vec<_>>()), "");
+    }
+}
