@@ -4,8 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use sumlink_edge::flow::FlowKey;
-use sumlink_edge::lwa::SequenceBits;
-use sumlink_edge::{Edge, Event, FlowReport, Instant, LinkId, Mode};
+use sumlink_edge::lwa::{self, SequenceBits};
+use sumlink_edge::{Counters, Edge, Event, FlowReport, Instant, LinkId, Mode};
 
 use crate::config::{NodeConfig, Role};
 use crate::device::Device;
@@ -48,7 +48,7 @@ pub(crate) struct End {
     core: Edge,
     mode: Mode,
     steering: String,
-    /// What goes into a tunnel is.
+    /// What goes into a tunnel and has a number is.
     kind: Kind,
     tunnel: u16,
     epoch: u32,
@@ -235,7 +235,7 @@ impl End {
 
     /// Takes what the link can take.
     fn pump(&mut self, link: usize, now: Instant) {
-        let header = self.header(self.kind);
+        let (packets, numbered) = (self.header(Kind::Packet), self.header(self.kind));
         let tunnel = &mut self.tunnels[link];
         if tunnel.is_blocked() && !tunnel.resume(now) || !tunnel.pace.is_ready(now) {
             return;
@@ -243,6 +243,11 @@ impl End {
         while tunnel.takes_more(now) {
             let Some(packet) = self.core.poll_link(LinkId(link as u8), now) else {
                 return;
+            };
+            // In `lwa` those of too many users have no number.
+            let header = match lwa::is_numbered(&packet) {
+                true => numbered,
+                false => packets,
             };
             tunnel.push(header, &packet, now);
         }
@@ -335,7 +340,10 @@ impl End {
             device: self.device_name.clone(),
             uptime_s: now.as_secs_f64(),
             links: links.collect(),
-            core: self.core.counters(),
+            core: Counters {
+                busy_flows: self.core.busy_flows(now),
+                ..self.core.counters()
+            },
             reorder: self.receive.stats(),
             device_refused: self.device.refused,
             flows: self.flows(),

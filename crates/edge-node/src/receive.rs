@@ -1,16 +1,20 @@
 //! What comes out of the tunnels: packets as they are, and numbered ones in order.
 //!
 //! The other end numbers packets by the address that they go to, so that there is one order for each. An end that was
-//! started anew begins at 0 again, which its epoch tells.
+//! started anew begins at 0 again, which its epoch tells. So does one that had forgotten a user, as there were too many: it says of
+//! its first numbers that they are young.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use sumlink_edge::Instant;
-use sumlink_edge::lwa::{Header, Reorder, ReorderConfig, ReorderStats, SequenceBits};
+use sumlink_edge::lwa::{
+    FORGOTTEN, Header, Reorder, ReorderConfig, ReorderStats, SequenceBits, is_young,
+};
 
-/// Addresses with an order of their own; the other end numbers no more. What goes to others is given out as it comes.
+/// Addresses with an order of their own; the other end numbers no more. What has a number all the same, as this end knows others
+/// than that one, is given out as it comes.
 const MOST_USERS: usize = 4096;
 
 /// An epoch that is not the latest one counts after the latest has been silent for so long: clocks are set back.
@@ -22,7 +26,9 @@ pub(crate) struct Receive {
     config: ReorderConfig,
     /// The latest epoch, and when it was last heard of.
     epoch: Option<(u32, Instant)>,
-    users: HashMap<IpAddr, Reorder>,
+    users: HashMap<IpAddr, User>,
+    /// Before this nobody looks again for users that could go.
+    full_until: Instant,
     /// Of users of earlier epochs.
     before: ReorderStats,
     unreadable: u64,
@@ -32,12 +38,24 @@ pub(crate) struct Receive {
     active: Vec<IpAddr>,
 }
 
+/// How often is looked for users that could go, where there were none.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A user's order.
+#[derive(Debug)]
+struct User {
+    order: Reorder,
+    /// When something came for it.
+    heard: Instant,
+}
+
 impl Receive {
     pub(crate) fn new(config: ReorderConfig) -> Self {
         Self {
             config,
             epoch: None,
             users: HashMap::new(),
+            full_until: Instant::ZERO,
             before: ReorderStats::default(),
             unreadable: 0,
             stored: 0,
@@ -88,18 +106,24 @@ impl Receive {
             self.before.late += 1;
             return;
         }
-        if !self.users.contains_key(&user) && self.users.len() >= MOST_USERS {
-            out(packet.to_vec());
-            return;
+        let is_idle = self.users.get(&user).map(|known| known.is_idle(now));
+        match is_idle {
+            // The other end had forgotten it, too: nothing of the order before is under way any more.
+            Some(true) if is_young(pdu) => self.forget(user),
+            None if !self.has_room(now) => return out(packet.to_vec()),
+            _ => {}
         }
         let config = ReorderConfig {
             bits,
             ..self.config
         };
-        let order = self
-            .users
-            .entry(user)
-            .or_insert_with(|| Reorder::new(config));
+        let entry = self.users.entry(user);
+        let user_of = || User {
+            order: Reorder::new(config),
+            heard: now,
+        };
+        let User { order, heard } = entry.or_insert_with(user_of);
+        *heard = now;
         let before = order.stored_bytes();
         order.set_bytes(self.config.bytes.saturating_sub(self.stored - before));
         order.handle_pdu(pdu, now);
@@ -112,17 +136,39 @@ impl Receive {
         }
     }
 
+    /// Whether there is room for another user: those that have been idle for long go.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.users.len() >= MOST_USERS && now >= self.full_until {
+            let users = self.users.iter();
+            let idle = users.filter(|(_, user)| user.is_idle(now));
+            let idle: Vec<IpAddr> = idle.map(|(address, _)| *address).collect();
+            for user in idle {
+                self.forget(user);
+            }
+            self.full_until = now + LOOK_AGAIN;
+        }
+        self.users.len() < MOST_USERS
+    }
+
+    /// Forgets a user's order, but for what it has seen.
+    fn forget(&mut self, user: IpAddr) {
+        if let Some(user) = self.users.remove(&user) {
+            self.stored -= user.order.stored_bytes();
+            add(&mut self.before, user.order.stats());
+        }
+    }
+
     /// When a gap is not waited for any more.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.active.iter().filter_map(|user| self.users.get(user));
-        waiting.filter_map(Reorder::poll_timeout).min()
+        waiting.filter_map(|user| user.order.poll_timeout()).min()
     }
 
     /// Gives out what has waited long enough.
     pub(crate) fn handle_timeout(&mut self, now: Instant, mut out: impl FnMut(Vec<u8>)) {
         let (users, stored) = (&mut self.users, &mut self.stored);
         self.active.retain(|user| {
-            let Some(order) = users.get_mut(user) else {
+            let Some(User { order, .. }) = users.get_mut(user) else {
                 return false;
             };
             *stored -= order.stored_bytes();
@@ -138,19 +184,29 @@ impl Receive {
     /// What all have seen.
     pub(crate) fn stats(&self) -> ReorderStats {
         let mut sum = self.before;
-        for order in self.users.values() {
-            let one = order.stats();
-            sum.delivered += one.delivered;
-            sum.reordered += one.reordered;
-            sum.duplicates += one.duplicates;
-            sum.late += one.late;
-            sum.missing += one.missing;
-            sum.timeouts += one.timeouts;
-            sum.malformed += one.malformed;
+        for user in self.users.values() {
+            add(&mut sum, user.order.stats());
         }
         sum.malformed += self.unreadable;
         sum
     }
+}
+
+impl User {
+    /// Nothing has come for so long, and nothing waits: a timer is shorter.
+    fn is_idle(&self, now: Instant) -> bool {
+        now.saturating_sub(self.heard) >= FORGOTTEN && self.order.stored_bytes() == 0
+    }
+}
+
+fn add(sum: &mut ReorderStats, one: ReorderStats) {
+    sum.delivered += one.delivered;
+    sum.reordered += one.reordered;
+    sum.duplicates += one.duplicates;
+    sum.late += one.late;
+    sum.missing += one.missing;
+    sum.timeouts += one.timeouts;
+    sum.malformed += one.malformed;
 }
 
 /// Where an IP packet goes to.
@@ -204,6 +260,97 @@ mod tests {
         assert_eq!(receive.stats().delivered, 4);
     }
 
+    /// What a node gives its links for packets to users, which go out at that time: each to `receive` at once.
+    fn carry(
+        edge: &mut sumlink_edge::Edge,
+        receive: &mut Receive,
+        users: std::ops::Range<u32>,
+        ms: u64,
+    ) -> usize {
+        let now = Duration::from_millis(ms);
+        let mut given = 0;
+        for user in users {
+            let mut udp = vec![
+                0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 10, 1, 0, 0, 0, 53, 0, 53,
+                0, 9, 0, 0, 1,
+            ];
+            udp[16..20].copy_from_slice(&(0x0a00_0000 + user).to_be_bytes());
+            edge.handle_far(udp, now);
+            for link in 0..2 {
+                while let Some(packet) = edge.poll_link(sumlink_edge::LinkId(link), now) {
+                    match sumlink_edge::lwa::is_numbered(&packet) {
+                        true => receive.handle_pdu(BITS, 7, &packet, now, |_| given += 1),
+                        false => given += 1,
+                    }
+                }
+            }
+        }
+        given
+    }
+
+    fn lwa() -> sumlink_edge::Edge {
+        sumlink_edge::Edge::new(sumlink_edge::Config {
+            mode: sumlink_edge::Mode::Lwa,
+            ..sumlink_edge::Config::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn those_who_are_too_many_wait_for_nobody_whomever_an_end_knows() {
+        let (mut edge, mut receive) = (lwa(), Receive::new(ReorderConfig::default()));
+        assert_eq!(carry(&mut edge, &mut receive, 0..4300, 0), 4300);
+        // The user's end is started anew, and learns of others first.
+        let mut receive = Receive::new(ReorderConfig::default());
+        for round in 1..4 {
+            assert_eq!(carry(&mut edge, &mut receive, 4096..4300, round), 204);
+        }
+        assert_eq!(receive.poll_timeout(), None);
+        assert_eq!(receive.stats().missing + receive.stats().late, 0);
+    }
+
+    #[test]
+    fn users_who_are_gone_make_room_and_begin_anew_when_they_come_back() {
+        let (mut edge, mut receive) = (lwa(), Receive::new(ReorderConfig::default()));
+        for round in 0..3 {
+            assert_eq!(carry(&mut edge, &mut receive, 0..4096, round), 4096);
+        }
+        // A minute later others have their places at both ends, and then the first ones again.
+        for (users, ms) in [(5000..9096, 70_000), (0..4096, 140_000), (0..4096, 140_001)] {
+            assert_eq!(carry(&mut edge, &mut receive, users, ms), 4096, "{ms} ms");
+        }
+        assert_eq!(receive.users.len(), 4096);
+        let stats = receive.stats();
+        assert_eq!((stats.late, stats.missing, stats.reordered), (0, 0, 0));
+        assert_eq!(stats.delivered, 6 * 4096);
+    }
+
+    #[test]
+    fn who_is_young_again_is_no_late_one() {
+        let young = |receive: &mut Receive, number: u8, ms| {
+            let header = Header {
+                sequence: number.into(),
+            };
+            let mut pdu = header.write(BITS, &packet(1, number));
+            pdu[0] |= 0x40;
+            assert!(is_young(&pdu));
+            let (mut out, now) = (Vec::new(), Duration::from_millis(ms));
+            receive.handle_pdu(BITS, 7, &pdu, now, |packet| out.push(packet[20]));
+            out
+        };
+        let mut receive = Receive::new(ReorderConfig::default());
+        for number in 0..9 {
+            assert_eq!(young(&mut receive, number, 0), [number]);
+        }
+        // Two seconds are no sign of anything, be the order young or not.
+        assert_eq!(young(&mut receive, 0, 2_000), []);
+        // One has overtaken the first.
+        assert_eq!(young(&mut receive, 1, 60_000), []);
+        assert_eq!(young(&mut receive, 0, 60_001), [0, 1]);
+        assert_eq!(give(&mut receive, 7, (1, 2), 200_000), [2], "it goes on");
+        assert_eq!(receive.stats().late, 1);
+    }
+
     #[test]
     fn memory_is_bounded_over_all_users() {
         let bytes = 100;
@@ -214,7 +361,8 @@ mod tests {
         for number in 1..100 {
             for user in 1..=8 {
                 give(&mut receive, 7, (user, number), 0);
-                let stored = receive.users.values().map(Reorder::stored_bytes);
+                let stored = receive.users.values();
+                let stored = stored.map(|user| user.order.stored_bytes());
                 assert_eq!(stored.sum::<usize>(), receive.stored);
                 assert!(receive.stored <= bytes, "{}", receive.stored);
             }

@@ -141,6 +141,11 @@ pub enum ConfigError {
     /// A share that is none.
     #[error("{0} is a share and lies between 0 and 1")]
     Share(&'static str),
+    /// A debt that would be forgotten before it is given up.
+    #[error(
+        "a flow must not be forgotten while something is owed to it: `idle` is at least `give_up`"
+    )]
+    Idle,
     /// A number that must be a plain one, at least 0.
     #[error("{0} is at least 0 and finite")]
     Number(&'static str),
@@ -199,6 +204,10 @@ impl Config {
                 return Err(ConfigError::Number(name));
             }
         }
+        let may_owe = self.mode == Mode::LwipVisible && self.visible.boost;
+        if may_owe && self.idle < self.visible.give_up {
+            return Err(ConfigError::Idle);
+        }
         // Without a least time a repair could be due again at once, for ever.
         if self.visible.least_repair.is_zero() {
             return Err(ConfigError::Number("least_repair"));
@@ -231,6 +240,7 @@ mod tests {
         assert!(wrong(|c| c.steering = "best".into()).contains("`best`"));
         assert!(wrong(|c| c.visible.rise = f64::NAN).contains("rise"));
         assert!(wrong(|c| c.visible.repair_after = -1.0).contains("repair_after"));
+        assert!(wrong(|c| c.idle = Duration::from_secs(29)).contains("give_up"));
         for (name, mode) in Mode::NAMES {
             assert_eq!(Mode::named(name), Some(mode));
         }

@@ -76,12 +76,17 @@ impl LinkQueue {
 
     /// Puts a packet before all others. There is as much room again for these, so that a full queue stops no repair.
     pub fn push_urgent(&mut self, packet: Arc<[u8]>) -> Result<(), Arc<[u8]>> {
-        if self.urgent.len() >= self.limit {
+        if !self.has_urgent_room() {
             return Err(packet);
         }
         self.bytes += packet.len();
         self.urgent.push_back(packet);
         Ok(())
+    }
+
+    /// Whether there is room for another one of those.
+    pub fn has_urgent_room(&self) -> bool {
+        self.urgent.len() < self.limit
     }
 
     /// The link can take a packet: the next one. What it takes while others wait is what its rate is measured by.

@@ -96,6 +96,27 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
             "is for one mode only",
         ),
         (
+            "role = \"node\"\nmode = \"lwa\"\nboost = \"on\"",
+            3,
+            "is for one mode only",
+        ),
+        (
+            "role = \"node\"\nmode = \"lwip\"\nsack = \"strip\"",
+            3,
+            "is for one mode only",
+        ),
+        ("role = \"user\"\nboost = \"on\"", 2, "the node's business"),
+        (
+            "role = \"node\"\nmode = \"lwip\"\n[lwa]\nbits = 12",
+            4,
+            "write `mode = \"lwa\"`",
+        ),
+        (
+            "role = \"node\"\nmode = \"lwip+visible\"\n[flows]\nidle = \"1s\"\n[visible]\ngive_up = \"600s\"",
+            4,
+            "`idle` is at least `give_up`",
+        ),
+        (
             "role = \"node\"\n[tun]\nname = \"edge*\"",
             3,
             "stands for many interfaces",

@@ -376,7 +376,10 @@ fn a_node_is_killed(modes: &[&str]) {
 #[test]
 fn a_users_end_that_is_killed_and_started_anew_goes_on() {
     for (mode, users) in [("lwip", "lwip"), ("lwa", "lwa"), ("lwip+visible", "lwip")] {
-        let lines = |mode| format!("mode = \"{mode}\"\nlwa.bits = 12");
+        let lines = |mode| match mode {
+            "lwa" => "mode = \"lwa\"\nlwa.bits = 12".to_owned(),
+            _ => format!("mode = \"{mode}\""),
+        };
         let Some(mut edge) = Edge::start(&lines(mode), &lines(users)) else {
             return;
         };

@@ -1,4 +1,8 @@
 //! Whether a link carries anything: probes, and the answers to them.
+//!
+//! How long an answer takes says nothing of that: a satellite's is as good as a cable's. A link is dead when for `dead_after`
+//! nothing was answered although answers were due, and carries again when several probes of since then are answered, one
+//! soon after the other: what had been under way, or one that came through by chance, brings no link back.
 
 use std::time::Duration;
 
@@ -6,6 +10,12 @@ use sumlink_edge::Instant;
 
 /// What a new round-trip time counts (RFC 6298, section 2.3).
 const GAIN: f64 = 0.125;
+
+/// Answers that bring a dead link back.
+const ENOUGH: u32 = 2;
+
+/// An answer to a probe older than this says nothing of the link as it is.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Whether a link carries anything, as far as its probes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +46,11 @@ pub(crate) struct Liveness {
     next_probe: Instant,
     /// When the last answer came, or this began.
     heard: Instant,
+    /// The latest probe that was answered.
+    answered: Option<Instant>,
+    /// When it died, and how many probes of since then were answered, one soon after the other.
+    died: Instant,
+    answers: u32,
     pub(crate) state: State,
     /// Smoothed.
     pub(crate) rtt: Option<Duration>,
@@ -48,6 +63,9 @@ impl Liveness {
             dead_after,
             next_probe: Instant::ZERO,
             heard: Instant::ZERO,
+            answered: None,
+            died: Instant::ZERO,
+            answers: 0,
             state: State::New,
             rtt: None,
         }
@@ -57,8 +75,17 @@ impl Liveness {
     pub(crate) fn poll_timeout(&self) -> Instant {
         match self.state {
             State::Down => self.next_probe,
-            _ => self.next_probe.min(self.heard + self.dead_after),
+            _ => self.next_probe.min(self.dead_at()),
         }
+    }
+
+    /// When it is dead, if nothing is heard until then.
+    fn dead_at(&self) -> Instant {
+        let due = match (self.answered, self.rtt) {
+            (Some(answered), Some(rtt)) => answered + self.every + rtt,
+            _ => Instant::ZERO,
+        };
+        self.heard.max(due) + self.dead_after
     }
 
     /// Whether a probe is to be sent now.
@@ -72,24 +99,38 @@ impl Liveness {
 
     /// Whether it has just died.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
-        let dead = self.state != State::Down && self.heard + self.dead_after <= now;
+        let dead = self.state != State::Down && self.dead_at() <= now;
         if dead {
             self.state = State::Down;
             self.rtt = None;
+            (self.died, self.answers) = (now, 0);
         }
         dead
     }
 
     /// The answer to a probe of that time; whether the link has just come up.
     pub(crate) fn answered(&mut self, sent: Instant, now: Instant) -> bool {
-        // An answer that was under way for longer says nothing of now.
-        let Some(sample) = now
-            .checked_sub(sent)
-            .filter(|sample| *sample < self.dead_after)
-        else {
+        let sample = now.checked_sub(sent);
+        let Some(sample) = sample.filter(|sample| *sample < LONGEST) else {
             return false;
         };
+        // One that others have overtaken, or that is here already, says nothing new.
+        if self.answered.is_some_and(|answered| sent <= answered) {
+            return false;
+        }
+        self.answered = Some(sent);
+        let silent = now.saturating_sub(self.heard);
         self.heard = now;
+        if self.state == State::Down {
+            if sent < self.died {
+                return false;
+            }
+            let goes_on = self.answers > 0 && silent < self.dead_after;
+            self.answers = if goes_on { self.answers + 1 } else { 1 };
+            if self.answers < ENOUGH {
+                return false;
+            }
+        }
         self.rtt = Some(match self.rtt {
             Some(rtt) => rtt.mul_f64(1.0 - GAIN) + sample.mul_f64(GAIN),
             None => sample,
@@ -105,17 +146,60 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_link_dies_in_silence_and_comes_back_with_an_answer() {
+    fn a_link_dies_in_silence_and_comes_back_with_answers() {
         let mut link = Liveness::new(100 * MS, 400 * MS);
         assert!(link.is_due(Instant::ZERO) && !link.is_due(50 * MS));
         assert_eq!(link.poll_timeout(), 100 * MS);
         assert!(link.answered(Instant::ZERO, 20 * MS));
         assert!(!link.answered(10 * MS, 30 * MS));
         assert_eq!(link.rtt, Some(20 * MS));
-        assert!(!link.expire(429 * MS) && link.expire(430 * MS) && !link.expire(431 * MS));
+        // The next answer was due at 130 ms.
+        assert!(!link.expire(529 * MS) && link.expire(530 * MS) && !link.expire(531 * MS));
         assert_eq!((link.state, link.rtt), (State::Down, None));
-        assert!(!link.answered(10 * MS, 440 * MS), "that one is too old");
-        assert!(link.answered(430 * MS, 450 * MS));
-        assert_eq!(link.state, State::Up);
+        assert!(!link.answered(540 * MS, 550 * MS) && link.answered(640 * MS, 650 * MS));
+        assert_eq!((link.state, link.rtt), (State::Up, Some(10 * MS)));
+    }
+
+    #[test]
+    fn a_link_of_a_longer_round_trip_than_it_may_be_silent_works() {
+        let mut link = Liveness::new(100 * MS, 500 * MS);
+        let (trip, mut changes) = (620 * MS, Vec::new());
+        // Probes every 100 ms, each answered 620 ms later; the link dies at 5 s.
+        for now in 0..8_000 {
+            let now = now * MS;
+            let sent = now.checked_sub(trip);
+            if let Some(sent) = sent.filter(|sent| sent.as_millis() % 100 == 0 && now < 5_000 * MS)
+                && link.answered(sent, now)
+            {
+                changes.push((now, State::Up));
+            }
+            if link.expire(now) {
+                changes.push((now, State::Down));
+            }
+        }
+        let expected = [
+            (500 * MS, State::Down),
+            (1_220 * MS, State::Up),
+            (5_520 * MS, State::Down),
+        ];
+        assert_eq!(changes, expected);
+    }
+
+    #[test]
+    fn one_answer_brings_no_link_back_nor_do_those_of_before_its_death() {
+        let mut link = Liveness::new(100 * MS, 400 * MS);
+        link.answered(100 * MS, 110 * MS);
+        assert!(link.expire(1_000 * MS));
+        // What had been under way, each for its first time.
+        for sent in [200, 300, 400] {
+            assert!(!link.answered(sent * MS, 1_100 * MS));
+        }
+        // Stray ones, far from one another, and one twice.
+        for sent in [1_200, 1_900, 2_600] {
+            assert!(!link.answered(sent * MS, (sent + 50) * MS));
+            assert!(!link.answered(sent * MS, (sent + 60) * MS));
+        }
+        assert_eq!(link.state, State::Down);
+        assert!(link.answered(2_700 * MS, 2_750 * MS));
     }
 }

@@ -1,6 +1,6 @@
 //! From the far side to the user: every packet gets a link.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::{Edge, Event, Waiting};
@@ -10,9 +10,6 @@ use crate::packet::{self, Malformed, Parsed, Segment};
 use crate::seq::Position;
 use crate::steering::{Offer, hash_addresses};
 use crate::{Instant, LinkId, Mode, Sack};
-
-/// Users with sequence numbers of their own; beyond that they share those of the unspecified address.
-const MOST_USERS: usize = 4096;
 
 /// TCP's protocol number.
 const TCP: u8 = 6;
@@ -36,13 +33,14 @@ impl Edge {
                 return; // there is nothing to forward it by
             }
         }
+        self.expire_busy(now);
         let (flow, user) = identity(&parsed);
         let tracked = match &mut parsed {
             Parsed::Tcp(segment) => self.far_segment(&mut packet, segment, now),
             _ => None,
         };
         let packet: Arc<[u8]> = packet.into();
-        let link = self.steer(&packet, flow, user);
+        let link = self.steer(&packet, flow, user, now);
         if let (Some(link), Some(data), Parsed::Tcp(segment)) = (link, tracked, &parsed) {
             self.keep(data, segment, packet, link, now);
         }
@@ -149,7 +147,13 @@ impl Edge {
     }
 
     /// Puts a packet into the queue of a link; `None` if no link has room.
-    fn steer(&mut self, packet: &Arc<[u8]>, flow: u64, user: Option<IpAddr>) -> Option<LinkId> {
+    fn steer(
+        &mut self,
+        packet: &Arc<[u8]>,
+        flow: u64,
+        user: Option<IpAddr>,
+        now: Instant,
+    ) -> Option<LinkId> {
         let offer = Offer {
             bytes: packet.len(),
             flow,
@@ -159,7 +163,7 @@ impl Edge {
             return None;
         };
         let packet = if self.config.mode == Mode::Lwa {
-            self.number(packet, user)
+            self.number(packet, user, now)
         } else {
             packet.clone()
         };
@@ -168,18 +172,15 @@ impl Edge {
         pushed.is_ok().then_some(link)
     }
 
-    /// The packet with the next sequence number of its user. A number is only spent on what has a place in a queue, or the
-    /// receiver would wait for it.
-    fn number(&mut self, packet: &[u8], user: Option<IpAddr>) -> Arc<[u8]> {
-        let shared = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        let user = user
-            .filter(|user| self.sequences.contains_key(user) || self.sequences.len() < MOST_USERS);
-        let next = self.sequences.entry(user.unwrap_or(shared)).or_default();
-        let sequence = *next;
-        *next = next.wrapping_add(1);
-        Header { sequence }
-            .write(self.config.sequence_bits, packet)
-            .into()
+    /// The packet with the next sequence number of its user, or as it is where there are too many users. A number is only spent on
+    /// what has a place in a queue, or the receiver would wait for it.
+    fn number(&mut self, packet: &Arc<[u8]>, user: Option<IpAddr>, now: Instant) -> Arc<[u8]> {
+        let bits = self.config.sequence_bits;
+        match user.and_then(|user| self.sequences.next(user, now)) {
+            Some((sequence, true)) => Header { sequence }.write_young(bits, packet).into(),
+            Some((sequence, false)) => Header { sequence }.write(bits, packet).into(),
+            None => packet.clone(),
+        }
     }
 
     /// Keeps a packet to be sent again, as far as memory goes; without VISIBLE only when it was sent, for the trip times.
@@ -249,6 +250,7 @@ impl Edge {
             return;
         };
         queue.set_up(false);
+        self.blur(link);
         if !self.links.iter().any(|link| link.is_up()) {
             // It waits for whichever link comes up first, see `link_up`.
             self.stranded[usize::from(link.0)] = true;
@@ -307,6 +309,16 @@ impl Edge {
         };
         let packets = self.links[usize::from(link.0)].packets();
         packets.filter_map(place).collect()
+    }
+
+    /// What a dead link had been given waits for it to come back, or for another one: how long that takes says nothing of either
+    /// (LTT). PDUs cannot be told by what is in them, so none of it counts.
+    fn blur(&mut self, dead: LinkId) {
+        for id in self.with_copies() {
+            if let Some(tracked) = self.flows.get_mut(id) {
+                tracked.copies.blur(dead);
+            }
+        }
     }
 
     /// Moves what waits for a dead link to others; returns how many packets were moved and how many had no room.

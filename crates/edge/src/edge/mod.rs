@@ -1,13 +1,14 @@
 //! The node itself: packets in, packets out.
 
+mod busy;
 mod down;
 mod repair;
 mod report;
+mod sequences;
 mod times;
 mod up;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
-use std::net::IpAddr;
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ use crate::seq::Position;
 use crate::steering::{self, Steering};
 use crate::visible::Visible;
 use crate::{Config, ConfigError, Instant, LinkId, Mode};
+
+use busy::Busy;
+use sequences::Sequences;
 
 use times::Times;
 
@@ -34,8 +38,8 @@ pub struct Edge {
     stranded: Vec<bool>,
     steering: Box<dyn Steering>,
     flows: FlowTable<Tracked>,
-    /// N: flows with something outstanding.
-    busy: usize,
+    /// N: flows with something outstanding of which the user has acknowledged something lately.
+    busy: Busy,
     /// Bytes of all packets that are kept.
     kept: usize,
     /// Before this nobody looks again for copies that could go.
@@ -43,7 +47,11 @@ pub struct Edge {
     /// When which flow wants to be looked at.
     timers: BTreeSet<(Instant, FlowId)>,
     /// LWA: the next sequence number for each user.
-    sequences: BTreeMap<IpAddr, u32>,
+    sequences: Sequences,
+    /// What a dead link had been given and no queue has had room for since, with the time at which it was sent.
+    unsent: VecDeque<(FlowId, Position, (Instant, LinkId))>,
+    /// Resets for users, which the next link that can take a packet is given.
+    farewells: VecDeque<Arc<[u8]>>,
     /// Packets for the far side.
     far: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
@@ -66,6 +74,10 @@ struct Tracked {
     /// A SYN that would begin another connection between the same ends, if the other end agrees.
     renewal: Option<Box<Segment>>,
     used: Instant,
+    /// When its user acknowledged something for the last time.
+    heard: Option<Instant>,
+    /// Its entry among the busy ones.
+    busy: Option<Instant>,
     /// Its entry among the timers.
     timer: Option<Instant>,
 }
@@ -89,6 +101,12 @@ struct Repair {
     attempts: u32,
 }
 
+/// A flow counts as busy for so long, and the longest link trip time, behind its user's last acknowledgement.
+const ACTIVE: Duration = Duration::from_secs(1);
+
+/// Resets that wait for a link; more are dropped.
+const MOST_FAREWELLS: usize = 1000;
+
 /// Events that wait for somebody to take them; more are dropped.
 const MOST_EVENTS: usize = 1000;
 
@@ -110,11 +128,13 @@ impl Edge {
             stranded: vec![false; config.links.len()],
             steering,
             flows: FlowTable::new(config.flows),
-            busy: 0,
+            busy: Busy::default(),
             kept: 0,
             crowded_until: Instant::ZERO,
             timers: BTreeSet::new(),
-            sequences: BTreeMap::new(),
+            sequences: Sequences::default(),
+            unsent: VecDeque::new(),
+            farewells: VecDeque::new(),
             far: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -122,12 +142,14 @@ impl Edge {
         })
     }
 
-    /// The link can take a packet: the next one for it.
+    /// The link can take a packet: the next one for it. With [`Mode::Lwa`] it is numbered or not, see
+    /// [`is_numbered`](crate::lwa::is_numbered).
     pub fn poll_link(&mut self, link: LinkId, now: Instant) -> Option<Arc<[u8]>> {
-        self.links
-            .get_mut(usize::from(link.0))
-            .filter(|link| link.is_up())?
-            .pop(now)
+        let number = usize::from(link.0);
+        self.links.get(number).filter(|link| link.is_up())?;
+        self.send_unsent(now);
+        let farewell = self.farewells.pop_front();
+        farewell.or_else(|| self.links[number].pop(now))
     }
 
     /// The next packet for the far side.
@@ -164,9 +186,30 @@ impl Edge {
     pub fn counters(&self) -> Counters {
         Counters {
             flows: self.flows.len(),
-            busy_flows: self.busy,
+            busy_flows: self.busy.len(),
             kept_bytes: self.kept,
             ..self.counters
+        }
+    }
+
+    /// N as it is now: what [`Edge::counters`] tells is that of the last packet or timer.
+    pub fn busy_flows(&self, now: Instant) -> usize {
+        self.busy.since(self.active_since(now))
+    }
+
+    /// A flow counts as busy if its user has acknowledged something since then.
+    fn active_since(&self, now: Instant) -> Instant {
+        let trip = self.trips().max().unwrap_or_default();
+        now.saturating_sub(ACTIVE + trip)
+    }
+
+    /// Flows whose users have been silent for long are not busy any more.
+    fn expire_busy(&mut self, now: Instant) {
+        let since = self.active_since(now);
+        while let Some(id) = self.busy.expire(since) {
+            if let Some(tracked) = self.flows.get_mut(id) {
+                tracked.busy = None;
+            }
         }
     }
 
@@ -213,6 +256,8 @@ impl Edge {
             orphaned: None,
             renewal: None,
             used: now,
+            heard: None,
+            busy: None,
             timer: None,
         };
         self.flows.insert(key, tracked, now)
@@ -228,10 +273,13 @@ impl Edge {
         // Taken out for the time of the action, so that it may use the rest of the node as well.
         let placeholder = Tracked::placeholder();
         let mut tracked = std::mem::replace(self.flows.get_mut(id)?, placeholder);
-        let (busy, kept) = (tracked.is_busy(), tracked.copies.bytes());
+        let kept = tracked.copies.bytes();
         tracked.used = now;
         let result = action(self, &mut tracked);
-        self.busy = self.busy + usize::from(tracked.is_busy()) - usize::from(busy);
+        let since = self.active_since(now);
+        let heard = tracked.heard.filter(|heard| *heard >= since);
+        let heard = heard.filter(|_| tracked.flow.outstanding() > 0);
+        tracked.busy = self.busy.replace(id, tracked.busy, heard);
         self.kept = self.kept + tracked.copies.bytes() - kept;
         let wanted = tracked.wants_timer(&self.config);
         if wanted != tracked.timer {
@@ -273,7 +321,7 @@ impl Edge {
     /// Forgets a flow.
     fn forget(&mut self, id: FlowId) {
         if let Some((_, tracked)) = self.flows.remove(id) {
-            self.busy -= usize::from(tracked.is_busy());
+            self.busy.replace(id, tracked.busy, None);
             self.kept -= tracked.copies.bytes();
             if let Some(at) = tracked.timer {
                 self.timers.remove(&(at, id));
@@ -319,12 +367,10 @@ impl Tracked {
             orphaned: None,
             renewal: None,
             used: Instant::ZERO,
+            heard: None,
+            busy: None,
             timer: None,
         }
-    }
-
-    fn is_busy(&self) -> bool {
-        self.flow.outstanding() > 0
     }
 
     /// When it wants to be looked at: for a repair, or because it is half open, closing or orphaned.

@@ -1,6 +1,6 @@
 //! Sending again from here, and what happens when time passes.
 
-use super::{Edge, Event, Repair, Reset, Tracked, Waiting};
+use super::{Edge, Event, MOST_FAREWELLS, Repair, Reset, Tracked, Waiting};
 use crate::flow::{FlowId, Phase};
 use crate::packet;
 use crate::queue::LinkQueue;
@@ -16,6 +16,7 @@ const MOST_REPAIRED: usize = 64;
 impl Edge {
     /// A timer of [`Edge::poll_timeout`] has fired; too early it does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.expire_busy(now);
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
         {
@@ -35,7 +36,11 @@ impl Edge {
             }
         }
         while let Some(id) = self.idle_for_long(now) {
-            self.forget(id);
+            // Repairs end before that; but a debt is never just forgotten.
+            match self.flows.get(id).map_or(0, |tracked| tracked.flow.owed()) {
+                0 => self.forget(id),
+                _ => self.reset(id, Reset::Undeliverable),
+            }
         }
     }
 
@@ -114,12 +119,12 @@ impl Edge {
             let rate = link.rate().unwrap_or(1e6).max(1.0);
             link.trip().unwrap_or_default().as_secs_f64() + link.bytes() as f64 / rate
         };
-        let up = self
+        let able = self
             .links
             .iter_mut()
             .enumerate()
-            .filter(|(_, link)| link.is_up());
-        let Some((n, link)) = up.min_by(|a, b| time(a.1).total_cmp(&time(b.1))) else {
+            .filter(|(_, link)| link.is_up() && link.has_urgent_room());
+        let Some((n, link)) = able.min_by(|a, b| time(a.1).total_cmp(&time(b.1))) else {
             return false;
         };
         let Some(kept) = tracked.copies.at_mut(start) else {
@@ -140,32 +145,54 @@ impl Edge {
         true
     }
 
-    /// Sends again what a dead link had been given and nobody has acknowledged, but for what still waits for it.
+    /// Sends again what a dead link had been given and nobody has acknowledged, but for what still waits for it: as much as there
+    /// is room for, and the rest as room comes.
     pub(super) fn send_again_from(&mut self, link: LinkId, waiting: &Waiting, now: Instant) {
         if !self.visible() {
             return;
         }
-        let ids: Vec<FlowId> = self
-            .flows
-            .idle()
-            .filter(|(_, _, tracked)| tracked.copies.bytes() > 0)
-            .map(|(id, ..)| id)
-            .collect();
-        for id in ids {
-            let used = self.flows.get(id).map_or(now, |tracked| tracked.used);
+        self.unsent.retain(|(.., sent)| sent.1 != link);
+        for id in self.with_copies() {
+            let Some(tracked) = self.flows.get(id) else {
+                continue;
+            };
+            let lost = tracked.copies.sent_over(link);
+            let lost = lost.filter(|(position, _)| !waiting.contains(&(id, *position)));
+            self.unsent
+                .extend(lost.map(|(position, sent)| (id, position, sent)));
+        }
+        self.send_unsent(now);
+    }
+
+    /// Goes on with that.
+    pub(super) fn send_unsent(&mut self, now: Instant) {
+        while let Some(&(id, position, sent)) = self.unsent.front() {
+            let able = |link: &LinkQueue| link.is_up() && link.has_urgent_room();
+            if !self.links.iter().any(able) {
+                return;
+            }
+            self.unsent.pop_front();
+            let Some(used) = self.flows.get(id).map(|tracked| tracked.used) else {
+                continue;
+            };
             self.with(id, used, |edge, tracked| {
-                let lost = tracked.copies.sent_over(link);
-                let lost: Vec<Position> = lost
-                    .filter(|&position| !waiting.contains(&(id, position)))
-                    .collect();
-                for position in lost {
-                    if !edge.send_again(tracked, position, now) {
-                        break;
-                    }
-                    edge.counters.repaired_late += 1;
+                // It may have been acknowledged or sent again meanwhile.
+                let kept = tracked.copies.at_mut(position);
+                if kept.is_some_and(|kept| kept.sent == sent) {
+                    let again = edge.send_again(tracked, position, now);
+                    edge.counters.repaired_late += u64::from(again);
                 }
             });
         }
+    }
+
+    /// The flows of which something is kept.
+    pub(super) fn with_copies(&self) -> Vec<FlowId> {
+        let flows = self.flows.idle();
+        flows
+            .filter(|(_, _, tracked)| tracked.copies.bytes() > 0)
+            .map(|(id, ..)| id)
+            .collect()
     }
 
     /// A flow whose far end was told, by a node before this one, of bytes that nobody has any more is reset.
@@ -190,10 +217,10 @@ impl Edge {
         let (user_next, told) = (state.user_next().unwrap_or(0), seq::wrapped(state.told()));
         debug_assert_ne!(state.phase(), Phase::Closed);
         if let Some(packet) = packet::reset(flow.far, flow.user, seq::wrapped(lowest), user_next) {
-            let up = self.links.iter_mut().filter(|link| link.is_up());
-            if let Some(link) = up.min_by_key(|link| link.len()) {
-                // A queue full of repairs has no room for it; then the far end, reset itself, answers the user's next segment.
-                let _ = link.push_urgent(packet.into());
+            // It waits for any link, be it that none carries anything now. Should there be too many, the far end, reset itself,
+            // answers the user's next segment.
+            if self.farewells.len() < MOST_FAREWELLS {
+                self.farewells.push_back(packet.into());
             }
         }
         self.far

@@ -24,7 +24,7 @@ pub enum Event {
         /// Which.
         link: LinkId,
     },
-    /// Both ends of a flow were sent a reset.
+    /// Both ends of a flow are sent a reset; its user with the next packet of whichever link carries any.
     FlowReset {
         /// Which.
         flow: FlowKey,
@@ -54,7 +54,7 @@ pub enum Reset {
 pub struct Counters {
     /// Flows that are known now.
     pub flows: usize,
-    /// Of them, those with something outstanding (N).
+    /// Of them, those with something outstanding and an acknowledgement of late (N).
     pub busy_flows: usize,
     /// Bytes of packets that are kept now.
     pub kept_bytes: usize,

@@ -28,6 +28,7 @@ impl Edge {
             far: segment.destination,
             user: segment.source,
         };
+        self.expire_busy(now);
         self.edit_syn(&mut packet, &segment);
         let Some(id) = self.track_segment(key, &segment, now) else {
             return self.far.push_back(packet);
@@ -59,17 +60,20 @@ impl Edge {
             (tracked.times).answer(packet, segment, first.map(|(_, first)| first));
         }
         let acknowledgement = tracked.flow.user_segment(segment);
-        if let Acknowledgement::New { .. } | Acknowledgement::Beyond = acknowledgement {
+        if acknowledgement != Acknowledgement::None {
+            tracked.heard = Some(now);
+        }
+        if tracked.flow.acked() != before {
             self.acknowledged(tracked, before, now);
+        }
+        if acknowledgement == Acknowledgement::Duplicate && tracked.flow.orphaned().is_some() {
+            tracked.orphaned.get_or_insert(now);
         }
         if !self.visible() || tracked.flow.sealed() {
             return true;
         }
         if acknowledgement == Acknowledgement::Duplicate {
             self.counters.duplicates += 1;
-            if tracked.flow.orphaned().is_some() {
-                tracked.orphaned.get_or_insert(now);
-            }
         }
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
         match acknowledgement {
@@ -78,7 +82,7 @@ impl Edge {
                 self.rewrite(tracked, packet, segment, None, false);
                 return true;
             }
-            Acknowledgement::Beyond => {
+            Acknowledgement::Beyond if tracked.flow.acked() != before => {
                 // The data came by another way; the hole is closed all the same.
                 let situation = self.situation(tracked, false, now);
                 (tracked.visible).acknowledgement(&self.config.visible, &situation);
@@ -166,7 +170,7 @@ impl Edge {
             kept: tracked.copies.holding(acked).is_some(),
             boostable: boost_target(tracked).is_some(),
             free: self.free(),
-            flows: self.busy,
+            flows: self.busy.len(),
             trip: (count > 0).then(|| sum / count.max(1)),
         }
     }

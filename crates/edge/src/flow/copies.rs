@@ -101,12 +101,20 @@ impl Copies {
         before - self.bytes
     }
 
-    /// Packets that were last sent over `link`, by position.
-    pub fn sent_over(&self, link: LinkId) -> impl Iterator<Item = Position> + '_ {
+    /// Packets that were last sent over `link`, by position, and when they were.
+    pub fn sent_over(&self, link: LinkId) -> impl Iterator<Item = (Position, (Instant, LinkId))> {
         self.packets
             .iter()
-            .filter(move |(_, kept)| kept.sent.1 == link)
-            .map(|(&position, _)| position)
+            .map(|(&position, kept)| (position, kept.sent))
+            .filter(move |(_, sent)| sent.1 == link)
+    }
+
+    /// The time until packets that were last sent over `link` are acknowledged says nothing any more.
+    pub fn blur(&mut self, link: LinkId) {
+        let sent = self.packets.values_mut();
+        for kept in sent.filter(|kept| kept.sent.1 == link) {
+            kept.again = true;
+        }
     }
 }
 

@@ -48,6 +48,9 @@ const MOST_RANGES: usize = 128;
 /// The largest window there can be (RFC 7323, section 2.3), and so the furthest that data can be ahead.
 const LARGEST_WINDOW: u64 = 1 << 30;
 
+/// The largest shift of a window (RFC 7323, section 2.3).
+const LARGEST_SHIFT: u8 = 14;
+
 /// What a user's segment was, as an acknowledgement (RFC 5681, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledgement {
@@ -64,7 +67,8 @@ pub enum Acknowledgement {
     Same,
     /// Of an earlier number: overtaken on its way.
     Old,
-    /// Of more than the node has received: the data comes by another way, too.
+    /// Of more than the node has received: the data comes by another way, too, or somebody has made it up. While something is
+    /// owed it changes nothing: what was promised is delivered until somebody acknowledges what the node knows of.
     Beyond,
 }
 
@@ -97,6 +101,8 @@ pub struct Flow {
     far_scale: Option<Option<u8>>,
     /// Sequence number that the user sends next.
     user_next: Option<u32>,
+    /// What the far end has acknowledged of the user, and the end of what it has permitted.
+    user_window: Option<(u32, u32)>,
     user_fin: bool,
     /// Largest payload that the user accepts, as its SYN says it.
     mss: Option<u16>,
@@ -133,6 +139,7 @@ impl Flow {
             user_scale: None,
             far_scale: None,
             user_next: None,
+            user_window: None,
             user_fin: false,
             mss: None,
             largest: 0,
@@ -167,6 +174,9 @@ impl Flow {
             self.initial = Some(position);
             self.far_scale = Some(segment.options.window_scale);
             self.syn_seen();
+        }
+        if segment.flags.ack {
+            self.permit_user(segment);
         }
         if segment.flags.fin && !past {
             self.far_fin = Some(end);
@@ -204,6 +214,9 @@ impl Flow {
     pub fn user_segment(&mut self, segment: &Segment) -> Acknowledgement {
         self.sealed |= segment.options.sealed;
         let next = segment.sequence.wrapping_add(segment.sequence_len() as u32);
+        if !segment.flags.rst && !self.may_come_from_user(segment.sequence, next) {
+            return Acknowledgement::None;
+        }
         if segment.flags.rst {
             if self
                 .user_next
@@ -265,7 +278,7 @@ impl Flow {
             return Acknowledgement::Old;
         }
         let beyond = self.located && ack > self.highest;
-        if beyond && ack - self.highest > LARGEST_WINDOW {
+        if beyond && (ack - self.highest > LARGEST_WINDOW || self.owed() > 0) {
             return Acknowledgement::Beyond;
         }
         let same_window = self.window == segment.window;
@@ -309,6 +322,37 @@ impl Flow {
             Some(acked) => end <= acked + LARGEST_WINDOW,
             None => !self.located || position.abs_diff(self.highest) <= LARGEST_WINDOW,
         }
+    }
+
+    /// The far end's segment says how far the user may send.
+    fn permit_user(&mut self, segment: &Segment) {
+        // Without both SYNs the shift is unknown, and the largest there is permits what any would.
+        let shift = match (self.user_scale, self.far_scale) {
+            (Some(Some(_)), Some(Some(shift))) if !segment.flags.syn => shift,
+            (Some(_), Some(_)) => 0,
+            _ => LARGEST_SHIFT,
+        };
+        let end = segment.ack.wrapping_add(u32::from(segment.window) << shift);
+        let later = |one: u32, other: u32| {
+            if is_before(one, other) { other } else { one }
+        };
+        self.user_window = Some(match self.user_window {
+            Some((acked, before)) => (later(acked, segment.ack), later(before, end)),
+            None => (segment.ack, end),
+        });
+    }
+
+    /// The user may have sent this: it lies in the window that the far end has permitted, or before it by no more than such a
+    /// window. Nobody else knows where that is without having seen the flow (RFC 5961, section 5).
+    fn may_come_from_user(&self, sequence: u32, next: u32) -> bool {
+        let (Some(known), Some((acked, end))) = (self.user_next, self.user_window) else {
+            return true;
+        };
+        let width = end.wrapping_sub(acked).max(1 << 16);
+        let lowest = acked.wrapping_sub(width);
+        // A probe of a closed window is one byte beyond; what came before counts even where it was too much.
+        let highest = if is_before(known, end) { end } else { known };
+        !is_before(sequence, lowest) && !is_before(highest.wrapping_add(1), next)
     }
 
     fn has_both_syns(&self) -> bool {
@@ -425,6 +469,11 @@ impl Flow {
             self.phase == Phase::Adopted && self.contiguous() == self.acked.unwrap_or(0)
         })
     }
+}
+
+/// Of two sequence numbers, whether the first comes before the second.
+fn is_before(one: u32, other: u32) -> bool {
+    one.wrapping_sub(other).cast_signed() < 0
 }
 
 impl Default for Flow {

@@ -1,5 +1,7 @@
 //! The header of a PDCP data PDU (3GPP TS 36.323, section 6.2: data PDUs with 12 and 18 bits).
 
+use std::time::Duration;
+
 /// Bits of a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SequenceBits {
@@ -31,6 +33,22 @@ impl SequenceBits {
 /// The D/C bit: a data PDU.
 const DATA: u8 = 0x80;
 
+/// The highest of the reserved bits, which a receiver of the standard ignores: the order is young.
+const YOUNG: u8 = 0x40;
+
+/// Who has heard nothing of an order for so long and is told that it is young forgets the one before.
+pub const FORGOTTEN: Duration = Duration::from_secs(30);
+
+/// Whether what a node gives a link has a number. What has none is the IP packet itself, whose first bit says so.
+pub fn is_numbered(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|first| first & DATA != 0)
+}
+
+/// Whether the order that a PDU belongs to has just been begun: its numbers began at 0 a few seconds ago.
+pub fn is_young(pdu: &[u8]) -> bool {
+    pdu.first().is_some_and(|first| first & YOUNG != 0)
+}
+
 /// A header: a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -46,6 +64,13 @@ impl Header {
         out.extend_from_slice(&sequence[4 - bits.header_len()..]);
         out[0] |= DATA;
         out.extend_from_slice(packet);
+        out
+    }
+
+    /// The same for an order that is young.
+    pub(crate) fn write_young(self, bits: SequenceBits, packet: &[u8]) -> Vec<u8> {
+        let mut out = self.write(bits, packet);
+        out[0] |= YOUNG;
         out
     }
 

@@ -4,5 +4,5 @@
 mod header;
 mod reorder;
 
-pub use header::{Header, SequenceBits};
+pub use header::{FORGOTTEN, Header, SequenceBits, is_numbered, is_young};
 pub use reorder::{Reorder, ReorderConfig, ReorderStats};

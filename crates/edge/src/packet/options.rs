@@ -5,11 +5,11 @@ use super::Malformed;
 /// Kinds (IANA, "TCP Option Kind Numbers").
 const END: u8 = 0;
 pub(super) const NOP: u8 = 1;
-const MSS: u8 = 2;
+pub(super) const MSS: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
-const SACK_PERMITTED: u8 = 4;
+pub(super) const SACK_PERMITTED: u8 = 4;
 pub(super) const SACK: u8 = 5;
-const TIMESTAMPS: u8 = 8;
+pub(super) const TIMESTAMPS: u8 = 8;
 const MD5: u8 = 19;
 const AUTHENTICATION: u8 = 29;
 const MULTIPATH: u8 = 30;
@@ -69,47 +69,32 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the options that start at `offset` of the packet. Of an option that is there twice the first counts.
+    /// Reads the options that start at `offset` of the packet. Of an option that is there twice the last counts, as it does for
+    /// Linux; whoever edits one edits all of its kind.
     pub(super) fn read(bytes: &[u8], offset: usize) -> Result<Self, Malformed> {
         let mut options = Self::default();
-        let mut at = 0;
-        while at < bytes.len() {
-            match bytes[at] {
-                END => break,
-                NOP => at += 1,
-                kind => {
-                    let len = usize::from(*bytes.get(at + 1).ok_or(Malformed::TcpOption)?);
-                    if len < 2 {
-                        return Err(Malformed::TcpOption);
-                    }
-                    let value = bytes.get(at + 2..at + len).ok_or(Malformed::TcpOption)?;
-                    options.take(kind, value, offset + at);
-                    at += len;
-                }
-            }
-        }
+        each(bytes, |kind, value, at| {
+            options.take(kind, value, offset + at);
+        })?;
         Ok(options)
     }
 
     /// One option. One of the wrong length is ignored, as RFC 9293, section 3.1 allows for unknown ones.
     fn take(&mut self, kind: u8, value: &[u8], at: usize) {
         match (kind, value) {
-            (MSS, &[a, b]) if self.mss.is_none() => {
-                self.mss = Some((u16::from_be_bytes([a, b]), at + 2))
-            }
-            (WINDOW_SCALE, &[shift]) if self.window_scale.is_none() => {
+            (MSS, &[a, b]) => self.mss = Some((u16::from_be_bytes([a, b]), at + 2)),
+            (WINDOW_SCALE, &[shift]) => {
                 self.window_scale = Some(shift.min(LARGEST_SCALE));
             }
-            (SACK_PERMITTED, []) if self.sack_permitted.is_none() => self.sack_permitted = Some(at),
-            (SACK, _)
-                if self.sack_at.is_none() && !value.is_empty() && value.len().is_multiple_of(8) =>
-            {
+            (SACK_PERMITTED, []) => self.sack_permitted = Some(at),
+            (SACK, _) if !value.is_empty() && value.len().is_multiple_of(8) => {
                 self.sack_at = Some((at, value.len() + 2));
+                self.sack = SackBlocks::default();
                 for block in value.chunks_exact(8) {
                     self.sack.push(number(block), number(&block[4..]));
                 }
             }
-            (TIMESTAMPS, _) if self.timestamps.is_none() && value.len() == 8 => {
+            (TIMESTAMPS, _) if value.len() == 8 => {
                 self.timestamps = Some((number(value), number(&value[4..])));
                 self.timestamps_at = Some(at);
             }
@@ -118,6 +103,27 @@ impl Options {
             _ => {}
         }
     }
+}
+
+/// Tells kind, value and place of each option.
+pub(super) fn each(bytes: &[u8], mut tell: impl FnMut(u8, &[u8], usize)) -> Result<(), Malformed> {
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            END => break,
+            NOP => at += 1,
+            kind => {
+                let len = usize::from(*bytes.get(at + 1).ok_or(Malformed::TcpOption)?);
+                if len < 2 {
+                    return Err(Malformed::TcpOption);
+                }
+                let value = bytes.get(at + 2..at + len).ok_or(Malformed::TcpOption)?;
+                tell(kind, value, at);
+                at += len;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The 32-bit number at the start of at least four bytes.

@@ -1,7 +1,7 @@
 //! Editing a segment in place: the checksum is adjusted by the difference (RFC 1624, equation 3), so that damage done to the
 //! rest of the packet stays visible to its receiver.
 
-use super::options::{NOP, SACK};
+use super::options::{self, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS};
 use super::{SackBlocks, Segment};
 
 /// Writes another acknowledgement number.
@@ -16,20 +16,20 @@ pub fn set_window(packet: &mut [u8], segment: &Segment, window: u16) {
 
 /// Writes another timestamp, where the segment has timestamps.
 pub fn set_timestamp(packet: &mut [u8], segment: &Segment, timestamp: u32) {
-    if let Some(at) = segment.options.timestamps_at {
+    for at in places(packet, segment, TIMESTAMPS, 8) {
         replace(packet, segment, at + 2, &timestamp.to_be_bytes());
     }
 }
 
 /// Writes another timestamp echo, where the segment has timestamps.
 pub fn set_timestamp_echo(packet: &mut [u8], segment: &Segment, echo: u32) {
-    if let Some(at) = segment.options.timestamps_at {
+    for at in places(packet, segment, TIMESTAMPS, 8) {
         replace(packet, segment, at + 6, &echo.to_be_bytes());
     }
 }
 
 /// Writes `blocks` in place of the SACK blocks of the segment; there may be fewer, not more. Room that is left becomes
-/// padding, and without any block the option goes.
+/// padding, and without any block the option goes; so do others of its kind.
 pub fn set_sack_blocks(packet: &mut [u8], segment: &Segment, blocks: &SackBlocks) {
     let Some((at, len)) = segment.options.sack_at else {
         return;
@@ -45,12 +45,19 @@ pub fn set_sack_blocks(packet: &mut [u8], segment: &Segment, blocks: &SackBlocks
         option[0] = SACK;
         option[1] = used as u8;
     }
+    for blocks in 1..=4 {
+        for other in places(packet, segment, SACK, 8 * blocks) {
+            if other != at {
+                replace(packet, segment, other, &[NOP; 34][..8 * blocks + 2]);
+            }
+        }
+    }
     replace(packet, segment, at, &option[..len.min(40)]);
 }
 
 /// Takes "SACK permitted" out of a SYN, so that neither end uses SACK.
 pub fn strip_sack_permitted(packet: &mut [u8], segment: &Segment) {
-    if let Some(at) = segment.options.sack_permitted {
+    for at in places(packet, segment, SACK_PERMITTED, 0) {
         replace(packet, segment, at, &[NOP; 2]);
     }
 }
@@ -58,10 +65,43 @@ pub fn strip_sack_permitted(packet: &mut [u8], segment: &Segment) {
 /// Lowers the maximum segment size in a SYN to at most `most` bytes. A SYN without the option stands for 536
 /// (RFC 9293, section 3.7.1) and is left alone.
 pub fn clamp_mss(packet: &mut [u8], segment: &Segment, most: u16) {
-    if let Some((mss, at)) = segment.options.mss
-        && mss > most
-    {
-        replace(packet, segment, at, &most.to_be_bytes());
+    for at in places(packet, segment, MSS, 2) {
+        if u16::from_be_bytes([packet[at + 2], packet[at + 3]]) > most {
+            replace(packet, segment, at + 2, &most.to_be_bytes());
+        }
+    }
+}
+
+/// Where options of a kind with a value of so many bytes are: which of several counts is the receiver's choice.
+fn places(packet: &[u8], segment: &Segment, kind: u8, len: usize) -> Places {
+    let start = segment.header + 20;
+    let mut places = Places::default();
+    let all = packet.get(start..segment.payload).unwrap_or_default();
+    // What could not be read to its end was never taken for a segment.
+    let _ = options::each(all, |found, value, at| {
+        if (found, value.len()) == (kind, len) {
+            places.at[places.count] = (start + at) as u16;
+            places.count += 1;
+        }
+    });
+    places
+}
+
+/// Offsets in a packet; 40 bytes of options have room for 20 of two bytes.
+#[derive(Default)]
+struct Places {
+    at: [u16; 20],
+    count: usize,
+    next: usize,
+}
+
+impl Iterator for Places {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let at = self.at[..self.count].get(self.next)?;
+        self.next += 1;
+        Some(usize::from(*at))
     }
 }
 

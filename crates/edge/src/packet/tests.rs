@@ -69,6 +69,52 @@ fn a_syn_loses_its_sack_permission() {
     assert_eq!(after.options.window_scale, Some(14));
 }
 
+/// Linux obeys the last of them, others the first.
+#[test]
+fn an_option_that_is_there_twice_is_edited_twice() {
+    let mut packet = Draft::down(1)
+        .syn()
+        .option(Option_::MaximumSegmentSize(1200))
+        .option(Option_::SelectiveAcknowledgementPermitted)
+        .option(Option_::MaximumSegmentSize(1460))
+        .option(Option_::SelectiveAcknowledgementPermitted)
+        .packet();
+    let before = segment(&packet);
+    assert_eq!(before.options.mss.unwrap().0, 1460);
+    clamp_mss(&mut packet, &before, 1000);
+    strip_sack_permitted(&mut packet, &before);
+    let options = &segment(&packet);
+    let options = &packet[options.header + 20..options.payload];
+    assert_eq!(options[..12], [2, 4, 3, 232, 1, 1, 2, 4, 3, 232, 1, 1]);
+
+    let mut packet = Draft::up(7)
+        .ack(1000)
+        .option(Option_::Timestamp(11, 22))
+        .option(Option_::Timestamp(33, 44))
+        .packet();
+    let before = segment(&packet);
+    assert_eq!(before.options.timestamps, Some((33, 44)));
+    set_timestamp(&mut packet, &before, 5);
+    set_timestamp_echo(&mut packet, &before, 6);
+    let twice = [&[8, 10, 0, 0, 0, 5, 0, 0, 0, 6][..]; 2].concat();
+    assert_eq!(packet[before.header + 20..][..20], twice);
+
+    let mut packet = Draft::up(7)
+        .ack(1000)
+        .sack(&[(2000, 3000)])
+        .sack(&[(4000, 5000), (6000, 7000)])
+        .packet();
+    let before = segment(&packet);
+    let last = [(4000, 5000), (6000, 7000)];
+    assert_eq!(before.options.sack.iter().collect::<Vec<_>>(), last);
+    let mut blocks = SackBlocks::default();
+    blocks.push(8000, 9000);
+    set_sack_blocks(&mut packet, &before, &blocks);
+    let after = segment(&packet);
+    assert_eq!(after.options.sack, blocks);
+    assert_eq!(packet[before.header + 20..][..10], [1; 10]);
+}
+
 #[test]
 fn an_edit_does_not_hide_damage_elsewhere() {
     let mut packet = full().payload(b"payload").packet();

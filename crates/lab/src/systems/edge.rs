@@ -19,7 +19,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sumlink_edge::{Mode, Sack};
+use sumlink_edge::{Config, Mode, Sack};
 use sumlink_scenario::edge::{EdgeVariant, Hosts};
 
 use crate::config::Direction;
@@ -62,29 +62,18 @@ impl Edge {
             mode.map_or("", |(name, _)| *name),
             control(stage, side).display()
         );
-        let visible = &config.visible;
         let _ = match side {
             Side::Server => write!(
                 text,
-                "role = \"node\"\nsteering = \"{}\"\nboost = \"{}\"\nsack = \"{}\"\n\
-                 [lwa]\ntimer = \"{}us\"\n\
-                 [visible]\nleast_free = {:?}\nboost_fraction = {:?}\nrise = {:?}\nfall = {:?}\n\
-                 held_at_first = {:?}\nmost_retransmissions = {}\n\
+                "role = \"node\"\nsteering = \"{}\"\nlwa.timer = \"{}us\"\n{}\
                  [tun]\naddresses = [\"10.88.0.1/24\"]\n",
                 config.steering,
-                if visible.boost { "on" } else { "off" },
-                if config.sack == Sack::Strip {
-                    "strip"
-                } else {
-                    "rewrite"
-                },
                 self.variant.timer.as_micros(),
-                visible.least_free,
-                visible.boost_fraction,
-                visible.rise,
-                visible.fall,
-                visible.held_at_first,
-                visible.most_retransmissions,
+                if config.mode == Mode::LwipVisible {
+                    for_visible(config)
+                } else {
+                    String::new()
+                },
             ),
             Side::Client => write!(
                 text,
@@ -258,6 +247,28 @@ fn links_up(status: &serde_json::Value) -> usize {
     let links = status["edge"]["links"].as_array();
     let links = links.into_iter().flatten();
     links.filter(|link| link["state"] == "up").count()
+}
+
+/// What a file says in this mode alone.
+fn for_visible(config: &Config) -> String {
+    let visible = &config.visible;
+    let switch = |is_on| if is_on { "on" } else { "off" };
+    let sack = match config.sack {
+        Sack::Strip => "strip",
+        Sack::Rewrite => "rewrite",
+    };
+    format!(
+        "boost = \"{}\"\nsack = \"{sack}\"\n\
+         [visible]\nleast_free = {:?}\nboost_fraction = {:?}\nrise = {:?}\nfall = {:?}\n\
+         held_at_first = {:?}\nmost_retransmissions = {}\n",
+        switch(visible.boost),
+        visible.least_free,
+        visible.boost_fraction,
+        visible.rise,
+        visible.fall,
+        visible.held_at_first,
+        visible.most_retransmissions,
+    )
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sumlink_edge::lwa::{Reorder, ReorderConfig, ReorderStats};
+use sumlink_edge::lwa::{Reorder, ReorderConfig, ReorderStats, is_numbered};
 use sumlink_edge::packet::{Parsed, parse};
 use sumlink_edge::{ConfigError, Counters, Edge, FlowReport, LinkId, Mode};
 use sumlink_scenario::edge::EdgeVariant;
@@ -197,11 +197,11 @@ impl Node {
     /// A packet has come out of a link at the user's end; [`Node::next_in_order`] gives what the user is given.
     pub(crate) fn at_user(&mut self, bytes: &[u8], now: Nanos) -> Option<Vec<u8>> {
         match &mut self.reorder {
-            Some(reorder) => {
+            Some(reorder) if is_numbered(bytes) => {
                 reorder.handle_pdu(bytes, duration(now));
                 None
             }
-            None => Some(bytes.to_vec()),
+            _ => Some(bytes.to_vec()),
         }
     }
 

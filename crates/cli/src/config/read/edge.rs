@@ -1,12 +1,13 @@
 //! An edge node's file.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use sumlink_edge::lwa::{ReorderConfig, SequenceBits};
 use sumlink_edge::visible::Parameters;
-use sumlink_edge::{Config, LinkSettings, Mode, Sack, steering};
+use sumlink_edge::{Config, ConfigError, LinkSettings, Mode, Sack, steering};
 use sumlink_edge_node::{LinkConfig, NodeConfig, Role, TunConfig};
 use sumlink_lab::units;
 use toml::Spanned;
@@ -36,24 +37,6 @@ impl Reader<'_> {
         let role = role.unwrap_or_default();
         let mode_span = raw.mode.as_ref().map(Spanned::span);
         let mode = self.parse(raw.mode, |s| named("mode", s, &Mode::NAMES));
-        if role == Role::Node && mode_span.is_none() {
-            let for_visible = [
-                ("boost", raw.boost.as_ref().map(Spanned::span)),
-                ("sack", raw.sack.as_ref().map(Spanned::span)),
-            ];
-            if self.document.has("visible") {
-                let reason = "[visible] is for one mode only: write `mode = \"lwip+visible\"`, too";
-                self.problem(0..0, reason);
-            }
-            for (key, span) in for_visible {
-                if let Some(span) = span {
-                    let reason = format!(
-                        "`{key}` is for one mode only: write `mode = \"lwip+visible\"`, too"
-                    );
-                    self.problem(span, reason);
-                }
-            }
-        }
         // The fastest with the TCP of today's kernels (docs/edge.md, in the laboratory).
         let mode = mode.unwrap_or(match role {
             Role::Node => Mode::Lwa,
@@ -63,6 +46,14 @@ impl Reader<'_> {
             let reason = "`lwip+visible` is the node's business: write \"lwip\" or \"lwa\" at the user's end";
             self.problem(mode_span.unwrap_or(0..0), reason);
         }
+        let for_visible = [
+            ("[visible]", self.document.has("visible").then_some(0..0)),
+            ("`boost`", raw.boost.as_ref().map(Spanned::span)),
+            ("`sack`", raw.sack.as_ref().map(Spanned::span)),
+        ];
+        let for_lwa = [("`bits`", raw.lwa.bits.as_ref().map(Spanned::span))];
+        self.without_effect(role, mode, Mode::LwipVisible, for_visible);
+        self.without_effect(role, mode, Mode::Lwa, for_lwa);
         let steering = self.parse(raw.steering, |s| parse_steering(s));
         let uplink_span = raw.uplink.as_ref().map(Spanned::span);
         if role == Role::Node && raw.uplink.is_some() {
@@ -99,6 +90,7 @@ impl Reader<'_> {
                 "a link must be allowed to miss a probe: `dead_after` is at least twice `probe`";
             self.problem(dead_span.unwrap_or(0..0), reason);
         }
+        let idle_span = raw.flows.idle.as_ref().map(Spanned::span);
         let core = Config {
             links: settings,
             mode,
@@ -109,6 +101,9 @@ impl Reader<'_> {
             mss: Some(mss),
             ..self.flows(raw.flows)
         };
+        if mode == Mode::LwipVisible && core.visible.boost && core.idle < core.visible.give_up {
+            self.problem(idle_span.unwrap_or(0..0), ConfigError::Idle);
+        }
         // What is wrong with one value was told at its place.
         if self.problems.is_empty()
             && let Err(error) = core.check()
@@ -130,6 +125,35 @@ impl Reader<'_> {
                 dead_after,
             },
         })
+    }
+
+    /// What is said for one mode and does nothing in this one.
+    fn without_effect<const N: usize>(
+        &mut self,
+        role: Role,
+        mode: Mode,
+        needed: Mode,
+        keys: [(&str, Option<Range<usize>>); N],
+    ) {
+        let names = Mode::NAMES.iter();
+        let name = names
+            .filter(|(_, mode)| *mode == needed)
+            .map(|(name, _)| name);
+        let name = name.copied().collect::<String>();
+        for (key, span) in keys {
+            let Some(span) = span.filter(|_| mode != needed) else {
+                continue;
+            };
+            self.problem(
+                span,
+                match (role, needed) {
+                    (Role::User, Mode::LwipVisible) => {
+                        format!("{key} is the node's business: it does nothing at the user's end")
+                    }
+                    _ => format!("{key} is for one mode only: write `mode = \"{name}\"`, too"),
+                },
+            );
+        }
     }
 
     fn edge_links(

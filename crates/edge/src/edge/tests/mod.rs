@@ -1,3 +1,4 @@
+mod faults;
 mod network;
 mod peer;
 mod scripted;

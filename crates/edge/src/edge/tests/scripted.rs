@@ -9,17 +9,17 @@ use crate::packet::Segment;
 use crate::packet::fixture::{Draft, far, segment, user};
 use crate::{Config, Edge, Event, Instant, LinkId, Mode, Reset, Sack};
 
-const KEY: fn() -> FlowKey = || FlowKey {
+pub(super) const KEY: fn() -> FlowKey = || FlowKey {
     far: far(),
     user: user(),
 };
 
-fn ms(n: u64) -> Instant {
+pub(super) fn ms(n: u64) -> Instant {
     Duration::from_millis(n)
 }
 
 /// Sends SYNs both ways, and `count` segments of 1000 bytes from 1000 on, of which the user acknowledges the first.
-fn started(config: Config, count: u32) -> Edge {
+pub(super) fn started(config: Config, count: u32) -> Edge {
     let mut edge = Edge::new(config).unwrap();
     let syn = Draft::up(500)
         .syn()
@@ -49,7 +49,7 @@ fn started(config: Config, count: u32) -> Edge {
     edge
 }
 
-fn data(n: u32) -> Vec<u8> {
+pub(super) fn data(n: u32) -> Vec<u8> {
     data_at(n, 70 + n)
 }
 
@@ -61,7 +61,7 @@ fn data_at(n: u32, timestamp: u32) -> Vec<u8> {
     draft.payload(&[n as u8; 1000]).packet()
 }
 
-fn ack(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
+pub(super) fn ack(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
     Draft::up(501)
         .ack(number)
         .window(1000)
@@ -71,7 +71,7 @@ fn ack(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
 }
 
 /// What the links are given.
-fn sent(edge: &mut Edge, now: Instant) -> Vec<Vec<u8>> {
+pub(super) fn sent(edge: &mut Edge, now: Instant) -> Vec<Vec<u8>> {
     let links = [LinkId(0), LinkId(1)];
     let mut packets = Vec::new();
     for link in links {
@@ -82,14 +82,14 @@ fn sent(edge: &mut Edge, now: Instant) -> Vec<Vec<u8>> {
     packets
 }
 
-fn drain(edge: &mut Edge) -> Vec<Segment> {
+pub(super) fn drain(edge: &mut Edge) -> Vec<Segment> {
     std::iter::from_fn(|| edge.poll_far())
         .map(|packet| segment(&packet))
         .collect()
 }
 
 /// The far end is sent this, if anything.
-fn answer(edge: &mut Edge, packet: Vec<u8>, now: Instant) -> Option<Segment> {
+pub(super) fn answer(edge: &mut Edge, packet: Vec<u8>, now: Instant) -> Option<Segment> {
     edge.handle_user(packet, now);
     let mut packets = drain(edge);
     assert!(packets.len() <= 1);

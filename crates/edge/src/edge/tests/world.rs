@@ -9,7 +9,7 @@ use sumlink_link::{Change, Link, LinkConfig, Loss, QueueLimit, Random};
 
 use super::peer::{MSS, Server, User};
 use crate::flow::FlowKey;
-use crate::lwa::{Reorder, ReorderConfig};
+use crate::lwa::{Reorder, ReorderConfig, is_numbered};
 use crate::packet::fixture::{far, segment, user};
 use crate::packet::{Parsed, parse};
 use crate::{Config, Edge, Instant, LinkId, Mode, seq};
@@ -237,8 +237,8 @@ impl World {
     /// A packet has come out of a link.
     fn arrive(&mut self, packet: Vec<u8>) {
         match &mut self.reorder {
-            Some(reorder) => reorder.handle_pdu(&packet, self.now),
-            None => self.receive(packet),
+            Some(reorder) if is_numbered(&packet) => reorder.handle_pdu(&packet, self.now),
+            _ => self.receive(packet),
         }
         self.in_order();
     }

@@ -1,0 +1,226 @@
+//! Packet by packet: what is lost, forged or gone, and what becomes of debts then.
+
+use std::time::Duration;
+
+use super::scripted::{KEY, ack, answer, data, drain, ms, sent, started};
+use crate::packet::fixture::{Draft, far, segment, user};
+use crate::packet::{Parsed, parse};
+use crate::{Config, Edge, Event, LinkId, Mode, Reset, lwa};
+
+/// One that owes a segment at 2000 and has nothing else to do.
+fn owing() -> Edge {
+    let mut edge = started(Config::default(), 6);
+    let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
+    assert_eq!(boosted.ack, 3000);
+    edge
+}
+
+#[test]
+fn a_user_behind_dead_links_is_reset_when_one_comes_back() {
+    let mut edge = owing();
+    for link in [LinkId(0), LinkId(1)] {
+        edge.link_down(link, ms(50));
+    }
+    let mut now = ms(50);
+    while edge.counters().resets == 0 && now < ms(100_000) {
+        now = edge.poll_timeout().unwrap();
+        edge.handle_timeout(now);
+        assert!(sent(&mut edge, now).is_empty());
+    }
+    assert!(drain(&mut edge).iter().any(|segment| segment.flags.rst));
+    edge.link_up(LinkId(1), now + ms(1));
+    let packets = sent(&mut edge, now + ms(1));
+    let resets = packets.iter().map(|packet| segment(packet));
+    let resets: Vec<_> = resets.filter(|segment| segment.flags.rst).collect();
+    assert_eq!(resets.len(), 1);
+    assert_eq!(resets[0].sequence, 2000, "what the user waits for");
+}
+
+#[test]
+fn flows_whose_users_are_gone_are_not_busy() {
+    let mut edge = started(Config::default(), 6);
+    assert_eq!(edge.counters().busy_flows, 1);
+    assert_eq!(edge.busy_flows(ms(900)), 1);
+    assert_eq!(edge.busy_flows(ms(2_000)), 0);
+    // What its sender sends again changes nothing, and another flow does not share with it.
+    edge.handle_far(data(1), ms(3_000));
+    assert_eq!(edge.counters().busy_flows, 0);
+    sent(&mut edge, ms(3_000));
+    // When the user is heard of again, it counts again.
+    edge.handle_user(ack(3000, &[]), ms(4_000));
+    assert_eq!(edge.counters().busy_flows, 1);
+    edge.handle_user(ack(7000, &[]), ms(4_001));
+    assert_eq!(edge.counters().busy_flows, 0, "nothing is outstanding");
+}
+
+#[test]
+fn a_debt_is_not_forgotten_when_its_flow_is_idle() {
+    let config = Config {
+        idle: Duration::from_secs(5),
+        ..Config::default()
+    };
+    assert!(config.check().is_err());
+    // Should a flow be idle for as long all the same, it ends for both.
+    let mut edge = owing();
+    edge.config.idle = Duration::from_secs(5);
+    while edge.counters().flows > 0 {
+        let now = edge.poll_timeout().unwrap();
+        edge.handle_timeout(now);
+    }
+    let event = std::iter::from_fn(|| edge.poll_event()).last();
+    let expected = Event::FlowReset {
+        flow: KEY(),
+        reason: Reset::Undeliverable,
+        undelivered: 1000,
+    };
+    assert_eq!(event, Some(expected));
+}
+
+#[test]
+fn a_debt_outlives_acknowledgements_of_what_was_never_sent() {
+    let mut edge = owing();
+    let before = edge.poll_timeout();
+    for n in 0..50 {
+        edge.handle_user(ack(20_000 + n, &[]), ms(42));
+    }
+    drain(&mut edge);
+    let report = edge.flow(&KEY()).unwrap();
+    assert_eq!((report.owed, report.deliverable), (1000, true));
+    assert_eq!(
+        edge.poll_timeout(),
+        before,
+        "nor do they put off its repair"
+    );
+    let at = before.unwrap();
+    edge.handle_timeout(at);
+    assert_eq!(sent(&mut edge, at), [data(1)]);
+}
+
+/// Who has not seen the flow knows neither end's numbers.
+#[test]
+fn a_debt_outlives_acknowledgements_from_outside_of_the_users_window() {
+    let mut edge = owing();
+    for sequence in [501 + (1 << 30), 501_u32.wrapping_sub(1 << 24), 90_000_000] {
+        let forged = Draft::up(sequence).ack(5000).window(1000).payload(b"x");
+        edge.handle_user(forged.packet(), ms(42));
+    }
+    drain(&mut edge);
+    assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
+    // The user's own number is known as before: its reset counts, one elsewhere does not.
+    edge.handle_user(Draft::up(501 + (1 << 30)).rst().packet(), ms(43));
+    assert!(edge.flow(&KEY()).is_some());
+    edge.handle_user(Draft::up(501).rst().packet(), ms(43));
+    assert!(edge.flow(&KEY()).is_none());
+}
+
+#[test]
+fn orphans_are_noticed_in_every_mode() {
+    for (name, mode) in Mode::NAMES {
+        let config = Config {
+            mode,
+            ..Config::default()
+        };
+        let mut edge = Edge::new(config).unwrap();
+        // A node before this one has acknowledged 2000 to 3000 and is no more: the far end never sends it again.
+        for second in 0..12 {
+            let now = ms(1000 * second);
+            edge.handle_user(ack(2000, &[(3000, 4000)]), now);
+            edge.handle_far(data(2), now);
+            edge.handle_user(ack(2000, &[(3000, 4000)]), now + ms(1));
+            sent(&mut edge, now);
+        }
+        assert_eq!(edge.counters().resets, 1, "{name}");
+        let event = std::iter::from_fn(|| edge.poll_event()).last();
+        assert!(
+            matches!(
+                event,
+                Some(Event::FlowReset {
+                    reason: Reset::Orphaned,
+                    ..
+                })
+            ),
+            "{name}: {event:?}"
+        );
+    }
+}
+
+/// More than a queue has room for, and than one for repairs.
+#[test]
+fn all_that_a_dead_link_had_been_given_is_sent_again() {
+    let mut edge = started(Config::default(), 1);
+    edge.link_down(LinkId(0), ms(50));
+    let mut given = Vec::new();
+    for n in 1..111 {
+        edge.handle_far(data(n), ms(51));
+        given.extend(
+            edge.poll_link(LinkId(1), ms(51))
+                .map(|packet| packet.to_vec()),
+        );
+    }
+    assert_eq!(given.len(), 110);
+    edge.link_up(LinkId(0), ms(60));
+    edge.link_down(LinkId(1), ms(61));
+    // Acknowledged meanwhile: not those.
+    let first = edge.poll_link(LinkId(0), ms(62)).unwrap();
+    assert_eq!(first[..], given[0][..]);
+    edge.handle_user(ack(102_000, &[]), ms(63));
+    let again = sent(&mut edge, ms(64));
+    assert_eq!(again[again.len() - 10..], given[100..]);
+    assert!(again.len() < 60, "{}", again.len());
+    assert!(sent(&mut edge, ms(64)).is_empty());
+}
+
+#[test]
+fn the_time_of_an_outage_is_no_links_trip_time() {
+    for (name, mode) in Mode::NAMES {
+        let config = Config {
+            mode,
+            ..Config::default()
+        };
+        // One link dies, and what waits goes to the other.
+        let mut edge = started(config.clone(), 1);
+        for n in 1..5 {
+            edge.handle_far(data(n), ms(50));
+        }
+        edge.link_down(LinkId(0), ms(51));
+        edge.link_down(LinkId(1), ms(51));
+        edge.link_up(LinkId(1), ms(9_000));
+        sent(&mut edge, ms(9_001));
+        edge.handle_user(ack(3000, &[]), ms(9_020));
+        edge.handle_user(ack(6000, &[]), ms(9_021));
+        // The only one that there is is that of before.
+        for link in [LinkId(0), LinkId(1)] {
+            let trip = edge.link(link).and_then(|link| link.trip());
+            assert!(trip.is_none_or(|trip| trip < ms(100)), "{name}: {trip:?}");
+        }
+    }
+}
+
+#[test]
+fn users_beyond_those_with_numbers_are_sent_packets_as_they_are() {
+    let config = Config {
+        mode: Mode::Lwa,
+        ..Config::default()
+    };
+    let mut edge = Edge::new(config).unwrap();
+    let mut to = |user: u32, now| {
+        let address = std::net::Ipv4Addr::from(0x0a00_0000 + user);
+        let packet = Draft::between(far(), (address, 80).into(), 1)
+            .syn()
+            .packet();
+        edge.handle_far(packet.clone(), now);
+        let mut given = sent(&mut edge, now);
+        let given = given.pop().unwrap();
+        let is_numbered = lwa::is_numbered(&given);
+        assert_eq!(is_numbered, given != packet);
+        assert_eq!(is_numbered, !matches!(parse(&given, true), Parsed::Tcp(_)));
+        is_numbered
+    };
+    assert!((0..4096).all(|user| to(user, ms(u64::from(user)))));
+    assert!((4096..4300).all(|user| !to(user, ms(5_000))));
+    assert!(to(0, ms(50_000)));
+    // Who has been idle for a minute makes room, and no other.
+    assert!((5_000..9_000).all(|user| to(user, ms(65_000))));
+    assert!(to(0, ms(65_001)));
+    let _ = user();
+}
