@@ -185,11 +185,7 @@ impl Flow {
         self.largest = self.largest.max(segment.len.try_into().unwrap_or(u16::MAX));
         let floor = self.acked.unwrap_or(position);
         let new_bytes = self.received.insert(position.max(floor)..end.max(floor));
-        while self.received.count() > MOST_RANGES
-            && let Some(last) = self.received.last()
-        {
-            self.received.remove(last);
-        }
+        self.keep_ranges(MOST_RANGES);
         if new_bytes == 0 && end > position && self.acked.is_some_and(|acked| position > acked) {
             self.repeated = Some(
                 self.repeated
@@ -267,11 +263,22 @@ impl Flow {
             if known && ack > self.highest + LARGEST_WINDOW {
                 return Acknowledgement::Beyond;
             }
+            if self
+                .initial
+                .is_some_and(|initial| !self.answers(initial, ack))
+            {
+                self.distrust(ack);
+            }
             self.acked = Some(ack);
             self.told = ack;
             self.window = segment.window;
             self.permitted = permitted;
             self.received.remove(0..ack);
+            if self.located && self.scale().is_some() {
+                // Until now nobody knew what the user permits: what lies beyond that was not the far end's.
+                self.received.remove(permitted + 1..Position::MAX);
+                self.highest = self.received.last().map_or(ack, |last| last.end.max(ack));
+            }
             return Acknowledgement::New { from: ack };
         };
         if ack < before {
@@ -303,6 +310,20 @@ impl Flow {
             return Acknowledgement::Beyond;
         }
         Acknowledgement::New { from: before }
+    }
+
+    /// The user's first acknowledgement is of that SYN, and of nothing that the node has not seen.
+    fn answers(&self, initial: Position, ack: Position) -> bool {
+        ack == initial + 1 || (ack > initial + 1 && self.received.covers(initial + 1..ack))
+    }
+
+    /// The SYN that was taken for the far end's is not the one that the user has got: neither are its options, and what is known of
+    /// the far end's numbers.
+    fn distrust(&mut self, ack: Position) {
+        self.phase = Phase::Adopted;
+        (self.initial, self.far_scale, self.far_fin) = (None, None, None);
+        self.received = RangeSet::new();
+        self.highest = ack;
     }
 
     /// The position of one of the far end's sequence numbers.
@@ -416,6 +437,20 @@ impl Flow {
     pub fn outstanding(&self) -> u64 {
         self.acked
             .map_or(0, |acked| self.highest.saturating_sub(acked))
+    }
+
+    /// Separate ranges that are remembered of what the node has received.
+    pub fn ranges(&self) -> usize {
+        self.received.count()
+    }
+
+    /// Forgets the highest of them, until there are no more than so many: at worst that keeps the flow from being boosted.
+    pub fn keep_ranges(&mut self, most: usize) {
+        while self.received.count() > most.max(1)
+            && let Some(last) = self.received.last()
+        {
+            self.received.remove(last);
+        }
     }
 
     /// How far what the node has received reaches without a gap, from the user's acknowledgement on.

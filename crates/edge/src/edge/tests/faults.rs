@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use etherparse::TcpOptionElement as Option_;
+
 use super::scripted::{KEY, ack, answer, data, drain, ms, sent, started};
 use crate::packet::fixture::{Draft, far, segment, user};
 use crate::packet::{Parsed, parse};
@@ -94,6 +96,37 @@ fn a_debt_outlives_acknowledgements_of_what_was_never_sent() {
     let at = before.unwrap();
     edge.handle_timeout(at);
     assert_eq!(sent(&mut edge, at), [data(1)]);
+}
+
+/// With the right number, before the far end's own or behind it, everything else in it is wrong.
+#[test]
+fn a_forged_answer_to_a_syn_makes_no_debt() {
+    for is_first in [true, false] {
+        let mut edge = Edge::new(Config::default()).unwrap();
+        let scale = || Option_::WindowScale(7);
+        edge.handle_user(Draft::up(500).syn().option(scale()).packet(), ms(0));
+        let forged = Draft::down(1 << 29).syn().ack(501).packet();
+        let answer_of = Draft::down(999).syn().ack(501).option(scale()).packet();
+        let both = match is_first {
+            true => [forged, answer_of],
+            false => [answer_of, forged],
+        };
+        for packet in both {
+            edge.handle_far(packet, ms(1));
+        }
+        edge.handle_user(Draft::up(501).ack(1000).window(1000).packet(), ms(3));
+        for n in 0..2 {
+            edge.handle_far(data(n), ms(4));
+        }
+        sent(&mut edge, ms(5));
+        edge.handle_user(ack(2000, &[]), ms(40));
+        drain(&mut edge);
+        // There is nothing behind the missing packet: whoever was told of it would believe that all has arrived.
+        let passed = answer(&mut edge, ack(2000, &[]), ms(41));
+        assert!(passed.is_none_or(|passed| passed.ack == 2000));
+        let report = edge.flow(&KEY()).unwrap();
+        assert_eq!((report.owed, report.outstanding), (0, 1000), "{is_first}");
+    }
 }
 
 /// Who has not seen the flow knows neither end's numbers.

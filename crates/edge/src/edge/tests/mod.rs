@@ -1,4 +1,6 @@
+mod ends;
 mod faults;
+mod hostile;
 mod network;
 mod peer;
 mod scripted;

@@ -1,0 +1,383 @@
+//! Several flows at once, of both families, with data both ways, while somebody forges packets; nodes that come in the midst of
+//! flows or see one side of them only. The law is that of the other tests: what an end takes is what the other sent, in order, or a
+//! connection fails visibly; and a node acknowledges nothing that it has not received.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sumlink_engine::RangeSet;
+use sumlink_link::Random;
+
+use super::ends::{End, MSS};
+use crate::flow::FlowKey;
+use crate::packet::fixture::{Draft, segment};
+use crate::{Config, Edge, Instant, LinkId, Mode};
+
+const FAR_DELAY: Duration = Duration::from_millis(3);
+const TICK: Duration = Duration::from_millis(1);
+const LINKS: usize = 2;
+
+/// Which packets of a flow go by the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ways {
+    Both,
+    FromFar,
+    FromUser,
+}
+
+/// One connection as it is drawn.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    v6: bool,
+    totals: [u64; 2],
+    rooms: [u64; 2],
+    starts: [u32; 2],
+    keepalive: bool,
+    ways: Ways,
+}
+
+/// Where a packet goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum To {
+    EdgeFromFar,
+    EdgeFromUser,
+    End(usize),
+}
+
+struct World {
+    now: Instant,
+    config: Config,
+    edge: Edge,
+    /// Of flow n, 2n is the far end and 2n + 1 the user.
+    ends: Vec<End>,
+    plans: Vec<Plan>,
+    /// Of each flow the far end's bytes that nodes were handed, by distance from its start and 2^32.
+    handed: Vec<RangeSet>,
+    /// How far each far end was told.
+    told: Vec<u64>,
+    flying: BTreeMap<(Instant, u64), (To, Vec<u8>)>,
+    count: u64,
+    random: Random,
+    loss: f64,
+    /// Packets for each millisecond, and the delay, of each link.
+    links: [(usize, u64); LINKS],
+    /// What somebody made up: the node sees it, and whoever gets it as it is throws it away.
+    forged: Vec<Vec<u8>>,
+    boosted_before: bool,
+}
+
+impl World {
+    fn new(
+        config: Config,
+        plans: &[Plan],
+        links: [(usize, u64); LINKS],
+        loss: f64,
+        seed: u64,
+    ) -> Self {
+        let mut ends = Vec::new();
+        for (n, plan) in plans.iter().enumerate() {
+            let port = 1000 + n as u16;
+            let (far, user): (SocketAddr, SocketAddr) = match plan.v6 {
+                false => (([192, 0, 2, 1], port).into(), ([10, 0, 0, 2], port).into()),
+                true => (
+                    format!("[2001:db8::1]:{port}").parse().unwrap(),
+                    format!("[2001:db8:1::2]:{port}").parse().unwrap(),
+                ),
+            };
+            for (side, pair) in [(far, user), (user, far)].into_iter().enumerate() {
+                let sizes = (plan.totals[side], plan.rooms[side]);
+                let opens = side == 1;
+                ends.push(End::new(
+                    pair,
+                    plan.starts[side],
+                    opens,
+                    sizes,
+                    plan.keepalive,
+                ));
+            }
+        }
+        Self {
+            now: Instant::ZERO,
+            edge: Edge::new(config.clone()).unwrap(),
+            config,
+            ends,
+            plans: plans.to_vec(),
+            handed: vec![RangeSet::new(); plans.len()],
+            told: vec![0; plans.len()],
+            flying: BTreeMap::new(),
+            count: 0,
+            random: Random::new(seed),
+            loss,
+            links,
+            forged: Vec::new(),
+            boosted_before: false,
+        }
+    }
+
+    fn over(&self) -> bool {
+        let flows = self.ends.chunks(2);
+        flows
+            .into_iter()
+            .all(|flow| flow.iter().any(|end| end.failed) || flow.iter().all(End::done))
+    }
+
+    fn fly(&mut self, to: To, delay: Duration, packet: Vec<u8>) {
+        self.count += 1;
+        self.flying
+            .insert((self.now + delay, self.count), (to, packet));
+    }
+
+    /// A distance from the start of a flow's far end, from 2^32 on.
+    fn place(&self, flow: usize, number: u32) -> u64 {
+        let from = self.ends[2 * flow].start;
+        let taken = self.ends[2 * flow + 1].taken;
+        crate::seq::near((1 << 32) + taken, number.wrapping_sub(from))
+    }
+
+    fn flow_of(&self, source: SocketAddr) -> usize {
+        usize::from(source.port()) - 1000
+    }
+
+    fn step(&mut self) {
+        self.now += TICK;
+        let now = self.now;
+        for n in 0..self.ends.len() {
+            self.ends[n].tick(now);
+        }
+        self.collect();
+        if self.edge.poll_timeout().is_some_and(|at| at <= now) {
+            self.edge.handle_timeout(now);
+        }
+        self.exchange();
+        while let Some(entry) = self
+            .flying
+            .first_entry()
+            .filter(|first| first.key().0 <= now)
+        {
+            let (to, packet) = entry.remove();
+            self.arrive(to, packet);
+        }
+        for link in 0..LINKS {
+            for _ in 0..self.links[link].0 {
+                let Some(packet) = self.edge.poll_link(LinkId(link as u8), now) else {
+                    break;
+                };
+                self.from_link(link, packet.to_vec());
+            }
+        }
+    }
+
+    fn arrive(&mut self, to: To, packet: Vec<u8>) {
+        match to {
+            To::EdgeFromFar => self.far(packet),
+            To::EdgeFromUser => self.edge.handle_user(packet, self.now),
+            To::End(n) => self.ends[n].handle(&packet, &segment(&packet), self.now),
+        }
+        self.exchange();
+        self.collect();
+    }
+
+    /// The node is handed a packet of a far end.
+    fn far(&mut self, packet: Vec<u8>) {
+        let seen = segment(&packet);
+        let flow = self.flow_of(seen.source);
+        let left = self.place(flow, seen.sequence);
+        self.handed[flow].insert(left..left + seen.sequence_len());
+        self.edge.handle_far(packet, self.now);
+    }
+
+    fn from_link(&mut self, link: usize, packet: Vec<u8>) {
+        if self.forged.contains(&packet) || self.random.next_f64() < self.loss {
+            return;
+        }
+        let seen = segment(&packet);
+        let flow = self.flow_of(seen.source);
+        let jitter = (self.random.next_f64() * 4.0) as u64;
+        let delay = Duration::from_millis(self.links[link].1 + jitter);
+        self.fly(To::End(2 * flow + 1), delay, packet);
+    }
+
+    /// What ends send goes to the node, or past it.
+    fn collect(&mut self) {
+        for n in 0..self.ends.len() {
+            for packet in std::mem::take(&mut self.ends[n].out) {
+                let from_far = n % 2 == 0;
+                let ways = self.plans[n / 2].ways;
+                let past = ways
+                    == if from_far {
+                        Ways::FromUser
+                    } else {
+                        Ways::FromFar
+                    };
+                let lost = self.random.next_f64() < self.loss;
+                match (past, from_far) {
+                    _ if lost => {}
+                    (true, _) => self.fly(To::End(n ^ 1), Duration::from_millis(12), packet),
+                    (_, true) => self.fly(To::EdgeFromFar, FAR_DELAY, packet),
+                    (_, false) => self.fly(To::EdgeFromUser, Duration::from_millis(9), packet),
+                }
+            }
+        }
+    }
+
+    /// What the node has for far ends.
+    fn exchange(&mut self) {
+        while self.edge.poll_event().is_some() {}
+        while let Some(packet) = self.edge.poll_far() {
+            if self.forged.contains(&packet) {
+                continue;
+            }
+            let seen = segment(&packet);
+            let flow = self.flow_of(seen.source);
+            let user = &self.ends[2 * flow + 1];
+            if seen.flags.ack && !seen.flags.syn && !seen.flags.rst {
+                let (ack, taken) = (self.place(flow, seen.ack), (1 << 32) + user.taken);
+                assert!(
+                    ack <= taken || self.handed[flow].covers(taken..ack),
+                    "flow {flow} acknowledges {} where {} was taken, which it has not received: {seen:?}",
+                    ack as i64 - (1 << 32),
+                    user.taken
+                );
+                assert!(
+                    ack.saturating_sub(taken) <= MSS,
+                    "more than a segment is owed"
+                );
+                self.boosted_before |= ack > taken;
+                self.told[flow] = self.told[flow].max(ack.saturating_sub(1 << 32));
+            }
+            self.fly(To::End(2 * flow), FAR_DELAY, packet);
+        }
+    }
+
+    /// Somebody makes up a packet, who has not seen the flow but for `knows`.
+    fn forge(&mut self, flow: usize, what: u8, number: u32) {
+        let flow = flow % self.plans.len();
+        let (far, user) = (self.ends[2 * flow].me, self.ends[2 * flow + 1].me);
+        let key = FlowKey { far, user };
+        let Some(report) = self.edge.flow(&key) else {
+            return;
+        };
+        let (at, from) = (self.ends[2 * flow + 1].taken, self.ends[2 * flow].start);
+        let asked = from.wrapping_add(at as u32);
+        let told = self.told[flow];
+        let next = self.ends[2 * flow + 1]
+            .start
+            .wrapping_add(self.ends[2 * flow].taken as u32);
+        let somewhere = |near: u32| near.wrapping_add((1 << 29) + number % (3 << 29));
+        let up = |sequence: u32| Draft::between(user, far, sequence);
+        let down = |sequence: u32| Draft::between(far, user, sequence).ack(next);
+        let (is_up, draft) = match what % 8 {
+            // Acknowledgements of what nobody has sent, from within the window while something is owed.
+            0 if report.owed > 0 => (
+                true,
+                up(next).ack(asked.wrapping_add(200_000 + number % 1000)),
+            ),
+            0 | 1 => (
+                true,
+                up(somewhere(next)).ack(asked.wrapping_add(number % 5000)),
+            ),
+            2 => (true, up(somewhere(next)).rst()),
+            3 => (false, down(somewhere(asked)).rst()),
+            4 => (false, down(somewhere(asked)).payload(&[0xee; 700])),
+            // Another content of what was promised, and of no more: what else comes first from within the window is the far end's to
+            // anybody.
+            5 if told > at => (
+                false,
+                down(asked).payload(&[0xee; 1000][..(told - at) as usize]),
+            ),
+            5 | 6 => (false, down(somewhere(asked)).syn()),
+            _ => (true, up(somewhere(next)).syn()),
+        };
+        let packet = draft.packet();
+        self.forged.push(packet.clone());
+        match is_up {
+            true => self.edge.handle_user(packet, self.now),
+            false => self.edge.handle_far(packet, self.now),
+        }
+        self.exchange();
+    }
+
+    fn happen(&mut self, what: u8, number: u32) {
+        match what {
+            0 | 1 => self.edge.link_down(LinkId(what), self.now),
+            2 | 3 => self.edge.link_up(LinkId(what - 2), self.now),
+            4 => self.edge = Edge::new(self.config.clone()).unwrap(),
+            what => self.forge(number as usize / 7, what, number),
+        }
+        self.exchange();
+    }
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    // Close enough to the end of the numbers for most of them to wrap around within the transfer.
+    let start = prop_oneof![3 => (0u32..60_000).prop_map(|n| u32::MAX - n), 1 => any::<u32>()];
+    let room = prop_oneof![1u64..1000, 1000u64..20_000, Just(200_000)];
+    let ways =
+        prop_oneof![6 => Just(Ways::Both), 1 => Just(Ways::FromFar), 1 => Just(Ways::FromUser)];
+    (
+        any::<bool>(),
+        [0u64..120_000, 0u64..60_000],
+        [room.clone(), room],
+        [start.clone(), start],
+        any::<bool>(),
+        ways,
+    )
+        .prop_map(|(v6, totals, mut rooms, starts, keepalive, ways)| {
+            // What a tiny window takes for ever is no longer than that needs.
+            let most = |room: u64| if room < 1000 { 40 * room } else { u64::MAX };
+            let totals = [totals[0].min(most(rooms[1])), totals[1].min(most(rooms[0]))];
+            rooms.iter_mut().for_each(|room| *room = (*room).max(1));
+            Plan {
+                v6,
+                totals,
+                rooms,
+                starts,
+                keepalive,
+                ways,
+            }
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whoever_forges_what_bytes_arrive_or_connections_fail_visibly(
+        mode in 0..Mode::NAMES.len() + 2,
+        plans in proptest::collection::vec(plan(), 1..4),
+        links in [(1usize..4, 0u64..30), (1usize..4, 0u64..30)],
+        loss in 0.0f64..0.04,
+        seed: u64,
+        happen in proptest::collection::vec((1u64..1500, 0u8..14, any::<u32>()), 0..40),
+    ) {
+        // Numbered packets are put in order by others' tests.
+        let mode = Mode::NAMES.get(mode).map_or(Mode::LwipVisible, |(_, mode)| *mode);
+        let mode = if mode == Mode::Lwa { Mode::Lwip } else { mode };
+        let config = Config { mode, ..Config::default() };
+        let mut world = World::new(config, &plans, links, loss, seed);
+        let (drawn, mut happen) = (happen.clone(), happen);
+        happen.extend([(1500, 2, 0), (1500, 3, 0)]);
+        happen.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
+        while !world.over() && world.now < Duration::from_secs(600) {
+            while let Some((_, what, number)) = happen.pop_if(|(at, ..)| Duration::from_millis(*at) <= world.now) {
+                world.happen(what, number);
+            }
+            world.step();
+        }
+        // Only a node that dies takes a connection with it.
+        let died = drawn.iter().any(|(_, what, _)| *what == 4);
+        let failed = world.ends.iter().any(|end| end.failed);
+        prop_assert!(died || !failed, "a connection failed for nothing");
+        prop_assert!(world.over(), "neither done nor failed at {:?}", world.now);
+        for (n, end) in world.ends.iter().enumerate() {
+            let other = &world.ends[n ^ 1];
+            let sound = end.acked <= other.taken || end.failed || other.failed;
+            prop_assert!(sound, "an end believes what is not so");
+        }
+        if !plans.is_empty() && mode == Mode::Lwip {
+            prop_assert!(!world.boosted_before);
+        }
+    }
+}
