@@ -42,6 +42,8 @@ pub struct Edge {
     busy: Busy,
     /// Bytes of all packets that are kept.
     kept: usize,
+    /// Ranges of all flows: of what was received, and of what was sent again from here.
+    ranges: usize,
     /// Before this nobody looks again for copies that could go.
     crowded_until: Instant,
     /// When which flow wants to be looked at.
@@ -107,6 +109,10 @@ const ACTIVE: Duration = Duration::from_secs(1);
 /// Resets that wait for a link; more are dropped.
 const MOST_FAREWELLS: usize = 1000;
 
+/// Ranges of all flows together, beyond which each keeps no more than a few of both kinds. They take some 50 bytes each.
+const MOST_RANGES: usize = 500_000;
+const LEAST_RANGES: usize = 2;
+
 /// Events that wait for somebody to take them; more are dropped.
 const MOST_EVENTS: usize = 1000;
 
@@ -130,6 +136,7 @@ impl Edge {
             flows: FlowTable::new(config.flows),
             busy: Busy::default(),
             kept: 0,
+            ranges: 0,
             crowded_until: Instant::ZERO,
             timers: BTreeSet::new(),
             sequences: Sequences::default(),
@@ -273,9 +280,13 @@ impl Edge {
         // Taken out for the time of the action, so that it may use the rest of the node as well.
         let placeholder = Tracked::placeholder();
         let mut tracked = std::mem::replace(self.flows.get_mut(id)?, placeholder);
-        let kept = tracked.copies.bytes();
+        let (kept, ranges) = (tracked.copies.bytes(), tracked.ranges());
         tracked.used = now;
         let result = action(self, &mut tracked);
+        if self.ranges + tracked.ranges() - ranges > MOST_RANGES {
+            tracked.keep_ranges(LEAST_RANGES);
+        }
+        self.ranges = self.ranges + tracked.ranges() - ranges;
         let since = self.active_since(now);
         let heard = tracked.heard.filter(|heard| *heard >= since);
         let heard = heard.filter(|_| tracked.flow.outstanding() > 0);
@@ -323,6 +334,7 @@ impl Edge {
         if let Some((_, tracked)) = self.flows.remove(id) {
             self.busy.replace(id, tracked.busy, None);
             self.kept -= tracked.copies.bytes();
+            self.ranges -= tracked.ranges();
             if let Some(at) = tracked.timer {
                 self.timers.remove(&(at, id));
             }
@@ -370,6 +382,19 @@ impl Tracked {
             heard: None,
             busy: None,
             timer: None,
+        }
+    }
+
+    fn ranges(&self) -> usize {
+        self.flow.ranges() + self.repaired.count()
+    }
+
+    fn keep_ranges(&mut self, most: usize) {
+        self.flow.keep_ranges(most);
+        while self.repaired.count() > most
+            && let Some(first) = self.repaired.first()
+        {
+            self.repaired.remove(first);
         }
     }
 

@@ -1,6 +1,7 @@
 mod ends;
 mod faults;
 mod hostile;
+mod memory;
 mod network;
 mod peer;
 mod scripted;
