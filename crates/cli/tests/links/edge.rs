@@ -19,6 +19,14 @@ const RATES: [&str; 2] = ["15.7mbit", "7.8mbit"];
 /// Longer than a transfer stands still after a link's death, on any machine: a link is dead after 0.5 s, and 300 kB take 0.3 s.
 const STALL: Duration = Duration::from_secs(8);
 
+/// Longer than one stands still after an end was killed and started anew, on any machine: the sender's timer backs off as long as nobody
+/// is there.
+const RESTART: Duration = Duration::from_secs(12);
+
+/// Longer than it takes until a flow that a dead node has left with a debt has ended at both ends: `orphaned`, 10 s, until the
+/// sender's timer, which doubles each time, next runs out.
+const RESET: Duration = Duration::from_secs(45);
+
 /// Two ends and a server of files between which they stand.
 pub(crate) struct Edge {
     pub(crate) bench: Bench,
@@ -356,7 +364,12 @@ fn a_node_is_killed(modes: &[&str]) {
         edge.node.signal("KILL");
         edge.node.wait();
         edge.node = start_node(&edge.bench);
+        let since = Instant::now();
+        if *mode != "lwip+visible" {
+            edge.goes_on(300_000, RESTART);
+        }
         let output = curl.wait_with_output().unwrap();
+        assert!(since.elapsed() < RESET, "{:?}", since.elapsed());
         let error = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             assert_eq!(edge.copy(), expected, "{mode}");
@@ -368,6 +381,55 @@ fn a_node_is_killed(modes: &[&str]) {
         // In any case the next one goes through.
         assert!(edge.curl().wait().unwrap().success(), "{mode}");
         assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+/// What is owed stays so: one link loses everything and is not taken for dead, and repairs wait for longer than the node lives.
+#[test]
+fn what_a_dead_node_owed_ends_the_connection_at_both_ends() {
+    for next in ["lwip+visible", "lwa"] {
+        let lines = "mode = \"lwip+visible\"\nsteering = \"roundrobin\"\ndead_after = \"60s\"\n\
+                     visible.least_repair = \"60s\"\nvisible.most_retransmissions = 0\nvisible.give_up = \"120s\"";
+        let Some(mut edge) = Edge::start(lines, "uplink = \"a\"\ndead_after = \"60s\"") else {
+            return;
+        };
+        edge.offer(30_000_000);
+        // Slow enough for the node's queues to be empty, which it boosts at.
+        let words = ["curl", "-sS", "--limit-rate", "600K", "-o", "copy"];
+        let words = [&words[..], &["http://10.99.0.1/file"]].concat();
+        let curl = edge.bench.spawn(Side::Client, &words);
+        edge.until_copied(500_000);
+        edge.bench.set("b", "loss=100%");
+        let owed = until("something is owed", || {
+            let owed = count(&edge.status("node"), "/flows/0/owed_bytes");
+            (owed > 0).then_some(owed)
+        });
+        edge.node.signal("KILL");
+        edge.node.wait();
+        assert!(owed <= 1460, "{owed}");
+        edge.bench.set("b", "loss=0%");
+        let lines = format!("mode = \"{next}\"");
+        edge.bench.write("node.toml", file(Side::Server, &lines));
+        edge.node = start_node(&edge.bench);
+        let since = Instant::now();
+        let reset = edge.node.event("flow_reset");
+        assert_eq!(reset["reason"], "orphaned", "{reset}");
+        assert_eq!(reset["undelivered"], owed, "{reset}");
+        let output = curl.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{next}");
+        assert!(error.contains("reset"), "{error}");
+        until("the server sees it, too", || {
+            let filter = "sport = :80";
+            let open = edge.bench.run(Side::Server, &["ss", "-Htn", filter]);
+            open.is_empty().then_some(())
+        });
+        let elapsed = since.elapsed();
+        eprintln!("{next}: both ends saw it after {elapsed:?}");
+        assert!(elapsed < RESET, "{elapsed:?}");
+        let told = edge.node.lines_with("a flow was reset");
+        assert_eq!(told, 1, "{}", edge.node.log());
         edge.stop();
     }
 }
@@ -389,7 +451,7 @@ fn a_users_end_that_is_killed_and_started_anew_goes_on() {
         edge.user.signal("KILL");
         edge.user.wait();
         edge.user = Edge::start_user(&edge.bench);
-        edge.until_copied(4_500_000);
+        edge.goes_on(300_000, RESTART);
         assert!(curl.wait().unwrap().success(), "{mode}");
         assert_eq!(edge.copy(), expected, "{mode}");
         edge.stop();
