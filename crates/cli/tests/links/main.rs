@@ -12,6 +12,7 @@ mod curl;
 mod daemon;
 mod edge;
 mod edge_faults;
+mod edge_networks;
 mod faults;
 mod hostile;
 mod memory;

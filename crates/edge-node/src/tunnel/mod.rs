@@ -8,7 +8,9 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::socket::{getsockopt, sockopt::IpMtu};
+use nix::libc;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::{GetStruct, IpMtu};
 use quinn_udp::{Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use sumlink_edge::Instant;
@@ -247,13 +249,26 @@ fn connect(link: &LinkConfig) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
+/// What the route of a connected socket takes (IPV6_MTU, ipv6(7)).
+#[derive(Clone, Copy, Debug)]
+struct Ipv6Mtu;
+
+nix::getsockopt_impl!(
+    Ipv6Mtu,
+    libc::IPPROTO_IPV6,
+    libc::IPV6_MTU,
+    libc::c_int,
+    GetStruct<libc::c_int>
+);
+
 /// Whether the largest packet fits the route as it is now. What does not fit later is refused by the kernel: it is told not to
 /// fragment (IP_MTU_DISCOVER is on for connected sockets).
 fn check_mtu(socket: &UdpSocket, link: &LinkConfig, config: &NodeConfig) -> Result<(), NodeError> {
-    let SocketAddr::V4(_) = link.remote else {
-        return Ok(());
+    let takes = match link.remote {
+        SocketAddr::V4(_) => getsockopt(socket, IpMtu),
+        SocketAddr::V6(_) => getsockopt(socket, Ipv6Mtu),
     };
-    let Ok(takes) = getsockopt(socket, IpMtu) else {
+    let Ok(takes) = takes else {
         return Ok(());
     };
     let needed = config.tun.mtu + config.overhead(link);
