@@ -164,7 +164,7 @@ impl World {
                 let Some(packet) = self.edge.poll_link(LinkId(link as u8), now) else {
                     break;
                 };
-                self.from_link(link, packet.to_vec());
+                self.carried(link, packet.to_vec());
             }
         }
     }
@@ -188,7 +188,7 @@ impl World {
         self.edge.handle_far(packet, self.now);
     }
 
-    fn from_link(&mut self, link: usize, packet: Vec<u8>) {
+    fn carried(&mut self, link: usize, packet: Vec<u8>) {
         if self.forged.contains(&packet) || self.random.next_f64() < self.loss {
             return;
         }
