@@ -28,6 +28,13 @@ refuses '--load is a number' csma --load -1
 refuses 'no system is called `lte:qdepl`' fig12 --systems lte:qdepl
 refuses 'no system is called ``' fig12 --systems ''
 refuses 'no system is called `lwip:`' fig12 --systems lwip:
+refuses 'no system is called `lwip@sack=strip`: lwip+visible alone has parameters' fig12 --systems lwip@sack=strip
+refuses 'no system is called `lwip+visible@sack=maybe`' fig12 --systems lwip+visible@sack=maybe
+refuses 'no system is called `lwip+visible@`' fig12 --systems lwip+visible@
+refuses 'lwip+visible alone has parameters' csma --systems mptcp:lia@boost=off
+refuses '--users is a number from 1 to 4, of fig12 or fig13' fig13 --users 5
+refuses '--users is a number from 1 to 4, of fig12 or fig13' csma --users 2
+refuses '--jobs is a whole number' fig12 --jobs 0
 refuses '--seeds is a whole number' fig12 --seeds 0
 refuses '--seeds is a whole number' fig12 --seeds -3
 refuses '--seeds is a whole number' fig12 --seeds many
@@ -47,6 +54,18 @@ line=$(./run fig12 --json --systems lte,wifi --seconds 1) || failed=1
 line=$(./run fig13 --json --systems lwip,lwa --seconds 1) || failed=1
 [ "$(printf '%s\n' "$line" | grep -c '"goodput_bps":[1-9][0-9]\{6\}.*"users":4')" -eq 6 ] || {
     echo "ns3/run fig13 --json: $line" >&2
+    failed=1
+}
+# Parameters reach the node: without boosting nothing is boosted, and both are measured under their own names.
+line=$(./run fig12 --json --systems lwip+visible,lwip+visible@boost=off:sack=strip --seconds 1 --sack) || failed=1
+[ "$(printf '%s\n' "$line" | grep -c '"system":"lwip+visible@boost=off:sack=strip".*"boosted":0,')" -eq 3 ] &&
+    printf '%s\n' "$line" | grep -q '"system":"lwip+visible",.*"boosted":[1-9]' || {
+    echo "ns3/run fig12 --json, parameters: $line" >&2
+    failed=1
+}
+line=$(./run fig13 --json --users 2 --systems lwip --seconds 1) || failed=1
+[ "$(printf '%s\n' "$line" | grep -c '"outcome":"measured".*"users":2')" -eq 3 ] || {
+    echo "ns3/run fig13 --users 2 --json: $line" >&2
     failed=1
 }
 # Each acknowledgement has its line: what advances is passed on as it came, what is held is not.

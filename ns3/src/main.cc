@@ -40,6 +40,30 @@ struct Options {
     std::string trace = "none";
 };
 
+/// What the node is told of VISIBLE, as the laboratory's systems name it: `boost=off:sack=strip`.
+struct Visible {
+    std::string sack = "rewrite";
+    uint8_t boost = 1;
+
+    /// Whether all of them are parameters.
+    bool Read(std::string text) {
+        for (;;) {
+            std::string one = text.substr(0, text.find(':'));
+            if (one == "boost=on" || one == "boost=off") {
+                boost = one == "boost=on";
+            } else if (one == "sack=rewrite" || one == "sack=strip") {
+                sack = one.substr(5);
+            } else {
+                return false;
+            }
+            if (one.size() == text.size()) {
+                return true;
+            }
+            text.erase(0, one.size() + 1);
+        }
+    }
+};
+
 int Bad(const std::string &why) {
     std::cerr << "sumlink-ns3: " << why << "\n";
     return 2;
@@ -105,7 +129,7 @@ int main(int argc, char **argv) {
     }
     Options o;
     CommandLine cmd;
-    cmd.AddValue("system", "lte, wifi, lwip, lwa or lwip+visible; the last three with :STEERING; mptcp:CONTROL; sumlink:SCHEDULER", o.system);
+    cmd.AddValue("system", "lte, wifi, lwip, lwa or lwip+visible; the last three with :STEERING, the last with @boost=off:sack=strip; mptcp:CONTROL; sumlink:SCHEDULER", o.system);
     cmd.AddValue("wifi", "b, g or a", o.wifi);
     cmd.AddValue("seed", "seed", o.seed);
     cmd.AddValue("flows", "TCP flows", o.flows);
@@ -116,13 +140,18 @@ int main(int argc, char **argv) {
     cmd.AddValue("trace", "none, or in place of the result `series`, a JSON line each 10 ms, or `acks`, one for each acknowledgement", o.trace);
     cmd.Parse(argc, argv);
 
-    std::string mode = o.system.substr(0, o.system.find(':'));
+    Visible visible;
+    std::string head = o.system.substr(0, o.system.find('@'));
+    std::string mode = head.substr(0, head.find(':'));
+    if (head.size() < o.system.size() && !(mode == "lwip+visible" && visible.Read(o.system.substr(head.size() + 1)))) {
+        return Bad("only lwip+visible has parameters, and they are boost=on|off and sack=rewrite|strip: " + o.system);
+    }
     bool lte = mode != "wifi";
     bool wifi = mode != "lte";
     bool alone = !(lte && wifi);
     std::string steering = "qdepl";
-    if (o.system.size() > mode.size()) {
-        steering = o.system.substr(mode.size() + 1);
+    if (head.size() > mode.size()) {
+        steering = head.substr(mode.size() + 1);
     }
     bool mptcp = mode == "mptcp", sumlink = mode == "sumlink";
     // With these nothing goes through the core: both links end at the remote host.
@@ -163,7 +192,7 @@ int main(int argc, char **argv) {
         return Bad("seed, flows and seconds are above 0");
     }
     char error[256];
-    sumlink_edge_config told{core_mode.c_str(), past ? nullptr : steering.c_str(), "rewrite", 1,
+    sumlink_edge_config told{core_mode.c_str(), past ? nullptr : steering.c_str(), visible.sack.c_str(), visible.boost,
                              static_cast<uint8_t>(alone ? 1 : 2), 40, nullptr};
     sumlink_edge *core = sumlink_edge_new(&told, error, sizeof error);
     if (!core) {
