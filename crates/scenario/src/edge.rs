@@ -18,19 +18,31 @@ pub enum Hosts {
     /// That of Linux: SACK, losses by time (RACK), and reductions taken back that were wrong.
     #[default]
     Linux,
-    /// The same without SACK: losses by three duplicates, and reductions taken back by timestamps.
+    /// The same without SACK: losses by duplicates, and reductions taken back by timestamps. Linux needs three duplicates until it
+    /// has seen reordering and then more, up to `tcp_max_reordering` (300); the simulator always three.
     NoSack,
-    /// NewReno of RFC 6582: three duplicates, and nothing is ever taken back.
+    /// SACK, and a reduction that was wrong stays: no D-SACK, no timestamps, no doubt about timeouts (F-RTO).
+    NoUndo,
+    /// NewReno of RFC 6582: three duplicates, and nothing is ever taken back. Linux as near as it can be set to that.
     NewReno,
 }
 
 impl Hosts {
     /// All by name.
-    pub const NAMES: [(&'static str, Self); 3] = [
+    pub const NAMES: [(&'static str, Self); 4] = [
         ("linux", Self::Linux),
         ("nosack", Self::NoSack),
+        ("noundo", Self::NoUndo),
         ("newreno", Self::NewReno),
     ];
+
+    /// Those of that name; the error says what there is.
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+        named(name, &Self::NAMES).map_err(|name| {
+            let names = Self::NAMES.map(|(name, _)| name).join(", ");
+            format!("there are no hosts '{name}' (hosts: {names})")
+        })
+    }
 }
 
 /// An edge node and what is around it.
@@ -46,8 +58,8 @@ pub struct EdgeVariant {
     pub far: Option<Duration>,
     /// TCP connections of each flow of the workload, 1 to 64.
     pub flows: usize,
-    /// What the hosts run.
-    pub hosts: Hosts,
+    /// What the hosts run; the scenario's where it is not said.
+    pub hosts: Option<Hosts>,
 }
 
 /// Modes that have a parameter.
@@ -66,9 +78,12 @@ const PARAMETERS: &[(&str, &str, Has, Set)] = &[
     ("far", "a duration", all, |variant, text| {
         time(text).map(|value| variant.far = Some(value))
     }),
-    ("hosts", "linux, nosack or newreno", all, |variant, text| {
-        named(text, &Hosts::NAMES).map(|value| variant.hosts = value)
-    }),
+    (
+        "hosts",
+        "linux, nosack, noundo or newreno",
+        all,
+        |variant, text| named(text, &Hosts::NAMES).map(|value| variant.hosts = Some(value)),
+    ),
     (
         "timer",
         "a duration",
@@ -144,7 +159,7 @@ impl EdgeVariant {
             timer: ReorderConfig::default().timer,
             far: None,
             flows: 1,
-            hosts: Hosts::default(),
+            hosts: None,
         };
         for parameter in parameters.into_iter().flat_map(|all| all.split(':')) {
             variant.set(parameter)?;
@@ -257,7 +272,7 @@ mod tests {
             (visible.held_at_first, visible.most_retransmissions),
             (100.0, 5)
         );
-        assert_eq!((variant.flows, variant.hosts), (4, Hosts::NewReno));
+        assert_eq!((variant.flows, variant.hosts), (4, Some(Hosts::NewReno)));
         assert_eq!(variant.far, Some(Duration::from_millis(10)));
         let node = variant.node(3);
         assert!(node.check().is_ok() && node.links.len() == 3 && node.links[2].queue == 20);

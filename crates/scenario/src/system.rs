@@ -180,6 +180,7 @@ fn parse_carriers(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edge::Hosts;
 
     #[test]
     fn a_selector_is_put_into_the_names_that_can_have_one() {
@@ -213,6 +214,21 @@ mod tests {
             problems.unwrap_err()[0]
                 .to_string()
                 .starts_with("s.toml:3: selector: ")
+        );
+    }
+
+    #[test]
+    fn a_scenario_names_the_hosts_of_all_systems_that_do_not() {
+        let text = "name = \"a\"\nduration = \"5s\"\nhosts = \"newreno\"\n\
+                    [[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n";
+        let read = |text: &str| Scenario::parse(std::path::Path::new("s.toml"), text);
+        assert_eq!(read(text).unwrap().hosts, Hosts::NewReno);
+        let without = text.replace("hosts = \"newreno\"", "");
+        assert_eq!(read(&without).unwrap().hosts, Hosts::Linux);
+        let wrong = read(&text.replace("newreno", "2017")).unwrap_err();
+        assert_eq!(
+            wrong[0].to_string(),
+            "s.toml:3: hosts: there are no hosts '2017' (hosts: linux, nosack, noundo, newreno)"
         );
     }
 

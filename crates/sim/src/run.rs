@@ -270,13 +270,13 @@ fn measure_part(
         net.set_node(node);
     }
     let hosts = match system {
-        System::Edge(variant) => variant.hosts,
-        _ => Hosts::Linux,
+        System::Edge(variant) => variant.hosts.unwrap_or(scenario.hosts),
+        _ => scenario.hosts,
     };
     let plain = TcpConfig {
         congestion: scenario.congestion.clone(),
-        sack: hosts == Hosts::Linux,
-        undo: hosts != Hosts::NewReno,
+        sack: matches!(hosts, Hosts::Linux | Hosts::NoUndo),
+        undo: matches!(hosts, Hosts::Linux | Hosts::NoSack),
         own: own.clone(),
         ..TcpConfig::default()
     };

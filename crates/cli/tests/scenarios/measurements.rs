@@ -267,6 +267,38 @@ fn files_messages_and_commands_are_measured() {
     );
 }
 
+/// In both namespaces, and what a system says itself goes before what the scenario says.
+#[test]
+fn hosts_are_what_a_scenario_or_a_system_asks_for() {
+    if is_skipped() {
+        return;
+    }
+    for (system, sack, reordering, timestamps) in [
+        ("alone", 0, 3, 0),
+        ("lwip", 0, 3, 0),
+        ("lwip@hosts=nosack", 0, 300, 1),
+        ("lwip@hosts=noundo", 1, 3, 0),
+        ("lwip@hosts=linux", 1, 300, 1),
+    ] {
+        let has = format!(
+            "cd /proc/sys/net/ipv4; test \\\"$(cat tcp_sack tcp_max_reordering tcp_timestamps | tr '\\n' ' ')\\\" = \\\"{sack} {reordering} {timestamps} \\\""
+        );
+        let command = format!(
+            "\n[workload]\nkind = \"command\"\nport = 5009\nserver = \"{has} && exec \\\"$SUMLINK_PROGRAM\\\" lab traffic serve --listen {{server}}:{{port}}\"\n\
+             client = \"{has} && {{ curl -s -m 1 http://{{server}}:{{port}}/ || true; }}\"\n"
+        );
+        let two = TWO_LINKS.replace("seeds = 1", "seeds = 1\nhosts = \"newreno\"");
+        let place = Place::new(&format!("{two}{command}"));
+        let output = place
+            .lab("run", &["--out", "out", "--json", "--systems", system])
+            .env("SUMLINK_PROGRAM", crate::program())
+            .output()
+            .unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(line["outcome"], "measured", "{line}");
+    }
+}
+
 #[test]
 fn a_scenario_can_ask_for_a_congestion_control_of_ours() {
     if is_skipped() {

@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::results::{Measurement, Outcome, Run, SCHEMA};
 use crate::scenario::Scenario;
 use crate::signals;
-use crate::systems::{self, Stage, System};
+use crate::systems::{self, Stage, System, set_hosts};
 use crate::topology::Side;
 
 use super::measure::{self, Phase};
@@ -192,6 +192,7 @@ fn measure_phase(
 ) -> Result<Measurement, LabError> {
     let scenario = part.scenario.as_ref();
     let lab = Lab::start(scenario.lab_config(job.seed))?;
+    set_hosts(&lab, system.hosts().unwrap_or(scenario.hosts))?;
     let directory = TempDir::with_prefix("sumlink-lab-run-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;
     let stage = Stage {

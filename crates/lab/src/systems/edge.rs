@@ -122,19 +122,6 @@ impl Edge {
         command.args(["edge", "--config"]).arg(&file);
         Process::start(stage.lab, stage.directory, side, &name, command)
     }
-
-    /// Makes the hosts' TCP what the variant says.
-    fn set_hosts(&self, stage: &Stage<'_>) -> Result<(), LabError> {
-        if self.variant.hosts == Hosts::Linux {
-            return Ok(());
-        }
-        const SACK: &str = "/proc/sys/net/ipv4/tcp_sack";
-        for side in [Side::Client, Side::Server] {
-            let written = stage.lab.run(side, || fs::write(SACK, "0"))?;
-            written.map_err(LabError::file(SACK))?;
-        }
-        Ok(())
-    }
 }
 
 impl System for Edge {
@@ -149,15 +136,14 @@ impl System for Edge {
                 "far= is for the simulator: here nothing lies between server and node".to_owned(),
             );
         }
-        if self.variant.hosts == Hosts::NewReno {
-            let reason = "the kernel has no plain NewReno: hosts=nosack with congestion = \"reno\" is the nearest";
-            return Some(reason.to_owned());
-        }
         None
     }
 
+    fn hosts(&self) -> Option<Hosts> {
+        self.variant.hosts
+    }
+
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
-        self.set_hosts(stage)?;
         let mut node = self.start_end(stage, Side::Server)?;
         let mut user = self.start_end(stage, Side::Client)?;
         let start = Instant::now();
@@ -289,15 +275,11 @@ mod tests {
         assert_eq!(missing("lwip", "rate = \"1mbit\""), None);
         assert_eq!(missing("lwa@timer=50ms", "rate = \"1mbit\""), None);
         assert_eq!(missing("lwip", "profile = \"wifi\""), None);
+        assert_eq!(missing("lwip@hosts=newreno", "rate = \"1mbit\""), None);
         assert!(
             missing("lwip@far=1ms", "rate = \"1mbit\"")
                 .unwrap()
                 .contains("simulator")
-        );
-        assert!(
-            missing("lwip@hosts=newreno", "rate = \"1mbit\"")
-                .unwrap()
-                .contains("nosack")
         );
     }
 }

@@ -7,6 +7,7 @@
 mod aggligator;
 mod alone;
 mod edge;
+mod hosts;
 mod keys;
 mod library;
 mod mptcp;
@@ -16,6 +17,7 @@ mod simultaneous;
 mod sumlink;
 mod watcher;
 
+pub(crate) use hosts::set as set_hosts;
 pub(crate) use mptcp::parse_counters as kernel_counters;
 pub(crate) use sumlink::keygen;
 
@@ -23,6 +25,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use sumlink_scenario::edge::Hosts;
 use sumlink_scenario::system::System as Named;
 
 use crate::config::Direction;
@@ -49,6 +52,11 @@ pub(crate) trait System {
     /// or a link by itself.
     fn phases(&self, _links: &[String]) -> Vec<Option<String>> {
         vec![None]
+    }
+
+    /// What the hosts run, where it is not for the scenario to say.
+    fn hosts(&self) -> Option<Hosts> {
+        None
     }
 
     /// Whether the traffic's own sockets are MPTCP.

@@ -38,6 +38,7 @@ use sumlink_engine::SelectorConfig;
 use sumlink_mmwave::cell::Access;
 
 use crate::config::{Direction, PlannedChange};
+use crate::edge::Hosts;
 use crate::error::LoadError;
 
 use link::Link;
@@ -117,6 +118,8 @@ pub struct Scenario {
     pub systems: Vec<String>,
     /// The selector of sumlink's sessions whose system names none.
     pub selector: Option<SelectorConfig>,
+    /// What the hosts at both ends run, in systems that do not say it themselves.
+    pub hosts: Hosts,
     /// What is carried.
     pub workload: Workload,
     /// The link over which somebody else has a TCP connection meanwhile, from the server's address straight to the

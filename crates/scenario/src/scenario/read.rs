@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::edge::Hosts;
 use crate::system::{self, System, parse_selector};
 use crate::units::parse_duration;
 
@@ -62,6 +63,7 @@ fn read_root(
     let congestion = root.parsed(document, "congestion", parse_congestion);
     let systems = read_systems(document, root);
     let selector = root.parsed(document, "selector", parse_selector);
+    let hosts = root.parsed(document, "hosts", Hosts::parse);
     let workload = match root.value("workload") {
         None => Some(workload::Workload::Bulk),
         Some(value) => Section::of(document, value, "[workload]")
@@ -114,6 +116,7 @@ fn read_root(
         congestion: congestion.map_or_else(|| "cubic".to_owned(), |at| at.value),
         systems,
         selector: selector.map(|at| at.value),
+        hosts: hosts.map_or_else(Hosts::default, |at| at.value),
         workload: workload?,
         rival,
         links,
