@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Measures the edge node's tables of docs/edge.md in the laboratory, as root: docs/results/edge/results.json and tables.md.
+
+    scripts/edge.py PROGRAM [--seeds N] [--jobs N] [--only GROUP,GROUP] [--out DIR] [--results DIR] [--list]
+
+What was measured is kept in DIR (lab-out/edge) and not measured again: after Ctrl-C the same command goes on, and what is there by
+then is in the tables, with how many seeds it is of. Five seeds take six hours, one run at a time, of a machine that does little else.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CELLS = ["lte-11b", "lte-11g", "lte-11a"]
+MODES = ["alone", "mptcp", "lwip", "lwa", "lwip+visible"]
+# Of each group: what it is, the scenario files, and the systems; those of the file where there are none.
+GROUPS = {
+    "contract": (
+        "One flow, Reno, Linux of today at both ends",
+        CELLS,
+        [*MODES, "lwip+visible@boost=off", "lwip+visible@sack=strip", "sumlink:fbdt"],
+    ),
+    "nosack": (
+        "The same without SACK",
+        CELLS,
+        ["lwip@hosts=nosack", "lwa@hosts=nosack", "lwip+visible@hosts=nosack", "lwip+visible@boost=off:hosts=nosack"],
+    ),
+    "newreno": ("Hosts that are as near to NewReno as Linux can be set", [f"{cell}-newreno" for cell in CELLS], None),
+    "jitter": (
+        "With a millisecond of jitter",
+        [f"{cell}-jitter" for cell in CELLS],
+        [
+            *MODES,
+            *[f"{mode}@hosts={hosts}" for hosts in ["nosack", "newreno"] for mode in ["lwip", "lwa", "lwip+visible"]],
+            "sumlink:fbdt",
+        ],
+    ),
+    "controls": ("CUBIC and BBR, one flow and eight", ["lte-11g-cubic", "lte-11g-bbr"], None),
+    "up": ("The other way, CUBIC, one flow and eight", ["lte-11g-up"], None),
+    "profiles": ("Links that change by themselves, CUBIC, one flow and eight", ["profiles", "profiles-even"], None),
+    "profiles-controls": (
+        "The same with Reno and BBR",
+        [f"{name}-{control}" for name in ["profiles", "profiles-even"] for control in ["reno", "bbr"]],
+        None,
+    ),
+    "profiles-up": ("The same the other way, CUBIC", ["profiles-up", "profiles-even-up"], None),
+}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", nargs="?", help="the sumlink program")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1, help="the most runs at once")
+    parser.add_argument("--only", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/edge"), help="where runs are kept")
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "docs/results/edge", help="where the tables are written")
+    parser.add_argument("--list", action="store_true", help="the commands, and nothing is run")
+    args = parser.parse_args()
+    args.only = args.only.split(",") if args.only else list(GROUPS)
+    unknown = [name for name in args.only if name not in GROUPS]
+    if unknown:
+        parser.error(f"no group is called {unknown[0]}: there are {', '.join(GROUPS)}")
+    if not (args.program or args.list):
+        parser.error("which PROGRAM is measured?")
+    if args.seeds < 1 or args.jobs < 1:
+        parser.error("seeds and jobs are above 0")
+    return args
+
+
+def command(args, scenarios, systems):
+    files = [f"scenarios/edge/{name}.toml" for name in scenarios]
+    line = [args.program or "sumlink", "lab", "run", *files, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--out", str(args.out)]
+    return line + (["--systems", ",".join(systems)] if systems else [])
+
+
+def of_scenario(out, scenario, systems, seeds):
+    """A row for each system that was measured, in their order. Others that are there belong to other groups."""
+    place = out / scenario
+    summary = place / "summary.json"
+    if not summary.exists():
+        return []
+    listed = [system["system"] for system in json.loads(summary.read_text())["systems"]]
+    there = [json.loads(run.read_text()) for run in place.glob("seed-*/*.json")]
+    newest = max(there, key=lambda run: run["started_unix_s"])["scenario_sha256"]
+    rows = []
+    for system in systems or listed:
+        runs = [place / f"seed-{seed}" / f"{system.replace(':', '-')}.json" for seed in range(1, seeds + 1)]
+        runs = [json.loads(run.read_text()) for run in runs if run.exists()]
+        # Of a file that was changed since, the laboratory makes them anew when it comes to them.
+        runs = [run for run in runs if run["scenario_sha256"] == newest]
+        good = [run for run in runs if run["outcome"]["kind"] == "measured"]
+        if not good:
+            continue
+        measured = [run["outcome"] for run in good]
+        rates = [one["goodput_bps"] / 1e6 for one in measured]
+        row = {
+            "scenario": scenario,
+            "system": system,
+            "seeds": len(good),
+            "not_measured": len(runs) - len(good),
+            "mbps": {"median": statistics.median(rates), "least": min(rates), "most": max(rates), "each": rates},
+            "machine_others_share": max(one["machine"]["others_share"] or 0 for one in measured),
+            "program": sorted({run["environment"]["program"] for run in good}),
+            "kernel": sorted({run["environment"]["kernel"] for run in good}),
+        }
+        if system == "alone":
+            links = sorted({flow["link"] for flow in measured[0]["flows"]})
+            each = {link: [flow["goodput_bps"] / 1e6 for one in measured for flow in one["flows"] if flow["link"] == link] for link in links}
+            row["links_mbps"] = {link: statistics.median(values) for link, values in each.items()}
+        elif len(measured[0]["flows"]) > 1:
+            # How unevenly they share: of the run in the middle.
+            middle = min(measured, key=lambda one: abs(one["goodput_bps"] / 1e6 - row["mbps"]["median"]))
+            flows = [flow["goodput_bps"] / 1e6 for flow in middle["flows"]]
+            row["flows_mbps"] = {"least": min(flows), "most": max(flows)}
+        rows.append(row)
+    return rows
+
+
+def tables(results):
+    """What a person reads: a table of each group, a column for each scenario."""
+    text = ["# The edge node in the laboratory", "", "Written by `scripts/edge.py`; [docs/edge.md](../../edge.md#in-the-laboratory) says what it shows."]
+    text += ["Mbit/s, median over the seeds, the least and the most in brackets; of `alone` the sum, and each link.", ""]
+    for name, group in results.items():
+        rows = {(row["system"], row["scenario"]): row for row in group["rows"]}
+        if not rows:
+            continue
+        scenarios = list(dict.fromkeys(scenario for _, scenario in rows))
+        text += [f"## {group['about']}", "", f"`scripts/edge.py PROGRAM --only {name}`, at most {max(row['seeds'] for row in group['rows'])} seeds.", ""]
+        text += [f"| system | {' | '.join(scenarios)} |", "| --- |" + " --- |" * len(scenarios)]
+        for system in dict.fromkeys(system for system, _ in rows):
+            cells = [cell(rows.get((system, scenario))) for scenario in scenarios]
+            text.append(f"| `{system}` | {' | '.join(cells)} |")
+        text.append("")
+    return "\n".join(text)
+
+
+def cell(row):
+    if not row:
+        return ""
+    said = f"{row['mbps']['median']:.1f}"
+    if row["seeds"] > 1:
+        said += f" ({row['mbps']['least']:.1f}, {row['mbps']['most']:.1f})"
+    if "links_mbps" in row:
+        said += ": " + ", ".join(f"{rate:.1f}" for rate in row["links_mbps"].values())
+    if "flows_mbps" in row:
+        said += f", each {row['flows_mbps']['least']:.1f} to {row['flows_mbps']['most']:.1f}"
+    if row["not_measured"]:
+        said += f", {row['not_measured']} not measured"
+    return said
+
+
+def write(args):
+    args.results.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for name, (about, scenarios, systems) in GROUPS.items():
+        rows = [row for scenario in scenarios for row in of_scenario(args.out, scenario, systems, args.seeds)]
+        results[name] = {"about": about, "rows": rows}
+    for file, text in [("results.json", json.dumps(results, indent=1) + "\n"), ("tables.md", tables(results))]:
+        part = args.results / f"{file}.tmp"
+        part.write_text(text)
+        part.replace(args.results / file)
+
+
+def main():
+    args = arguments()
+    args.program = args.program and str(pathlib.Path(args.program).resolve())
+    args.out, args.results = args.out.resolve(), args.results.resolve()
+    for name in args.only:
+        _, scenarios, systems = GROUPS[name]
+        line = command(args, scenarios, systems)
+        if args.list:
+            print(" ".join(line))
+            continue
+        print(f"{name}:", flush=True)
+        # A run that was refused is told by the laboratory, and is missing in the tables.
+        code = subprocess.run([*line, "--quiet"], cwd=ROOT, check=False).returncode
+        write(args)
+        if code not in (0, 10):
+            sys.exit(code)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
