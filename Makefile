@@ -19,7 +19,7 @@ CARGO_DENY_VERSION := 0.20.2
 # Seconds for each fuzz target in `make test`.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench bench-throughput bench-matrix validate papers test test-cargo test-fuzz test-python python-venv test-long instructions \
+.PHONY: all build install dist demo peers bench bench-throughput bench-matrix validate papers test test-cargo test-ffi test-fuzz test-python python-venv test-long instructions \
 	ns3 ns3-test lint lint-rust lint-deny lint-wasm clean help
 
 all: build ## The same as build
@@ -117,8 +117,7 @@ ns3: ## The edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/n
 	scripts/setup.sh ns3
 	$(MAKE) -C ns3 TARGET_DIR=$(TARGET_DIR)/ns3 CARGO="$(CARGO)"
 
-ns3-test: ns3 ## Tests of ns3: its C ABI, what ns3/run refuses, a short run
-	CARGO_TARGET_DIR=$(TARGET_DIR)/ns3 $(CARGO) test --locked --manifest-path ns3/ffi/Cargo.toml
+ns3-test: ns3 test-ffi ## Tests of ns3: its C ABI, what ns3/run refuses, a short run
 	CARGO_TARGET_DIR=$(TARGET_DIR) ns3/test_run.sh
 
 test: ## Every test there is
@@ -132,8 +131,12 @@ test: ## Every test there is
 instructions: ## Instructions of the engine's hot paths, and their change since they were last written down
 	CARGO_TARGET_DIR=$(TARGET_DIR) scripts/instructions.sh
 
-test-cargo:
+test-cargo: test-ffi
 	$(CARGO) test --workspace --all-features --locked
+
+# The C ABI that ns-3 is linked with, without ns-3: no member of the workspace, so that a change of the core could break it unseen.
+test-ffi:
+	CARGO_TARGET_DIR=$(TARGET_DIR)/ns3 $(CARGO) test --locked --manifest-path ns3/ffi/Cargo.toml
 
 # Packages are those of requirements-test.txt, in an environment of their own. The package is tested as it is installed, and
 # its runs are compared with the program's.

@@ -1,7 +1,9 @@
 //! Packets into an edge node from both sides, and numbered ones into a receiver: whatever comes, the node owes nothing that it
-//! cannot deliver, keeps no more than it may, and its timers end.
+//! cannot deliver, tells the far side nothing that neither the user said nor its own packets bear out, keeps no more than it may,
+//! and its timers end.
 #![no_main]
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
@@ -31,21 +33,32 @@ fuzz_target!(|bytes: &[u8]| {
         bytes: WAITING,
     });
     let mut now = Duration::ZERO;
+    let mut said = Said::default();
     while let [step, length, tail @ ..] = rest {
         let (own, tail) = tail.split_at(usize::from(*length).min(tail.len()));
         rest = tail;
         let link = LinkId(step >> 7);
+        let mut far = |packet: Vec<u8>| {
+            said.far(&packet);
+            edge.handle_far(packet, now);
+        };
         match step % 8 {
-            0 => edge.handle_far(own.to_vec(), now),
-            1 => edge.handle_user(own.to_vec(), now),
-            2 | 3 => edge.handle_far(segment(own, true), now),
-            4 => edge.handle_user(segment(own, false), now),
+            0 => far(own.to_vec()),
+            2 | 3 => far(segment(own, true)),
+            1 | 4 => {
+                let packet = match step % 8 {
+                    1 => own.to_vec(),
+                    _ => segment(own, false),
+                };
+                said.user(&packet);
+                edge.handle_user(packet, now);
+            }
             5 => now += Duration::from_millis(u64::from(*length)),
             6 if step & 64 == 0 => edge.link_down(link, now),
             6 => edge.link_up(link, now),
             _ => receiver.handle_pdu(own, now),
         }
-        check(&mut edge, &mut receiver, now);
+        check(&mut edge, &mut receiver, now, &said);
     }
 });
 
@@ -105,11 +118,90 @@ fn segment(own: &[u8], is_far: bool) -> Vec<u8> {
     packet
 }
 
-fn check(edge: &mut Edge, receiver: &mut Reorder, now: Duration) {
+/// The law on what the far side is given: an acknowledgement has the number of one of the user's, or ends with a segment that the
+/// node was handed, never behind a FIN.
+#[derive(Default)]
+struct Said {
+    /// By the user's port.
+    numbers: HashSet<(u16, u32)>,
+}
+
+impl Said {
+    /// The edges of a segment's data. What overlaps is kept in parts, whose edges are those of other segments.
+    fn far(&mut self, packet: &[u8]) {
+        if let Some(tcp) = Tcp::read(packet, true) {
+            let data = tcp.sequence.wrapping_add(u32::from(tcp.flags & SYN != 0));
+            self.numbers.insert((tcp.user, data));
+            self.numbers.insert((tcp.user, data.wrapping_add(tcp.data)));
+        }
+    }
+
+    fn user(&mut self, packet: &[u8]) {
+        if let Some(tcp) = Tcp::read(packet, false) {
+            self.numbers.insert((tcp.user, tcp.acknowledged));
+        }
+    }
+
+    fn check(&self, packet: &[u8]) {
+        let Some(tcp) = Tcp::read(packet, false).filter(|tcp| tcp.flags & ACK != 0) else {
+            return;
+        };
+        let number = (tcp.user, tcp.acknowledged);
+        assert!(
+            self.numbers.contains(&number),
+            "{} acknowledged, which nobody said",
+            tcp.acknowledged
+        );
+    }
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// A segment between the two ends, as far as this is about it.
+struct Tcp {
+    user: u16,
+    sequence: u32,
+    acknowledged: u32,
+    flags: u8,
+    data: u32,
+}
+
+impl Tcp {
+    /// What is between the two ends over IPv4 and no fragment. It reads more than the node does, which is on the safe side.
+    fn read(packet: &[u8], is_far: bool) -> Option<Self> {
+        let header = usize::from(packet.first()? & 0xf) * 4;
+        let ends = packet.get(12..20)?;
+        let wanted: [u8; 8] = if is_far {
+            [192, 0, 2, 1, 10, 0, 0, 2]
+        } else {
+            [10, 0, 0, 2, 192, 0, 2, 1]
+        };
+        if packet[0] >> 4 != 4 || packet[9] != 6 || ends != wanted {
+            return None;
+        }
+        let total = usize::from(u16::from_be_bytes([packet[2], packet[3]])).min(packet.len());
+        let tcp = packet.get(header..total)?;
+        let offset = usize::from(*tcp.get(12)? >> 4) * 4;
+        let short = |at: usize| Some(u16::from_be_bytes(tcp.get(at..at + 2)?.try_into().ok()?));
+        let long = |at: usize| Some(u32::from_be_bytes(tcp.get(at..at + 4)?.try_into().ok()?));
+        Some(Self {
+            user: short(if is_far { 2 } else { 0 })?,
+            sequence: long(4)?,
+            acknowledged: long(8)?,
+            flags: *tcp.get(13)?,
+            data: tcp.len().saturating_sub(offset) as u32,
+        })
+    }
+}
+
+fn check(edge: &mut Edge, receiver: &mut Reorder, now: Duration, said: &Said) {
     for link in [LinkId(0), LinkId(1)] {
         while edge.poll_link(link, now).is_some() {}
     }
-    while edge.poll_far().is_some() {}
+    while let Some(packet) = edge.poll_far() {
+        said.check(&packet);
+    }
     while edge.poll_event().is_some() {}
     if edge.poll_timeout().is_some_and(|at| at <= now) {
         edge.handle_timeout(now);

@@ -100,6 +100,18 @@ fn the_matrix_of_the_project_is_right() {
 }
 
 #[test]
+fn the_matrix_of_a_third_of_the_rates_is_right() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/matrix-third");
+    let mut command = Command::new(program());
+    command.args(["lab", "bench", "--list", "--matrix", directory]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let listed = text(&output.stdout);
+    let rows = listed.lines().filter(|line| line.contains('/')).count();
+    assert!(rows >= 8, "{listed}");
+}
+
+#[test]
 fn a_row_is_measured_once_and_judged() {
     if is_skipped() {
         return;
