@@ -154,7 +154,7 @@ fn a_link_has_as_many_connections_as_asked_for_and_one_that_breaks_is_made_anew(
 }
 
 #[test]
-fn a_link_gets_more_connections_where_losses_keep_one_from_using_it() {
+fn a_link_gets_more_connections_where_losses_keep_one_from_using_it_and_loses_them_in_a_queue() {
     let plan = Plan::new(&["lossy:rate=50mbit,delay=25ms,loss=3%"]);
     let plan = plan.server_lines("congestion = \"cubic\"");
     let Some(bond) = plan
@@ -170,6 +170,11 @@ fn a_link_gets_more_connections_where_losses_keep_one_from_using_it() {
         let session = bond.status(Side::Server);
         let carrying = active(&session).filter(|path| path.bytes_sent > 1 << 20);
         (carrying.count() >= 2).then_some(())
+    });
+    // What is lost from now on, a full queue has lost, of which one connection gets as much as several.
+    bond.bench.set("lossy", "loss=0%");
+    bond.until("one connection is left", |session| {
+        (carriers(session, "lossy") == 1).then_some(())
     });
     assert!(download.finish() > 0);
     bond.stop();

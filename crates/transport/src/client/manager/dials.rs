@@ -183,7 +183,7 @@ impl Manager {
             }
             if carriers < before && state.paths.len() > usize::from(carriers) {
                 let newest = state.paths.pop();
-                let reason = "one more connection on the link brought too little".to_owned();
+                let reason = "one connection fewer is enough for the link".to_owned();
                 if let Some((id, _)) = newest {
                     let _ = self.commands.send(Command::Remove(id, reason));
                 }

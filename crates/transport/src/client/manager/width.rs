@@ -3,6 +3,10 @@
 //! Where losses hold a connection's window down, several connections side by side get several windows; where a queue
 //! is full they get nothing but a larger share of what others need as well. So one more is tried only while packets do
 //! not wait in a queue, and stays only if the link then carries clearly more and the session no less.
+//!
+//! None stays for good. While packets wait in a queue one is taken away, and from time to time without a queue, too. It
+//! comes back only if the link then carries less and has no queue: a queue that is full without it is filled by others as
+//! well, and what the link carries less is what they get.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +22,12 @@ pub(super) struct Width {
     not_before: Option<Instant>,
     /// How long that lasts the next time.
     pause: Duration,
+    /// Measurements in a row with a queue.
+    queueing: u32,
+    /// None is taken away before, once the number has changed.
+    kept_until: Option<Instant>,
+    /// How long that lasts after the next one that was missed.
+    keep: Duration,
 }
 
 /// What a link and its session have moved so far.
@@ -38,6 +48,10 @@ enum Phase {
     Settling(Rates),
     /// The next measurement decides.
     Judging(Rates),
+    /// One fewer is there since the last measurement, which is this one.
+    Lacking(Rates),
+    /// The next measurement decides whether it is missed.
+    Missing(Rates),
 }
 
 /// Bytes per second.
@@ -71,6 +85,18 @@ const COSTS: f64 = 0.97;
 /// Pause after a trial that did not pay, and its longest after several.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 
+/// One is taken away after so many measurements in a row with a queue ...
+const QUEUEING: u32 = 2;
+
+/// ... or without one when none has been for so long ...
+const DOUBT: Duration = Duration::from_secs(60);
+
+/// ... and is missed when the link then carries less than this part of what it did.
+const MISSED: f64 = 0.95;
+
+/// How long a number that was found right is kept at least, and the longest after several times.
+const KEEP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
+
 impl Width {
     pub(super) fn new() -> Self {
         Self {
@@ -79,6 +105,9 @@ impl Width {
             mark: None,
             not_before: None,
             pause: PAUSE.0,
+            queueing: 0,
+            kept_until: None,
+            keep: KEEP.0,
         }
     }
 
@@ -116,14 +145,13 @@ impl Width {
     }
 
     fn decide(&mut self, now: Instant, rates: Rates, is_queueing: bool) {
+        self.queueing = if is_queueing { self.queueing + 1 } else { 0 };
         match self.phase {
+            Phase::Steady if rates.link < LEAST_RATE => {}
+            Phase::Steady if self.has_one_too_many(now) => self.take_away(rates),
             Phase::Steady => {
                 let waits = self.not_before.is_some_and(|at| now < at);
-                if waits
-                    || is_queueing
-                    || rates.link < LEAST_RATE
-                    || self.carriers >= Carriers::MOST
-                {
+                if waits || is_queueing || self.carriers >= Carriers::MOST {
                     return;
                 }
                 self.carriers += 1;
@@ -136,82 +164,59 @@ impl Width {
                     rates.link >= before.link * PAYS && rates.session >= before.session * COSTS;
                 if pays {
                     self.pause = PAUSE.0;
+                    self.keep_for(now, KEEP.0);
                 } else {
                     self.carriers -= 1;
-                    self.not_before = Some(now + self.pause);
-                    self.pause = (self.pause * 2).min(PAUSE.1);
+                    self.add_no_more(now);
+                }
+            }
+            // The queue is full without it.
+            Phase::Lacking(_) | Phase::Missing(_) if is_queueing => {
+                self.pause = PAUSE.0;
+                self.add_no_more(now);
+                self.keep = KEEP.0;
+                match self.carriers {
+                    1 => self.phase = Phase::Steady,
+                    _ => self.take_away(rates),
+                }
+            }
+            Phase::Lacking(before) => self.phase = Phase::Missing(before),
+            Phase::Missing(before) => {
+                self.phase = Phase::Steady;
+                if rates.link < before.link * MISSED {
+                    self.carriers += 1;
+                    self.keep_for(now, self.keep);
+                    self.keep = (self.keep * 2).min(KEEP.1);
+                } else {
+                    self.add_no_more(now);
+                    self.keep = KEEP.0;
+                    self.keep_for(now, KEEP.0);
                 }
             }
         }
     }
+
+    /// Whether the last one that was added may be superfluous by now.
+    fn has_one_too_many(&self, now: Instant) -> bool {
+        let is_due = |after| self.kept_until.is_none_or(|until| now >= until + after);
+        let fills_queue = self.queueing >= QUEUEING && is_due(Duration::ZERO);
+        self.carriers > 1 && (fills_queue || is_due(DOUBT))
+    }
+
+    fn take_away(&mut self, before: Rates) {
+        self.carriers -= 1;
+        self.phase = Phase::Lacking(before);
+    }
+
+    fn add_no_more(&mut self, now: Instant) {
+        self.not_before = Some(now + self.pause);
+        self.pause = (self.pause * 2).min(PAUSE.1);
+    }
+
+    fn keep_for(&mut self, now: Instant, time: Duration) {
+        self.kept_until = Some(now + time);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Numbers of carriers over so many seconds, where `rate` says what a link with so many carries in bytes per
-    /// second.
-    fn run(seconds: u64, is_queueing: bool, rate: impl Fn(u8) -> u64) -> Vec<u8> {
-        let (mut width, begin) = (Width::new(), Instant::now());
-        let (mut bytes, mut carriers) = (0, vec![1]);
-        for half in 0..seconds * 2 {
-            bytes += rate(width.carriers()) / 2;
-            let moved = Moved {
-                link: bytes,
-                session: 2 * bytes,
-                is_queueing,
-            };
-            width.observe(begin + Duration::from_millis(500) * half as u32, moved);
-            if carriers.last() != Some(&width.carriers()) {
-                carriers.push(width.carriers());
-            }
-        }
-        carriers
-    }
-
-    #[test]
-    fn as_many_as_bring_something_and_never_more_than_eight() {
-        let lossy = |carriers| 2_000_000 * u64::from(carriers);
-        let enough = run(180, false, |n| lossy(n.min(4)));
-        assert_eq!(enough[..4], [1, 2, 3, 4]);
-        assert!(enough[4..].iter().all(|n| [4, 5].contains(n)), "{enough:?}");
-        assert!(enough.len() < 16, "trials become rare: {enough:?}");
-        let most = run(180, false, |n| 2_000_000 * 2u64.pow(n.into()));
-        assert_eq!(most, [1, 2, 3, 4, 5, 6, 7, 8]);
-    }
-
-    #[test]
-    fn none_is_added_to_a_full_queue() {
-        assert_eq!(run(600, true, |n| 2_000_000 * u64::from(n)), [1]);
-    }
-
-    #[test]
-    fn none_is_added_to_an_idle_link() {
-        assert_eq!(run(600, false, |_| 1000), [1]);
-    }
-
-    #[test]
-    fn trials_that_bring_nothing_become_rare() {
-        let trials = run(3600, false, |_| 2_000_000).len() / 2;
-        assert!((5..=12).contains(&trials), "{trials} trials in an hour");
-    }
-
-    #[test]
-    fn one_that_costs_the_session_more_than_it_brings_goes_again() {
-        let (mut width, begin) = (Width::new(), Instant::now());
-        let (mut link, mut session) = (0, 0);
-        for half in 0..30 {
-            link += 1_000_000 * u64::from(width.carriers());
-            session += 9_000_000 - 2_000_000 * u64::from(width.carriers() - 1);
-            let moved = Moved {
-                link,
-                session,
-                is_queueing: false,
-            };
-            width.observe(begin + Duration::from_millis(500) * half, moved);
-        }
-        assert_eq!(width.carriers(), 1);
-        assert!(width.not_before.is_some(), "it was tried");
-    }
-}
+mod tests;
