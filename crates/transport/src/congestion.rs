@@ -4,7 +4,9 @@
 //! the link: 5 % loss at a round trip of 4 ms leaves 16 Mbit/s of any link (the square-root law, RFC 5348, section
 //! 3.1). A model-based one (BBR) does not mind, but takes more than its share of a queue that others fill. So a carrier
 //! begins loss-based, and changes only where losses come without a queue and a trial shows that the change pays; when
-//! the losses are over it changes back. Linux changes the control of a connection in use (tcp(7), TCP_CONGESTION).
+//! the losses are over, or come with a queue, it changes back. Several model-based ones fill a queue by themselves: where
+//! losses without a queue are there again at once, the next change back for a queue's sake is put off. Linux changes the
+//! control of a connection in use (tcp(7), TCP_CONGESTION).
 //!
 //! `Chooser` knows neither socket nor clock; each end of a carrier has one, for what it sends itself.
 
@@ -40,6 +42,12 @@ pub(crate) struct Chooser {
     not_before: Option<Instant>,
     /// How long that lasts the next time.
     pause: Duration,
+    /// When it last changed back because of a queue.
+    doubted: Option<Instant>,
+    /// It does not do so before ...
+    stay_until: Option<Instant>,
+    /// ... and stays so long the next time it turns out to have been wrong.
+    stay: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,8 +56,13 @@ enum Phase {
     LossBased,
     /// Model-based on trial; loss-based it was this many bytes a second.
     Trial { before: f64, settled: bool },
-    /// Model-based, because it pays. Windows in a row without loss.
-    ModelBased { clean: u32 },
+    /// Model-based, because it pays.
+    ModelBased {
+        /// Measurements in a row without loss.
+        clean: u32,
+        /// The same without a loss that no queue explains.
+        explained: u32,
+    },
 }
 
 /// Counters at the begin of a measurement, and what was seen of round trips since.
@@ -89,6 +102,12 @@ const CLEAN: (u32, f64) = (10, LOSS / 3.0);
 /// Pause after a trial that did not pay, and its longest after several.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 
+/// A change back for a queue's sake was wrong if the trial that follows it pays within this time ...
+const DOUBT: Duration = Duration::from_secs(30);
+
+/// ... and the next one comes so much later, at the longest after several.
+const STAY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
+
 impl Chooser {
     pub(crate) fn new() -> Self {
         Self {
@@ -96,6 +115,9 @@ impl Chooser {
             mark: None,
             not_before: None,
             pause: PAUSE.0,
+            doubted: None,
+            stay_until: None,
+            stay: STAY.0,
         }
     }
 
@@ -168,22 +190,46 @@ impl Chooser {
                 })
             }
             Phase::Trial { .. } => {
-                self.phase = Phase::ModelBased { clean: 0 };
+                self.begin_model_based(now);
                 None
             }
-            Phase::ModelBased { clean } => {
-                let clean = if window.loss < CLEAN.1 { clean + 1 } else { 0 };
-                self.phase = Phase::ModelBased { clean };
-                if clean < CLEAN.0 {
+            Phase::ModelBased { clean, explained } => {
+                let is_clean = window.loss < CLEAN.1;
+                let count = |so_far, goes_on| if goes_on { so_far + 1 } else { 0 };
+                let clean = count(clean, is_clean);
+                let explained = count(explained, is_clean || window.is_queueing);
+                self.phase = Phase::ModelBased { clean, explained };
+                let stays = self.stay_until.is_some_and(|at| now < at);
+                let reason = if clean >= CLEAN.0 {
+                    self.doubted = None;
+                    "nothing is lost any more"
+                } else if explained >= CLEAN.0 && !stays {
+                    self.doubted = Some(now);
+                    "what is lost comes with a queue"
+                } else {
                     return None;
-                }
+                };
                 self.phase = Phase::LossBased;
                 self.pause = PAUSE.0;
                 Some(Change {
                     to: LOSS_BASED,
-                    reason: "nothing is lost any more".to_owned(),
+                    reason: reason.to_owned(),
                 })
             }
+        }
+    }
+
+    fn begin_model_based(&mut self, now: Instant) {
+        self.phase = Phase::ModelBased {
+            clean: 0,
+            explained: 0,
+        };
+        let was_wrong = |at: Instant| now.duration_since(at) < DOUBT;
+        if self.doubted.take().is_some_and(was_wrong) {
+            self.stay_until = Some(now + self.stay);
+            self.stay = (self.stay * 2).min(STAY.1);
+        } else {
+            self.stay = STAY.0;
         }
     }
 }
@@ -249,141 +295,4 @@ fn megabits(bytes_per_second: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A carrier whose counters run as the test says, looked at every millisecond.
-    struct Running {
-        chooser: Chooser,
-        now: Instant,
-        info: TcpInfo,
-    }
-
-    /// What a carrier goes through.
-    #[derive(Clone, Copy)]
-    struct Network {
-        /// Segments a second.
-        rate: u32,
-        /// One segment in so many is lost; 0 for none.
-        one_in: u32,
-        queueing: Duration,
-        /// Of a millisecond.
-        busy: f64,
-    }
-
-    const CLEAN_LINK: Network = Network {
-        rate: 10_000,
-        one_in: 0,
-        queueing: Duration::ZERO,
-        busy: 1.0,
-    };
-
-    impl Running {
-        fn new() -> Self {
-            let min_rtt = Some(Duration::from_millis(10));
-            Self {
-                chooser: Chooser::new(),
-                now: Instant::now(),
-                info: TcpInfo {
-                    min_rtt,
-                    ..TcpInfo::default()
-                },
-            }
-        }
-
-        /// The names of the controls changed to within so many seconds, and when, in tenths of a second.
-        fn run(&mut self, network: Network, seconds: u64) -> Vec<(&'static str, u64)> {
-            let mut changes = Vec::new();
-            self.info.srtt = Duration::from_millis(10) + network.queueing;
-            for millisecond in 0..seconds * 1000 {
-                self.now += Duration::from_millis(1);
-                let sent = network.rate / 1000;
-                self.info.segs_out += sent;
-                let lost = match network.one_in {
-                    0 => 0,
-                    n => self.info.segs_out / n - (self.info.segs_out - sent) / n,
-                };
-                self.info.total_retrans += lost;
-                self.info.bytes_acked += u64::from(sent - lost) * 1448;
-                self.info.busy += Duration::from_secs_f64(network.busy / 1000.0);
-                if let Some(change) = self.chooser.observe(self.now, &self.info) {
-                    changes.push((change.to, millisecond / 100));
-                }
-            }
-            changes
-        }
-    }
-
-    #[test]
-    fn nothing_changes_on_a_clean_link() {
-        assert_eq!(Running::new().run(CLEAN_LINK, 60), []);
-    }
-
-    #[test]
-    fn losses_of_a_full_queue_are_congestion() {
-        let network = Network {
-            one_in: 50,
-            queueing: Duration::from_millis(20),
-            ..CLEAN_LINK
-        };
-        assert_eq!(Running::new().run(network, 60), []);
-    }
-
-    #[test]
-    fn losses_without_a_queue_are_answered_within_a_second_and_for_as_long_as_they_last() {
-        let mut running = Running::new();
-        let lossy = Network {
-            one_in: 20,
-            rate: 2000,
-            ..CLEAN_LINK
-        };
-        let freed = Network {
-            rate: 50_000,
-            ..lossy
-        };
-        assert_eq!(running.run(lossy, 1), [(MODEL_BASED, 5)]);
-        assert_eq!(running.run(freed, 60), []);
-        let changes = running.run(CLEAN_LINK, 60);
-        assert_eq!(changes, [(LOSS_BASED, 51)]);
-    }
-
-    #[test]
-    fn a_change_that_brings_nothing_is_undone_and_tried_ever_less_often() {
-        let lossy = Network {
-            one_in: 20,
-            ..CLEAN_LINK
-        };
-        let changes = Running::new().run(lossy, 300);
-        let trials: Vec<u64> = changes
-            .iter()
-            .filter(|(to, _)| *to == MODEL_BASED)
-            .map(|(_, at)| *at)
-            .collect();
-        assert_eq!(changes.len(), 2 * trials.len(), "every trial ends");
-        let gaps: Vec<u64> = trials.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert!(gaps.len() >= 3, "{trials:?}");
-        assert!(gaps.is_sorted_by(|a, b| a * 3 < b * 2), "{gaps:?}");
-    }
-
-    #[test]
-    fn a_carrier_with_little_to_send_is_not_judged() {
-        let idle = Network {
-            one_in: 20,
-            busy: 0.3,
-            ..CLEAN_LINK
-        };
-        assert_eq!(Running::new().run(idle, 60), []);
-    }
-
-    #[test]
-    fn what_the_kernel_refuses_is_not_asked_for_again_at_once() {
-        let mut running = Running::new();
-        let lossy = Network {
-            one_in: 20,
-            ..CLEAN_LINK
-        };
-        assert_eq!(running.run(lossy, 1), [(MODEL_BASED, 5)]);
-        running.chooser.refused(running.now);
-        assert_eq!(running.run(lossy, 60), []);
-    }
-}
+mod tests;
