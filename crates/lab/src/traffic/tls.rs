@@ -3,11 +3,14 @@
 //! The configuration is that of sumlink's carriers (the same library, provider, cipher suites and keys), so that what it
 //! costs is the cost of the same cipher.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::ops::DerefMut;
 use std::sync::Arc;
 
-use rustls::{ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+use rustls::{
+    ClientConnection, ConnectionCommon, ServerConfig, ServerConnection, SideData, StreamOwned,
+};
 use sumlink_transport::tls;
 
 use super::Keys;
@@ -23,38 +26,88 @@ pub(super) fn acceptor(keys: &Keys) -> Result<Arc<ServerConfig>, String> {
 pub(super) fn accept(
     config: Arc<ServerConfig>,
     stream: TcpStream,
-) -> io::Result<StreamOwned<ServerConnection, Socket>> {
+) -> io::Result<Secured<ServerConnection>> {
     let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
     // The library's own limit would make four calls of what a socket takes at once.
     connection.set_buffer_limit(Some(CHUNK));
-    Ok(StreamOwned::new(connection, Socket::new(stream)))
+    Ok(Secured(StreamOwned::new(connection, Socket::new(stream))))
 }
 
 /// The client's side of a connection.
-pub(super) fn connect(
-    keys: &Keys,
-    stream: TcpStream,
-) -> Result<StreamOwned<ClientConnection, Socket>, String> {
+pub(super) fn connect(keys: &Keys, stream: TcpStream) -> Result<Secured<ClientConnection>, String> {
     let config = tls::client_config(&keys.secret()?, &keys.peer);
     let connection = ClientConnection::new(config, tls::server_name());
     let mut connection = connection.map_err(|error| error.to_string())?;
     connection.set_buffer_limit(Some(CHUNK));
-    Ok(StreamOwned::new(connection, Socket::new(stream)))
+    Ok(Secured(StreamOwned::new(connection, Socket::new(stream))))
 }
 
-impl Wire for StreamOwned<ClientConnection, Socket> {
-    fn tcp(&self) -> &TcpStream {
-        self.sock.0.get_ref()
+/// A connection with TLS on a socket whose calls wait, up to a limit. Writing never reads, apart from the handshake: the TLS
+/// library's own stream turns to reading when a write reaches its limit, and waits there for a peer that says nothing.
+#[derive(Debug)]
+pub(super) struct Secured<C>(StreamOwned<C, Socket>);
+
+impl<C, S> Secured<C>
+where
+    C: DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    /// Writes what is encrypted.
+    fn drain(&mut self) -> io::Result<()> {
+        while self.0.conn.wants_write() {
+            if self.0.conn.write_tls(&mut self.0.sock)? == 0 {
+                return Err(ErrorKind::WriteZero.into());
+            }
+        }
+        Ok(())
     }
 }
 
-impl Wire for StreamOwned<ServerConnection, Socket> {
+impl<C, S> Read for Secured<C>
+where
+    C: DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl<C, S> Write for Secured<C>
+where
+    C: DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.conn.is_handshaking() {
+            self.0.conn.complete_io(&mut self.0.sock)?;
+        }
+        self.drain()?;
+        let taken = self.0.conn.writer().write(bytes)?;
+        // The bytes are taken: what went wrong the next call is told again.
+        let _ = self.drain();
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.drain()
+    }
+}
+
+impl Wire for Secured<ClientConnection> {
     fn tcp(&self) -> &TcpStream {
-        self.sock.0.get_ref()
+        self.0.sock.0.get_ref()
+    }
+}
+
+impl Wire for Secured<ServerConnection> {
+    fn tcp(&self) -> &TcpStream {
+        self.0.sock.0.get_ref()
     }
 }
 
 /// A socket that is read in large pieces: the TLS library asks for a few kilobytes at a time.
+#[derive(Debug)]
 pub(super) struct Socket(BufReader<TcpStream>);
 
 impl Socket {
@@ -87,7 +140,9 @@ impl Write for Socket {
 mod tests {
     use std::net::TcpListener;
     use std::path::PathBuf;
+    use std::sync::mpsc;
     use std::thread;
+    use std::time::Duration;
 
     use sumlink_transport::SecretKey;
 
@@ -129,5 +184,56 @@ mod tests {
         let ends = served.join().unwrap();
         assert_eq!(ends[0].as_ref().unwrap(), b"hello");
         assert!(ends[1].is_err());
+    }
+
+    /// The reader is slow: what is sent waits longer than a call may, and goes on when there is room.
+    #[test]
+    fn a_write_that_reaches_its_limit_does_not_wait_for_the_reader_to_say_something() {
+        let directory = tempfile::tempdir().unwrap();
+        let [client, server] = ["client", "server"].map(|name| {
+            let (path, key) = (directory.path().join(name), SecretKey::generate().unwrap());
+            key.save(&path).unwrap();
+            (path, key)
+        });
+        let keys = |own: &(PathBuf, SecretKey), peer: &(PathBuf, SecretKey)| Keys {
+            own: own.0.clone(),
+            peer: peer.1.public(),
+        };
+        let config = acceptor(&keys(&server, &client)).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (full, is_full) = mpsc::channel();
+        let sender = thread::spawn(move || {
+            let mut socket = accept(config, listener.accept().unwrap().0).unwrap();
+            socket.read_exact(&mut [0; 5]).unwrap();
+            let limit = Some(Duration::from_millis(10));
+            socket.tcp().set_write_timeout(limit).unwrap();
+            let chunk = vec![7; CHUNK];
+            let mut taken = 0;
+            let error = loop {
+                match socket.write(&chunk) {
+                    Ok(len) => taken += len,
+                    Err(error) => break error,
+                }
+            };
+            full.send(error.kind()).unwrap();
+            while socket.flush().is_err() {}
+            taken
+        });
+        let stream = TcpStream::connect(address).unwrap();
+        let mut reader = connect(&keys(&client, &server), stream).unwrap();
+        reader.write_all(b"hello").unwrap();
+        let kind = is_full.recv_timeout(Duration::from_secs(30));
+        assert_eq!(kind, Ok(ErrorKind::WouldBlock));
+        let mut read = 0;
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(len) => read += len,
+                // The sender has gone, without a word of farewell.
+                Err(error) => break assert_eq!(error.kind(), ErrorKind::UnexpectedEof),
+            }
+        }
+        assert_eq!(read, sender.join().unwrap());
     }
 }
