@@ -227,7 +227,7 @@ impl Replay {
             let mut slices: Vec<IoSliceMut<'_>> =
                 buffers.iter_mut().map(|one| IoSliceMut::new(one)).collect();
             let Way { socket, state, .. } = &self.ways[way];
-            let read = state.recv((&*socket).into(), &mut slices, &mut metas);
+            let read = state.recv(socket.into(), &mut slices, &mut metas);
             drop(slices);
             let count = match read {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,

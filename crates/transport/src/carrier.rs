@@ -277,7 +277,9 @@ impl Carrier {
         if self.is_young() {
             let info = &self.info;
             let waits = info.notsent_bytes + self.unwritten as u64;
-            let room = info.snd_cwnd_bytes.saturating_sub(info.unacked_bytes + waits);
+            let room = info
+                .snd_cwnd_bytes
+                .saturating_sub(info.unacked_bytes + waits);
             return frames_in_whole_segments(room, waits, u64::from(info.snd_mss)) as usize;
         }
         (self.lowat as usize / 2).clamp(8 * 1024, MOST_AT_ONCE)
@@ -494,7 +496,8 @@ fn frames_in_whole_segments(room: u64, waits: u64, segment: u64) -> u64 {
         wire => wire.min(MOST_AT_ONCE as u64),
     };
     let records = wire.div_ceil(RECORD + RECORD_OVERHEAD);
-    wire.saturating_sub(records * RECORD_OVERHEAD).max(LEAST_AT_ONCE)
+    wire.saturating_sub(records * RECORD_OVERHEAD)
+        .max(LEAST_AT_ONCE)
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {

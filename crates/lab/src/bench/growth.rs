@@ -54,7 +54,10 @@ fn series<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<(&'a str, f64)> {
             break;
         };
         let is_next = known.len() == links
-            && known.iter().map(|(name, _)| name).eq(series.iter().map(|(name, _)| *name));
+            && known
+                .iter()
+                .map(|(name, _)| name)
+                .eq(series.iter().map(|(name, _)| *name));
         if !is_next || *alone <= 0.0 {
             break;
         }
@@ -99,7 +102,10 @@ mod tests {
         ];
         let text = table(&lines.iter().collect::<Vec<_>>());
         assert!(text.contains("| direction, CC | a | + b | + c |"), "{text}");
-        assert!(text.contains("| down, cubic | 1.00 | 0.95 | 0.50 |"), "{text}");
+        assert!(
+            text.contains("| down, cubic | 1.00 | 0.95 | 0.50 |"),
+            "{text}"
+        );
         assert!(!text.contains("up, cubic"), "one row says nothing: {text}");
     }
 

@@ -154,7 +154,9 @@ impl Carrier {
                 wire => wire.min(MOST_AT_ONCE),
             };
             let records = wire.div_ceil(RECORD as u64 + RECORD_OVERHEAD);
-            return wire.saturating_sub(records * RECORD_OVERHEAD).max(LEAST_AT_ONCE) as usize;
+            return wire
+                .saturating_sub(records * RECORD_OVERHEAD)
+                .max(LEAST_AT_ONCE) as usize;
         }
         (self.lowat / 2).clamp(8 * 1024, MOST_AT_ONCE) as usize
     }

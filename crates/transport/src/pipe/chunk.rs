@@ -61,11 +61,13 @@ mod tests {
 
     #[test]
     fn only_what_fills_its_memory_may_be_kept() {
-        let mut bytes = Vec::with_capacity(100_000);
-        bytes.resize(70_000, 1);
-        assert!(!Chunk::from(bytes.clone()).is_dense());
-        bytes.resize(90_000, 1);
-        let mut chunk = Chunk::from(bytes);
+        let filled = |len| {
+            let mut bytes = Vec::with_capacity(100_000);
+            bytes.resize(len, 1);
+            Chunk::from(bytes)
+        };
+        assert!(!filled(70_000).is_dense());
+        let mut chunk = filled(90_000);
         assert!(chunk.is_dense());
         chunk.advance(80_000);
         assert_eq!(
