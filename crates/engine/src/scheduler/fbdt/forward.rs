@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::path::{Path, PathState};
-use crate::scheduler::View;
+use crate::path::Path;
+use crate::scheduler::{View, may_work};
 use crate::{Instant, PathId};
 
 /// A path becomes forward only when the present one is more doubtful by this much ...
@@ -12,7 +12,7 @@ const DOUBT_MARGIN: f64 = 0.25;
 /// ... or, at equal reliability, slower by this factor.
 const DELAY_MARGIN: f64 = 1.5;
 
-/// A forward path stays for at least this long while it is active.
+/// A forward path stays for at least this long while it may work.
 pub(super) const FORWARD_STAYS: Duration = Duration::from_millis(500);
 
 /// Who has the role.
@@ -35,7 +35,9 @@ impl ForwardRole {
         let present = self
             .present
             .and_then(|(id, since)| Some((view.path(id)?, since)));
-        let present = present.filter(|(path, _)| path.state() == PathState::Active);
+        // One that is parked, a backup again or a secondary that rests would keep the role and never ask: all that work then
+        // would send every window backwards.
+        let present = present.filter(|(path, _)| may_work(view.paths, path));
         if let Some((_, since)) = present
             && now.saturating_sub(since) < FORWARD_STAYS
         {

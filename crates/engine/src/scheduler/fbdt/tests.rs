@@ -7,9 +7,10 @@ use proptest::prelude::*;
 use super::forward::FORWARD_STAYS;
 use super::repeat::LOOK_INTERVAL;
 use super::*;
-use crate::Class;
 use crate::path::{PathSample, PathState};
 use crate::scheduler::fixture::Fixture;
+use crate::selector::Selection;
+use crate::{Class, Priority};
 
 const BUDGET: u64 = 10_000;
 
@@ -271,6 +272,28 @@ fn the_forward_role_stays_until_another_path_is_clearly_better() {
         Some(1),
         "a stalled path leads nobody"
     );
+}
+
+#[test]
+fn a_path_that_may_not_work_any_more_loses_the_forward_role_at_once() {
+    type Change = fn(&mut Path);
+    let changes: [(&str, Change); 3] = [
+        ("parked", |path| path.selection = Selection::Parked),
+        ("a backup", |path| path.policy.priority = Priority::Backup),
+        ("secondary", |path| {
+            path.policy.priority = Priority::Secondary
+        }),
+    ];
+    for (what, change) in changes {
+        let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 12)]), Fbdt::default());
+        fixture.write(0, 10_000_000);
+        assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000));
+        assert_eq!(fixture.send(&mut fbdt, 1, BUDGET).unwrap().end, 480_000);
+        change(fixture.paths.get_mut(&PathId(0)).unwrap());
+        let next = fixture.send(&mut fbdt, 1, BUDGET);
+        assert_eq!(next, Some(10_000..20_000), "{what}");
+        assert_eq!(fbdt.forward.path(), Some(PathId(1)), "{what}");
+    }
 }
 
 /// Bytes that a path gets until it is left idle, when each of them is in flight from then on.
