@@ -158,6 +158,36 @@ fn schedule(mut pair: Pair) -> Pair {
     black_box(pair)
 }
 
+/// One path, and so many streams with 16 KiB each to send.
+fn crowd(streams: u64) -> Pair {
+    let mut pair = pair("fbdt", 1);
+    pair.send(1);
+    for _ in 1..streams {
+        let opened = pair.client.open_stream(b"t", Class::Background, pair.now);
+        pair.stream = opened.expect("streams are available");
+        pair.write(BYTES / 64);
+    }
+    pair.carried.clear();
+    pair
+}
+
+// The same where many streams have something to send: a megabyte of what they have.
+#[library_benchmark(setup = crowd)]
+#[bench::streams_64(65)]
+#[bench::streams_250(251)]
+#[bench::streams_1000(1001)]
+fn schedule_crowd(mut pair: Pair) -> Pair {
+    let mut sent = 0;
+    while sent < BYTES {
+        let mut frames = Vec::with_capacity(BUDGET + 1024);
+        sent += pair
+            .client
+            .poll_transmit(PathId(0), BUDGET, pair.now, &mut frames);
+        pair.carried.push((PathId(0), frames));
+    }
+    black_box(pair)
+}
+
 // Decode and reassemble: the megabyte arrives, the last path's part first, and is read.
 #[library_benchmark(setup = sent)]
 #[bench::paths_1("fbdt", 1)]
@@ -197,6 +227,6 @@ fn encode() -> Vec<u8> {
 
 library_benchmark_group!(
     name = engine,
-    benchmarks = [schedule, reassemble, acknowledge, encode]
+    benchmarks = [schedule, schedule_crowd, reassemble, acknowledge, encode]
 );
 main!(library_benchmark_groups = engine);

@@ -160,6 +160,10 @@ impl Scheduler for Checked {
         self.inner.paths_changed();
     }
 
+    fn stream_ready(&mut self, stream: StreamId) {
+        self.inner.stream_ready(stream);
+    }
+
     fn stream_gone(&mut self, stream: StreamId) {
         self.inner.stream_gone(stream);
     }

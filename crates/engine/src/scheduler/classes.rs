@@ -100,6 +100,10 @@ impl Schedulers {
         self.changes
     }
 
+    pub(crate) fn stream_ready(&mut self, stream: StreamId) {
+        self.each(|scheduler| scheduler.stream_ready(stream));
+    }
+
     pub(crate) fn stream_gone(&mut self, stream: StreamId) {
         // In every lane: a stream may have changed its class.
         self.each(|scheduler| scheduler.stream_gone(stream));

@@ -30,6 +30,8 @@ pub(crate) struct Fixture {
     pub(crate) advance: Duration,
     pub(crate) memory: u64,
     pub(crate) fbdt: FbdtConfig,
+    /// Streams that have been written to since a scheduler was last asked.
+    fresh: Vec<StreamId>,
 }
 
 impl Fixture {
@@ -68,6 +70,7 @@ impl Fixture {
                 windows: [WINDOW; 4],
                 ..FbdtConfig::default()
             },
+            fresh: Vec::new(),
         }
     }
 
@@ -83,6 +86,7 @@ impl Fixture {
             .entry(id)
             .or_insert_with(|| Stream::new(id, class, 1 << 40, 0));
         stream.send.write(&vec![0; len], &mut Spare::default());
+        self.fresh.push(id);
     }
 
     /// Every path has stalled just now, and delivers again.
@@ -119,6 +123,7 @@ impl Fixture {
             classes: ClassSet::ALL,
             last_served: self.last_served,
             credit: self.credit,
+            granted: 1 << 40,
             share: Share::default(),
             repeat_balance: self.repeat_budget.min(i64::MAX as u64) as i64,
             advance: self.advance,
@@ -136,6 +141,8 @@ impl Fixture {
         path: PathId,
         budget: u64,
     ) -> Pick {
+        let fresh = std::mem::take(&mut self.fresh);
+        fresh.iter().for_each(|id| scheduler.stream_ready(*id));
         let pick = self.view(|view| scheduler.pick(path, budget, view));
         self.apply(path, &pick);
         pick

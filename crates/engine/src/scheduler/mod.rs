@@ -74,6 +74,9 @@ pub trait Scheduler: Debug + Send {
     /// The paths have changed: one joined, left, stalled or recovered.
     fn paths_changed(&mut self) {}
 
+    /// The stream has something to send, or more credit to send it. Not told of: credit of the session.
+    fn stream_ready(&mut self, _stream: StreamId) {}
+
     /// The stream is gone and its number will not come back.
     fn stream_gone(&mut self, _stream: StreamId) {}
 

@@ -27,6 +27,8 @@ pub struct View<'a> {
     pub(crate) last_served: StreamId,
     /// Bytes that may still be sent beyond the highest offsets so far, over all streams.
     pub(crate) credit: u64,
+    /// How far the peer lets the session send in all; it only grows.
+    pub(crate) granted: u64,
     /// How streams share what they send into.
     pub(crate) share: Share,
     /// Bytes that may be sent twice at this moment where nobody waits for them; less than nothing after an advance.

@@ -33,6 +33,7 @@ impl Session {
                 stream.send.requeue(flight.range);
                 if !stream.send.unsent.is_empty() {
                     self.ready.insert(flight.stream);
+                    self.schedulers.stream_ready(flight.stream);
                 }
             }
         }

@@ -154,8 +154,8 @@ impl Session {
         }
         self.send_credit.buffered += len as u64;
         self.counters.written += len as u64;
-        if len > 0 {
-            self.ready.insert(stream);
+        if len > 0 && self.ready.insert(stream) {
+            self.schedulers.stream_ready(stream);
         }
         if len < offered {
             self.blocked.insert(stream);

@@ -13,6 +13,7 @@
 mod arrival;
 mod config;
 mod coupling;
+mod crowd;
 mod forward;
 mod gap;
 mod repeat;
@@ -35,7 +36,7 @@ pub use coupling::Coupling;
 use forward::ForwardRole;
 use gap::Gaps;
 use repeat::{Repeats, is_doubtful};
-use turns::{Turns, is_in_danger, slowdown};
+use turns::{Turns, is_in_danger};
 use window::Window;
 
 /// See the module.
@@ -105,6 +106,10 @@ impl Scheduler for Fbdt {
         self.gaps.paths_changed();
     }
 
+    fn stream_ready(&mut self, stream: StreamId) {
+        self.turns.stream_ready(stream);
+    }
+
     fn stream_gone(&mut self, stream: StreamId) {
         self.windows.remove(&stream);
         self.repeats.stream_gone(stream);
@@ -137,7 +142,7 @@ impl Fbdt {
             windows.pop_front();
         }
         // Streams share the paths, so this one gets its part of the others' rate.
-        let slowdown = slowdown(stream, view);
+        let slowdown = self.turns.slowdown(stream);
         // Most askers are not welcome anywhere: that is seen at the end of all there is, without a look at every window.
         let all = stream.unsent().total_within(0..end);
         let backlog = all as f64 * slowdown;

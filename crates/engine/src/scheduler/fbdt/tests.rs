@@ -370,6 +370,95 @@ fn streams_share_by_weight_and_a_new_one_is_served_next() {
     assert_eq!(fixture.last_served, 4);
 }
 
+/// One path, and so many bulk streams that have been served once or twice.
+fn crowd(streams: u64) -> (Fixture, Fbdt) {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10)]), Fbdt::default());
+    (0..streams).for_each(|id| fixture.write(id, 1_000_000));
+    for _ in 0..streams + 50 {
+        fixture.send(&mut fbdt, 0, BUDGET);
+    }
+    (fixture, fbdt)
+}
+
+#[test]
+fn speech_among_five_hundred_bulk_streams_is_served_at_once() {
+    let (mut fixture, mut fbdt) = crowd(500);
+    for (id, last) in [(1000, 70), (1001, 499)] {
+        fixture.write_as(id, Class::Conversational, 200);
+        fixture.last_served = last;
+        assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
+        assert_eq!(fixture.last_served, id);
+        fixture.send(&mut fbdt, 0, BUDGET);
+    }
+    // So is more of it, also where what all others have to send can just be compared.
+    for streams in [500, 60] {
+        fixture.streams.retain(|id, _| *id < streams || *id == 1000);
+        for round in 0..100 {
+            fixture.write_as(1000, Class::Conversational, 200);
+            fixture.send(&mut fbdt, 0, BUDGET);
+            assert_eq!(fixture.last_served, 1000, "{round}");
+            fixture.send(&mut fbdt, 0, BUDGET);
+        }
+    }
+}
+
+#[test]
+fn weights_count_among_two_hundred_streams() {
+    let (mut fixture, mut fbdt) = crowd(200);
+    fixture.streams.get_mut(&150).unwrap().hints.priority = 3;
+    let before: Vec<u64> = fixture.streams.values().map(Stream::highest_sent).collect();
+    for _ in 0..2 * 207 {
+        fixture.send(&mut fbdt, 0, BUDGET);
+    }
+    let after = fixture.streams.values().map(Stream::highest_sent);
+    let pieces: Vec<u64> = after.zip(before).map(|(a, b)| (a - b) / BUDGET).collect();
+    assert!((15..=17).contains(&pieces[150]), "{}", pieces[150]);
+    let others = pieces.iter().enumerate().filter(|(id, _)| *id != 150);
+    assert!(
+        others.clone().all(|(_, n)| (1..=3).contains(n)),
+        "{pieces:?}"
+    );
+}
+
+#[test]
+fn a_deadline_counts_among_five_hundred_streams() {
+    let (mut fixture, mut fbdt) = crowd(500);
+    let (now, ms) = (fixture.now, Duration::from_millis);
+    // Many that are late already stand before it.
+    for id in 0..499 {
+        fixture.write(id, 1000);
+        let send = &mut fixture.streams.get_mut(&id).unwrap().send;
+        send.wants(ms(1), now - ms(10));
+    }
+    fixture.write_as(1000, Class::Interactive, 10_000);
+    let send = &mut fixture.streams.get_mut(&1000).unwrap().send;
+    send.wants(ms(500), now);
+    // It is the first of its class, so that it is served next, but then has had its part.
+    assert_eq!(fixture.send(&mut fbdt, 0, 5_000), Some(0..5_000));
+    fixture.send(&mut fbdt, 0, BUDGET);
+    assert!(fixture.last_served != 1000, "there is time");
+    let queued = &mut fixture.paths.get_mut(&PathId(0)).unwrap().flights;
+    queued.clear();
+    fixture.now += ms(490);
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(5_000..10_000));
+    assert_eq!(fixture.last_served, 1000);
+}
+
+#[test]
+fn streams_without_credit_do_not_stand_before_one_that_gets_some() {
+    let (mut fixture, mut fbdt) = crowd(500);
+    let close = |fixture: &mut Fixture, id: u64| {
+        let send = &mut fixture.streams.get_mut(&id).unwrap().send;
+        send.limit = send.highest;
+    };
+    (0..500).for_each(|id| close(&mut fixture, id));
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), None);
+    fixture.streams.get_mut(&300).unwrap().send.limit = 1 << 30;
+    fbdt.stream_ready(300);
+    assert!(fixture.send(&mut fbdt, 0, BUDGET).is_some());
+    assert_eq!(fixture.last_served, 300);
+}
+
 #[test]
 fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
     let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 12)]), Fbdt::default());

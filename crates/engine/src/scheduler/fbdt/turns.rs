@@ -1,57 +1,117 @@
 //! Whose turn it is: streams share the paths by weight, and those that are about to miss a deadline come first.
 //!
 //! Start-time fair queueing (Goyal, Vin and Cheng, "Start-time fair queueing: a scheduling algorithm for integrated
-//! services packet switching networks", SIGCOMM 1996, section 2): a piece starts at the time at which the stream's
-//! last one finished, or now if that is over; it finishes after its length divided by the stream's weight; the least
-//! start is served. A stream that begins is served next and keeps its share, however long others have been sending.
+//! services packet switching networks", SIGCOMM 1996, section 2): a piece starts at the time at which the last one
+//! finished, or now if that is over; it finishes after its length divided by the weight; the least start is served.
+//!
+//! With that, each waits for a piece of every other at most: among hundreds of streams that would be long. So it is done
+//! twice (their section 3): among groups of streams of the same weight, a group weighing what its streams do together, and
+//! among the streams of a group. Speech then waits for a piece of each other group, however many streams these have.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::arrival::arrival;
+use super::crowd::Crowd;
 use crate::path::Path;
 use crate::scheduler::View;
 use crate::stream::Stream;
 use crate::{Class, StreamId};
 
-/// Streams that are compared for one piece; where more have something to send, the others' turn comes with the next.
-const COMPARED: usize = 64;
+/// Streams that are compared for one piece; where more have something to send, they are kept in order.
+pub(super) const COMPARED: usize = 64;
 
 /// Deadlines are in danger when what is left of them is less than so many times what the bytes take.
 const HASTE: f64 = 2.0;
 
-/// The virtual time of the paths, in bytes at weight 1.
+/// The largest step of priority either way.
+const PRIORITIES: i8 = 7;
+
+/// Weights that streams may have: powers of two from the least important bulk to the most important speech.
+pub(super) const GROUPS: usize = 21;
+
+/// Who has had how much.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
+    /// The virtual time of the paths, in bytes at weight 1.
     clock: f64,
-    /// When each stream's last piece finishes.
-    finished: BTreeMap<StreamId, f64>,
+    groups: [Group; GROUPS],
+    /// The sum of the weights of all streams that can send, as of the last order.
+    weights: f64,
+    /// When each stream's last piece finishes in the time of its group, and which that is.
+    finished: BTreeMap<StreamId, (usize, f64)>,
+    /// Where there are more than can be compared each time.
+    crowd: Option<Crowd>,
+}
+
+/// The streams of one weight.
+#[derive(Debug, Default)]
+struct Group {
+    /// When its last piece finishes, in the time of the paths.
+    finished: f64,
+    /// The virtual time of its streams, in bytes of each.
+    clock: f64,
+    /// How many of them can send, as of the last order.
+    streams: usize,
 }
 
 impl Turns {
-    /// The streams that have something to send, in the order in which `path` should serve them.
-    pub(super) fn order<'a>(&self, path: &Path, view: &View<'a>) -> Vec<&'a Stream> {
+    /// The streams that have something to send, or the first of them, in the order in which `path` should serve them.
+    pub(super) fn order<'a>(&mut self, path: &Path, view: &View<'a>) -> Vec<&'a Stream> {
+        if view.ready.len() > COMPARED {
+            let mut crowd = self.crowd.take().unwrap_or_default();
+            let start = |stream, group| self.start(stream, group);
+            let order = crowd.order(path, view, start, |group| self.group_start(group));
+            self.count(crowd.counts());
+            self.crowd = Some(crowd);
+            return order;
+        }
+        self.crowd = None;
         let mut order: Vec<_> = view
             .ready_streams()
             .filter(|stream| can_send(stream, view))
-            .take(COMPARED)
-            .map(|stream| {
-                let hurry = is_in_danger(stream, path, view).then(|| stream.wanted_at());
-                let due = hurry.flatten().unwrap_or(Duration::MAX);
-                (due, self.start(stream.id()), stream)
-            })
+            .map(|stream| (group_of(stream), stream))
             .collect();
         // Most often there is one.
-        order.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        order.into_iter().map(|(.., stream)| stream).collect()
+        if let [(group, _)] = order[..] {
+            self.groups[group].streams = 1;
+            self.weights = weight_of(group);
+        } else {
+            let mut counts = [0; GROUPS];
+            order.iter().for_each(|(group, _)| counts[*group] += 1);
+            self.count(counts);
+            order.sort_by_cached_key(|(group, stream)| {
+                let hurry = is_in_danger(stream, path, view).then(|| stream.wanted_at());
+                let due = hurry.flatten().unwrap_or(Duration::MAX);
+                let start = key_of(self.start(stream.id(), *group));
+                // Of two groups the more important one.
+                (due, key_of(self.group_start(*group)), GROUPS - group, start)
+            });
+        }
+        order.into_iter().map(|(_, stream)| stream).collect()
     }
 
     /// A piece of `stream` is sent.
     pub(super) fn served(&mut self, stream: &Stream, bytes: u64) {
-        let start = self.start(stream.id());
-        self.clock = self.clock.max(start);
-        let finish = start + bytes as f64 / weight(stream);
-        self.finished.insert(stream.id(), finish);
+        let (index, bytes) = (group_of(stream), bytes as f64);
+        let (start, group_start) = (self.start(stream.id(), index), self.group_start(index));
+        self.finished.insert(stream.id(), (index, start + bytes));
+        self.clock = group_start;
+        let group = &mut self.groups[index];
+        group.clock = start;
+        let weight = weight_of(index) * group.streams.max(1) as f64;
+        group.finished = group_start + bytes / weight;
+        // What it has next is wanted at another time.
+        if let Some(crowd) = self.crowd.as_mut().filter(|_| stream.wanted_at().is_some()) {
+            crowd.note(stream.id());
+        }
+    }
+
+    /// A stream has something to send again.
+    pub(super) fn stream_ready(&mut self, stream: StreamId) {
+        if let Some(crowd) = &mut self.crowd {
+            crowd.note(stream);
+        }
     }
 
     /// A stream is gone.
@@ -59,35 +119,58 @@ impl Turns {
         self.finished.remove(&stream);
     }
 
-    fn start(&self, stream: StreamId) -> f64 {
-        let finished = self.finished.get(&stream);
-        finished.map_or(self.clock, |finished| finished.max(self.clock))
+    /// How many times as long as alone `stream` takes, since others have their share.
+    pub(super) fn slowdown(&self, stream: &Stream) -> f64 {
+        (self.weights / weight_of(group_of(stream))).max(1.0)
+    }
+
+    /// When the next piece of `stream` starts among those of its group.
+    fn start(&self, stream: StreamId, group: usize) -> f64 {
+        let clock = self.groups[group].clock;
+        match self.finished.get(&stream) {
+            Some((at, finished)) if *at == group => finished.max(clock),
+            _ => clock,
+        }
+    }
+
+    /// When the next piece of the group starts.
+    fn group_start(&self, group: usize) -> f64 {
+        self.groups[group].finished.max(self.clock)
+    }
+
+    fn count(&mut self, counts: [usize; GROUPS]) {
+        self.weights = 0.0;
+        for (index, count) in counts.into_iter().enumerate() {
+            self.groups[index].streams = count;
+            self.weights += weight_of(index) * count as f64;
+        }
     }
 }
 
-/// A stream's share of the paths is its weight divided by the sum of all weights.
-pub(super) fn weight(stream: &Stream) -> f64 {
+/// Orders as the time does, which is not negative.
+pub(super) fn key_of(start: f64) -> u64 {
+    start.to_bits()
+}
+
+/// The group of streams that weigh the same. A stream's share of the paths is its weight divided by the sum of all weights:
+/// 64, 16, 8 or 1 by its class, and twice as much for each step of its priority.
+pub(super) fn group_of(stream: &Stream) -> usize {
     let class = match stream.class() {
-        Class::Conversational => 64.0,
-        Class::Streaming => 16.0,
-        Class::Interactive => 8.0,
-        Class::Background => 1.0,
+        Class::Conversational => 6,
+        Class::Streaming => 4,
+        Class::Interactive => 3,
+        Class::Background => 0,
     };
-    class * 2f64.powi(stream.hints().priority.clamp(-7, 7).into())
+    let priority = stream.hints().priority.clamp(-PRIORITIES, PRIORITIES);
+    (class + priority + PRIORITIES) as usize
 }
 
-/// How many times as long as alone `stream` takes, since others have their share.
-pub(super) fn slowdown(stream: &Stream, view: &View<'_>) -> f64 {
-    if view.ready_count() <= 1 {
-        return 1.0;
-    }
-    let compared = view.ready_streams().filter(|stream| can_send(stream, view));
-    let all: f64 = compared.take(COMPARED).map(weight).sum();
-    (all / weight(stream)).max(1.0)
+fn weight_of(group: usize) -> f64 {
+    2f64.powi(group as i32 - i32::from(PRIORITIES))
 }
 
 /// Whether credit lets `stream` send anything. Streams that nobody reads may wait for it in great number.
-fn can_send(stream: &Stream, view: &View<'_>) -> bool {
+pub(super) fn can_send(stream: &Stream, view: &View<'_>) -> bool {
     let first = stream.unsent().first();
     first.is_some_and(|first| first.start < view.sendable_end(stream))
 }

@@ -130,6 +130,7 @@ impl Session {
                 {
                     state.send.limit = limit;
                     state.send.highest_at_credit = state.send.highest;
+                    self.schedulers.stream_ready(stream);
                 }
                 Ok(())
             }

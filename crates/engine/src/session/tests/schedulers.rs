@@ -156,6 +156,29 @@ fn every_class_can_have_a_scheduler_of_its_own() {
 }
 
 #[test]
+fn speech_does_not_wait_for_two_hundred_bulk_streams() {
+    let mut pair = pair("fbdt", &[(50.0, 5)]);
+    pair.end_slow_start();
+    for _ in 0..200 {
+        let bulk = pair.open_as(Class::Background);
+        pair.write(Side::Client, bulk, &vec![1; 50_000], true);
+    }
+    let call = pair.open_as(Class::Conversational);
+    for round in 1..=20 {
+        pair.run_for(Duration::from_millis(20));
+        let begin = pair.now;
+        pair.write(Side::Client, call, &[2; 160], false);
+        let heard = |pair: &Pair| {
+            let program = pair.programs.get(&(Side::Server, call));
+            program.is_some_and(|program| program.received.len() == round * 160)
+        };
+        // What the socket holds, a piece, and the way: 5 + 5 + 2 ms. A turn of all the others would be 400 ms.
+        assert!(pair.run_until(heard, Duration::from_millis(15)), "{round}");
+        assert!(pair.now - begin < Duration::from_millis(15));
+    }
+}
+
+#[test]
 fn redundancy_survives_the_loss_of_either_path_without_a_pause() {
     for lost in [0, 1] {
         let mut pair = pair("redundant", &[(50.0, 5), (50.0, 8)]);

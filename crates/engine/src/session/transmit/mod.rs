@@ -142,6 +142,7 @@ impl Session {
                 .send_credit
                 .session
                 .saturating_sub(self.send_credit.used),
+            granted: self.send_credit.session,
             share: Share::new(self.send_credit.peer_memory, self.send_credit.peer_streams),
             repeat_balance: 0,
             advance: Duration::ZERO,
