@@ -82,24 +82,30 @@ impl Scheduler for Blest {
 impl Blest {
     /// Whether bytes on `slow` would take room in the send window that `fast` needs while they linger.
     fn would_block(&self, slow: &Path, fast: &Path, budget: u64, view: &View<'_>) -> bool {
-        let (stream, len) = match lowest_unsent(view, budget) {
-            Pick::Send { stream, range } => (view.stream(stream), range.end - range.start),
-            _ => (view.ready_streams().next(), slow.mss()),
+        let len = match lowest_unsent(view, budget) {
+            Pick::Send { range, .. } => range.end - range.start,
+            _ => slow.mss(),
         };
-        let Some(stream) = stream else { return false };
-        let sample = slow.sample();
+        // The paper has one connection with one window. Here the fast path may send of every stream that has something, so
+        // the windows of all of these count, and what they have on the slow path.
+        let windows = view.ready_streams().map(|stream| view.send_window(stream));
+        let Some(window) = windows.reduce(u64::saturating_add) else {
+            return false;
+        };
         // BLEST, eq. 2 and 3: X = packets * mss * lambda, and send iff X <= |M| - (bytes on the slow path)
-        let on_slow = len + sample.in_flight + sample.unsent;
-        let room = view.send_window(stream).saturating_sub(on_slow);
-        self.bytes_of(fast, self.linger(slow)) > room as f64
+        let room = window.saturating_sub(len + on_path(slow, view));
+        self.bytes_of(fast, self.linger(slow, view.now), view.now) > room as f64
     }
 
     /// How long a segment that goes to `path` now occupies the window.
-    fn linger(&self, path: &Path) -> Duration {
+    fn linger(&self, path: &Path, now: Instant) -> Duration {
         let (least, most) = self.extremes_of(path);
         let mss = path.mss();
         // Linux 0.95, blestsched_estimate_linger_time: the srtt grows as the window fills
-        let (flying, window) = (path.sample().in_flight / mss + 1, path.cwnd() / mss);
+        let (flying, window) = (
+            path.sample().in_flight / mss + 1,
+            self.window(path, now) / mss,
+        );
         let estimate = if flying >= window {
             most
         } else {
@@ -109,10 +115,10 @@ impl Blest {
     }
 
     /// What `path` can send within `time`, scaled by lambda.
-    fn bytes_of(&self, path: &Path, time: Duration) -> f64 {
+    fn bytes_of(&self, path: &Path, time: Duration, now: Instant) -> f64 {
         let (least, most) = self.extremes_of(path);
         let mss = path.mss() as f64;
-        let window = path.cwnd() as f64 / mss;
+        let window = self.window(path, now) as f64 / mss;
         // Linux 0.95, blestsched_estimate_bytes
         let rounds = (time.as_secs_f64() / ((least + most) / 2).as_secs_f64()).floor() + 1.0;
         let packets = match path.sample().ssthresh {
@@ -125,6 +131,11 @@ impl Blest {
             }
         };
         packets * mss * self.lambda
+    }
+
+    /// The congestion window, as penalties have left it.
+    fn window(&self, path: &Path, now: Instant) -> u64 {
+        self.subflows.window(path, now)
     }
 
     fn adapt(&mut self, slow: &Path, now: Instant) {
@@ -152,6 +163,16 @@ impl Blest {
         let known = self.extremes.get(&path.id()).copied();
         known.unwrap_or((path.srtt(), path.srtt()))
     }
+}
+
+/// Bytes of streams with something to send that wait or are under way on `path`.
+fn on_path(path: &Path, view: &View<'_>) -> u64 {
+    if view.all_streams().nth(1).is_none() {
+        return path.sample().in_flight + path.sample().unsent;
+    }
+    let is_ready = |id| view.stream(id).is_some_and(|s| !s.unsent().is_empty());
+    let flights = path.flights().filter(|flight| is_ready(flight.stream));
+    flights.map(|f| f.range.end - f.range.start).sum()
 }
 
 #[cfg(test)]
@@ -185,21 +206,43 @@ mod tests {
     }
 
     #[test]
+    fn bytes_and_windows_of_the_same_streams_are_compared() {
+        let waits =
+            |fixture: &mut Fixture| fixture.send(&mut Blest::default(), 1, BUDGET).is_none();
+        assert!(!waits(&mut busy(3_600_000)), "alone there is room");
+        // Another stream's bytes on the slow path take none of it, when that one has nothing else to send ...
+        let mut fixture = busy(3_600_000);
+        fixture.write(2, 2_000_000);
+        fixture.take(1, 2, 0..2_000_000);
+        fixture.change(1, |sample| sample.in_flight = 80_000);
+        assert!(!waits(&mut fixture));
+        // ... and windows of several streams are there for the fast path together.
+        let mut fixture = busy(1_800_000);
+        assert!(waits(&mut fixture));
+        fixture.write(2, 1_000_000);
+        fixture.streams.get_mut(&2).unwrap().send.limit = 1_800_000;
+        assert!(!waits(&mut fixture));
+        fixture.take(1, 2, 100_000..900_000);
+        fixture.change(1, |sample| sample.in_flight = 0);
+        assert!(waits(&mut fixture), "800 kB linger");
+    }
+
+    #[test]
     fn the_bytes_that_must_fit_are_those_of_the_equation() {
         let fixture = busy(1 << 30);
         let fast = &fixture.paths[&PathId(0)];
         let blest = Blest::default();
         let packets = fast.cwnd() as f64 / 1448.0 + 1.0;
         let expected = (packets + 5.0) * 11.0 * 1448.0 * 1.2;
-        let bytes = blest.bytes_of(fast, Duration::from_millis(100));
+        let bytes = blest.bytes_of(fast, Duration::from_millis(100), fixture.now);
         assert!((bytes - expected).abs() < 1.0, "{bytes} {expected}");
         let mut fixture = busy(1 << 30);
         fixture.change(0, |sample| sample.ssthresh = None);
         let fast = &fixture.paths[&PathId(0)];
-        let bytes = blest.bytes_of(fast, Duration::from_millis(25));
+        let bytes = blest.bytes_of(fast, Duration::from_millis(25), fixture.now);
         assert!((bytes - fast.cwnd() as f64 * 7.0 * 1.2).abs() < 1.0);
         // Sixteen doublings at most: no overflow, however slow the other path is.
-        let ages = blest.bytes_of(fast, Duration::from_secs(1_000_000));
+        let ages = blest.bytes_of(fast, Duration::from_secs(1_000_000), fixture.now);
         assert!((ages - fast.cwnd() as f64 * 65_535.0 * 1.2).abs() < 1e3);
     }
 
@@ -210,7 +253,10 @@ mod tests {
             fixture.change(1, |sample| sample.srtt = Duration::from_millis(ms));
             fixture.view(|view| blest.note_extremes(view));
         }
-        let linger = |fixture: &Fixture| blest.linger(&fixture.paths[&PathId(1)]).as_millis();
+        let linger = |fixture: &Fixture| {
+            let path = &fixture.paths[&PathId(1)];
+            blest.linger(path, fixture.now).as_millis()
+        };
         assert_eq!(linger(&fixture), 120, "the srtt at least");
         fixture.change(1, |sample| sample.in_flight = sample.cwnd / 2);
         assert!(

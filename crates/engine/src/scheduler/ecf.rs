@@ -47,8 +47,9 @@ impl Scheduler for Ecf {
 impl Ecf {
     fn is_better_to_wait(&mut self, slow: &Path, fast: &Path, view: &View<'_>) -> bool {
         let unsent: u64 = view.ready_streams().map(|s| s.unsent().total()).sum();
+        let window = |path: &Path| self.subflows.window(path, view.now);
         // Rounds that a path needs for all that waits, and it needs one at least.
-        let rounds = |path: &Path| (unsent as f64 / path.cwnd() as f64).max(1.0);
+        let rounds = |path: &Path| (unsent as f64 / window(path) as f64).max(1.0);
         let (rtt_f, rtt_s) = (fast.srtt().as_secs_f64(), slow.srtt().as_secs_f64());
         let delta = fast.sample().rttvar.max(slow.sample().rttvar).as_secs_f64();
         let hysteresis = if self.waiting { 1.0 + BETA } else { 1.0 };
@@ -124,6 +125,16 @@ mod tests {
         fixture.write(0, 60_000);
         assert!(fixture.send(&mut ecf, 1, 10_000).is_some(), "659 kB");
         assert!(!ecf.waiting);
+    }
+
+    #[test]
+    fn a_window_that_was_halved_counts_as_that() {
+        // Of 100 kB the penalty leaves 50: 299 kB take seven rounds of 10 ms there, and no fewer than 60 ms.
+        let (mut fixture, mut ecf) = (busy(299_000), Ecf::default());
+        assert_eq!(fixture.send(&mut ecf, 1, 10_000), None);
+        ecf.subflows.halve(&fixture.paths[&PathId(0)], fixture.now);
+        ecf.waiting = false;
+        assert!(fixture.send(&mut ecf, 1, 10_000).is_some());
     }
 
     #[test]

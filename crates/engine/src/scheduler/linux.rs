@@ -38,15 +38,20 @@ impl Scheduler for Linux {
             let Some(asking) = best.filter(|best| best.id() == path) else {
                 return Pick::Idle;
             };
-            if let Pick::Idle = lowest_unsent(view, 1) {
+            let Pick::Send { stream, range } = lowest_unsent(view, 1) else {
                 return Pick::Idle;
-            }
+            };
+            // Linux 6.12: burst = min(MPTCP_SEND_BURST_SIZE, mptcp_wnd_end - snd_nxt)
+            let room = view.stream(stream).map_or(0, |stream| {
+                (stream.acknowledged() + view.send_window(stream)).saturating_sub(range.start)
+            });
+            let burst = BURST.min(room);
             // Linux 6.12: avg_pacing = (avg_pacing * queued + pacing * burst) / (queued + burst)
-            let (queued, burst) = (queued(asking, true) as f64, BURST as f64);
+            let (queued, weight) = (queued(asking, true) as f64, burst as f64);
             let average = self.average(asking);
-            let new = (average * queued + pacing(asking) * burst) / (queued + burst);
+            let new = (average * queued + pacing(asking) * weight) / (queued + weight);
             self.pacing.insert(path, new);
-            self.burst = Some((path, BURST));
+            self.burst = Some((path, burst));
         }
         let Some((_, left)) = &mut self.burst else {
             return Pick::Idle;
@@ -205,5 +210,22 @@ mod tests {
         });
         fixture.send(&mut linux, 0, 100_000);
         assert_eq!(linux.pacing[&PathId(0)], 12_500_000.0);
+    }
+
+    #[test]
+    fn a_burst_is_no_longer_than_the_room_in_the_send_window() {
+        let (mut fixture, mut linux) = (Fixture::new(&[(80.0, 10)]), Linux::default());
+        fixture.write(0, 1_000_000);
+        fixture.change(0, |sample| sample.pacing_rate = 10_000_000);
+        assert_eq!(fixture.send(&mut linux, 0, 100_000), Some(0..BURST));
+        // Three quarters of what counts are queued, and not three of seven parts.
+        fixture.streams.get_mut(&0).unwrap().send.limit = BURST + 30_000;
+        fixture.change(0, |sample| {
+            (sample.pacing_rate, sample.in_flight) = (20_000_000, 90_000);
+        });
+        let rest = Some(BURST..BURST + 30_000);
+        assert_eq!(fixture.send(&mut linux, 0, 100_000), rest);
+        assert_eq!(linux.pacing[&PathId(0)], 12_500_000.0);
+        assert_eq!(linux.burst, Some((PathId(0), 0)));
     }
 }

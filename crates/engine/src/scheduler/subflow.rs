@@ -103,9 +103,24 @@ impl LeastRtt {
         std::mem::take(&mut self.was_full)
     }
 
+    /// Penalises `path`: half of its window is left.
+    pub(super) fn halve(&mut self, path: &Path, now: Instant) {
+        let cap = Cap {
+            bytes: (self.window(path, now) / 2).max(path.mss()),
+            since: now,
+        };
+        self.caps.insert(path.id(), cap);
+    }
+
     /// Forgets what was remembered of paths that are no more.
     pub(super) fn paths_changed(&mut self) {
         self.looked.clear();
+    }
+
+    /// The congestion window, as a penalty has left it.
+    pub(super) fn window(&self, path: &Path, now: Instant) -> u64 {
+        let cap = self.caps.get(&path.id()).map(|cap| cap.at(path, now));
+        cap.map_or(path.cwnd(), |cap| cap.min(path.cwnd()))
     }
 
     /// Bytes that penalties let a path have in flight besides those that it has.
@@ -163,22 +178,17 @@ impl LeastRtt {
         if last.is_none_or(|at| view.now >= *at + asking.srtt()) {
             for slow in &holders {
                 if asking.srtt() < slow.srtt() && slow.sample().loss == LossState::Open {
-                    let cap = self.caps.get(&slow.id());
-                    let window = cap.map_or(slow.cwnd(), |cap| cap.at(slow, view.now));
-                    let cap = Cap {
-                        bytes: (window / 2).max(slow.mss()),
-                        since: view.now,
-                    };
-                    self.caps.insert(slow.id(), cap);
+                    self.halve(slow, view.now);
                     self.penalised.insert(asking.id(), view.now);
                 }
             }
         }
-        // The segment was never on this path, and whoever has it has next to no window or is four times slower.
+        // Linux 0.95, mptcp_rcv_buf_optimization: the segment was never on this path, and whoever has it has a window of 4
+        // segments at most, which the penalty has halved before, or is more than four times slower.
         if held(asking).is_some() {
             return None;
         }
-        let hopeless = |slow: &&Path| slow.cwnd() <= 4 * slow.mss();
+        let hopeless = |slow: &&Path| self.window(slow, view.now) <= 4 * slow.mss();
         let slower = |slow: &&Path| slow.srtt() > 4 * asking.srtt();
         let decisive = holders
             .iter()
@@ -268,9 +278,13 @@ mod tests {
         assert_eq!(unblock(&mut LeastRtt::default(), &stuck(5)), head);
         let four_times = stuck(4);
         assert_eq!(unblock(&mut LeastRtt::default(), &four_times), None);
-        let mut tiny = stuck(4);
-        tiny.change(1, |sample| sample.cwnd = 4 * 1448);
-        assert_eq!(unblock(&mut LeastRtt::default(), &tiny), head);
+        // The penalty comes first: of 8 segments 4 are left.
+        for (segments, sent) in [(4, true), (8, true), (10, false)] {
+            let mut tiny = stuck(4);
+            tiny.change(1, |sample| sample.cwnd = segments * 1448);
+            let pick = unblock(&mut LeastRtt::default(), &tiny);
+            assert_eq!(pick, head.clone().filter(|_| sent), "{segments}");
+        }
         let mut known = stuck(5);
         known.fly(PathId(0), 0, 0..20_000, Duration::ZERO);
         assert_eq!(unblock(&mut LeastRtt::default(), &known), None);
