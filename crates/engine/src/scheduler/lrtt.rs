@@ -35,6 +35,7 @@ impl Scheduler for LRtt {
 
 /// The link's own part of the round trip.
 fn last_hop(path: &Path) -> Duration {
+    // LWIP paper, III-A: the delay of the last hop; read as mss / rate + (srtt - min_rtt)
     let segment = Duration::from_secs_f64((path.mss() as f64 / path.rate()).min(3600.0));
     // Without a least round trip nobody knows which part is propagation.
     let waiting = path.srtt().saturating_sub(path.sample().min_rtt);

@@ -13,6 +13,8 @@
 
 pub mod blest;
 mod budget;
+#[cfg(test)]
+mod choices;
 mod classes;
 #[cfg(test)]
 mod conformance;

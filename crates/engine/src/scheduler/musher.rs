@@ -101,7 +101,7 @@ const SAMPLES: u32 = 5;
 /// Searches begin at least this far apart.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// The throughput for which the thresholds below were chosen: 2 Gbit/s.
+/// The throughput for which the thresholds below, which are those of the authors' module, were chosen: 2 Gbit/s.
 const SCALE: f64 = 2e9 / 8.0;
 
 /// A change of the throughput by this much (200 Mbit/s), or send buffers this far below, is one to look into; in a search
@@ -139,6 +139,7 @@ impl Scheduler for Musher {
         }
         let (first, ratio) = (first.id(), self.ratio);
         let quota = |path: &Path| {
+            // MuSher: of 100 segments r go over the first path, 100 - r over the other
             let segments = if path.id() == first {
                 ratio
             } else {
@@ -224,6 +225,8 @@ impl Reference {
         let count = f64::from(SAMPLES);
         let (rate, buffer) = (self.sum.rate / count, self.sum.buffer / count);
         let scale = rate / SCALE;
+        // MuSher, the module's trigger: |throughput - reference| > 200 Mbit/s, else reference buffer - buffer > 75 kB, five
+        // samples in a row
         if (sample.rate - rate).abs() > RATE_CHANGE * scale {
             (self.off_rate, self.off_buffer) = (self.off_rate + 1, 0);
         } else if buffer - sample.buffer > BUFFER_FALL * scale {
@@ -238,6 +241,7 @@ impl Reference {
 impl Search {
     /// One step, after `rate` has been measured with the present ratio; nothing when the search is over.
     fn step(self, rate: f64, ratio: &mut u64) -> Option<Self> {
+        // MuSher, the search: r + 5 while the throughput grows by more than 5 Mbit/s, else r - 5; then the last step back
         let grows = rate > self.before + RATE_GAIN * self.before / SCALE;
         let (right, left) = (self.initial + STEP, self.initial.saturating_sub(STEP));
         let to = |state| {

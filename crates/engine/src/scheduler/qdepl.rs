@@ -72,6 +72,7 @@ impl QDepl {
             return;
         };
         let begin = queue.service;
+        // LWIP paper, III-B: lambda_i = mu_i / sum(mu) * lambda, kept by virtual time
         queue.service += len as f64 / queue.rate.max(1.0);
         // A path that was passed over for being full is owed nothing: its queue was its share.
         for other in self.queues.values_mut() {
@@ -108,6 +109,7 @@ impl Queue {
 
     fn measure(&mut self, path: &Path, now: Instant) {
         let (handed, waiting) = (path.sent, waiting(path));
+        // LWIP paper, III-B: mu_i, what leaves queue i in a time: what came in, less what it has grown by
         let left = (handed - self.handed + self.waiting).saturating_sub(waiting);
         let rate = left as f64 / now.saturating_sub(self.measured).as_secs_f64();
         // A queue that has run empty drained no faster than it was filled.

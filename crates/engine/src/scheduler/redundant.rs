@@ -66,6 +66,8 @@ impl Redundant {
         let end = view.sendable_end(stream);
         let pointer = self.pointers.get(&stream.id()).and_then(|of| of.get(&path));
         let from = pointer.copied().unwrap_or_default();
+        // Linux 0.95, mptcp_redundant.c, redundant_next_skb_from_queue: each subflow goes on after what it sent last, and no
+        // lower than what is acknowledged
         let missing = first_unacknowledged(stream, from.max(stream.acknowledged())..end)?;
         let most = missing.start + budget.max(1);
         let stream_id = stream.id();

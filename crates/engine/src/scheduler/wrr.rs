@@ -30,6 +30,7 @@ impl Scheduler for Wrr {
         };
         let all: f64 = view.active_paths().map(Path::rate).sum();
         let round = (PIECE * view.active_paths().count() as u64) as f64;
+        // Hotspots paper, section 3: weighted round-robin; read as quota_i = throughput_i / sum(throughput) * round
         // A path of hardly any throughput still sends a segment in each round, or it would never show more.
         let quota = |path: &Path| ((path.rate() / all * round) as u64).max(path.mss());
         self.rounds.pick(asking, budget, view, Full::Skip, quota)
