@@ -4,6 +4,7 @@ mod asked;
 mod corners;
 mod failover;
 mod half_dead;
+mod hints;
 mod hostile;
 mod pair;
 mod policy;

@@ -1,0 +1,111 @@
+//! What programs ask for beyond a class is kept from end to end.
+
+use std::time::Duration;
+
+use super::{Pair, Side};
+use crate::{Class, Config, Hints, Redundancy, Role, StreamId};
+
+/// A pair whose client may send so many bytes twice.
+fn pair(links: &[(f64, u64)], floor: u64) -> Pair {
+    let mut client = Config::new(Role::Client);
+    client.redundancy = Redundancy {
+        floor,
+        refill: 0,
+        ..Redundancy::NONE
+    };
+    let mut pair = Pair::with(client, Config::new(Role::Server));
+    pair.connect(links);
+    pair.end_slow_start();
+    pair
+}
+
+/// A stream of a class over which the client sends with these hints, to the end.
+fn upload(pair: &mut Pair, class: Class, hints: Hints, bytes: usize) -> StreamId {
+    let id = pair.open_as(class);
+    pair.client.set_hints(id, hints).unwrap();
+    pair.write(Side::Client, id, &vec![7; bytes], true);
+    pair.write(Side::Server, id, b"", true);
+    id
+}
+
+fn heard(pair: &Pair, id: StreamId) -> usize {
+    let program = pair.programs.get(&(Side::Server, id));
+    program.map_or(0, |program| program.received.len())
+}
+
+#[test]
+fn every_byte_of_a_stream_with_duplicate_goes_over_two_paths_as_far_as_the_budget_goes() {
+    let hints = Hints {
+        duplicate: true,
+        ..Hints::default()
+    };
+    for class in [Class::Conversational, Class::Interactive, Class::Background] {
+        let mut pair = pair(&[(50.0, 5), (50.0, 8)], 8 << 20);
+        upload(&mut pair, class, hints, 1_000_000);
+        pair.run_to_end(Duration::from_secs(20));
+        let stats = pair.client.stats();
+        assert_eq!(stats.duplicates_sent, 1_000_000, "{class:?}");
+        let carried = pair.client.path_stats_all(pair.now);
+        let carried: Vec<u64> = carried.iter().map(|path| path.data_sent).collect();
+        assert_eq!(carried, [1_000_000, 1_000_000], "{class:?}");
+    }
+    // Of 100 kB seven eighths are for what somebody waits for, and the rest is for that as well.
+    let mut pair = pair(&[(50.0, 5), (50.0, 8)], 100_000);
+    upload(&mut pair, Class::Background, hints, 1_000_000);
+    pair.run_to_end(Duration::from_secs(20));
+    let twice = pair.client.stats().duplicates_sent;
+    assert!((98_000..=100_000).contains(&twice), "{twice}");
+}
+
+#[test]
+fn what_goes_over_two_paths_does_not_wait_when_one_of_them_fails() {
+    for (duplicate, in_time) in [(true, true), (false, false)] {
+        let mut pair = pair(&[(50.0, 5), (50.0, 8)], 1 << 20);
+        let hints = Hints {
+            duplicate,
+            ..Hints::default()
+        };
+        let id = pair.open_as(Class::Interactive);
+        pair.client.set_hints(id, hints).unwrap();
+        pair.run_for(Duration::from_millis(100));
+        pair.carriers.values_mut().next().unwrap().blackhole = true;
+        pair.write(Side::Client, id, &[7; 20_000], false);
+        let all = |pair: &Pair| heard(pair, id) == 20_000;
+        // 20 kB take 3.2 ms over the other path, and 8 ms to arrive.
+        assert_eq!(pair.run_until(all, Duration::from_millis(15)), in_time);
+    }
+}
+
+#[test]
+fn a_stream_of_higher_priority_gets_its_part_of_the_paths() {
+    let mut pair = pair(&[(50.0, 5), (20.0, 15)], 0);
+    let with = |priority| Hints {
+        priority,
+        ..Hints::default()
+    };
+    let low = upload(&mut pair, Class::Background, with(0), 4_000_000);
+    let high = upload(&mut pair, Class::Background, with(2), 4_000_000);
+    pair.run_for(Duration::from_millis(400));
+    let parts = [low, high].map(|id| heard(&pair, id) as f64);
+    let ratio = parts[1] / parts[0];
+    assert!((3.2..5.0).contains(&ratio), "{parts:?}");
+    pair.run_to_end(Duration::from_secs(20));
+}
+
+#[test]
+fn a_deadline_is_kept_beside_bulk_and_costs_it_no_more_than_its_bytes() {
+    for (deadline, in_time) in [(Some(Duration::from_millis(100)), true), (None, false)] {
+        let mut pair = pair(&[(20.0, 5), (10.0, 15)], 0);
+        let bulk = upload(&mut pair, Class::Interactive, Hints::default(), 10_000_000);
+        pair.run_for(Duration::from_millis(300));
+        let hints = Hints {
+            deadline,
+            ..Hints::default()
+        };
+        // 200 kB take 53 ms of both paths, and nine times as long as a ninth of them.
+        let id = upload(&mut pair, Class::Background, hints, 200_000);
+        let all = |pair: &Pair| heard(pair, id) == 200_000;
+        assert_eq!(pair.run_until(all, Duration::from_millis(110)), in_time);
+        assert!(heard(&pair, bulk) > 0);
+    }
+}
