@@ -28,8 +28,11 @@ fn main() -> Result<(), String> {
                         .iter()
                         .map(|flow| format!("{:.1}", flow.goodput_bps / 1e6))
                         .collect();
+                    let rival = figures.rival_bps.map_or(String::new(), |bps| {
+                        format!(", rival {:.2} Mbit/s", bps / 1e6)
+                    });
                     println!(
-                        "{} seed {seed} {system}: {:.2} Mbit/s [{}], duplicates {:.3} %, reorder peak {:.2} MB, \
+                        "{} seed {seed} {system}: {:.2} Mbit/s [{}]{rival}, duplicates {:.3} %, reorder peak {:.2} MB, \
                          retransmissions {}, {} objects; {took:.2} s, events {}, log {:016x}; {}",
                         scenario.name,
                         figures.goodput_bps / 1e6,

@@ -2,6 +2,7 @@
 
 mod asked;
 mod corners;
+mod coupling;
 mod failover;
 mod half_dead;
 mod hints;
