@@ -66,7 +66,7 @@ impl Default for FbdtConfig {
     fn default() -> Self {
         Self {
             windows: WINDOWS,
-            race: [16 << 10, 0, 0, 0],
+            race: [16 << 10, 0, 4 << 10, 0],
             coupling: Coupling::default(),
         }
     }
