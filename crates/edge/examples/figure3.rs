@@ -96,7 +96,8 @@ fn picture(first: Server, second: Server, steps: u32) -> String {
     }
     let below = "load: arrivals, as a part of what both links serve";
     lines.push(text((LEFT + RIGHT) / 2.0, HEIGHT - 10.0, "middle", below));
-    let curves: [(&str, &str, fn(&Point) -> f64); 2] = [
+    type Curve = (&'static str, &'static str, fn(&Point) -> f64);
+    let curves: [Curve; 2] = [
         ("L-RTT", "#c1440e", |at| at.lrtt),
         ("Q-Depl", "#1f5fa8", |at| at.qdepl),
     ];
