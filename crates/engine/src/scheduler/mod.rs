@@ -76,7 +76,8 @@ pub trait Scheduler: Debug + Send {
     /// The paths have changed: one joined, left, stalled or recovered.
     fn paths_changed(&mut self) {}
 
-    /// The stream has something to send, or more credit to send it. Not told of: credit of the session.
+    /// The stream has something to send, more credit to send it, or another class or hints. Not told of: credit of the
+    /// session, and classes that are learnt.
     fn stream_ready(&mut self, _stream: StreamId) {}
 
     /// The stream is gone and its number will not come back.

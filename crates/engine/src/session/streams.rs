@@ -80,12 +80,14 @@ impl Session {
         now: Instant,
     ) -> Result<(), StreamError> {
         self.stream_mut(stream)?.set_class(class, now);
+        self.schedulers.stream_ready(stream);
         Ok(())
     }
 
     /// What the program wants of what it sends on a stream; the deadline is for what is written from now on.
     pub fn set_hints(&mut self, stream: StreamId, hints: Hints) -> Result<(), StreamError> {
         self.stream_mut(stream)?.hints = hints;
+        self.schedulers.stream_ready(stream);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Duration;
 
-use super::turns::{COMPARED, GROUPS, can_send, group_of, is_in_danger, key_of};
+use super::turns::{GROUPS, can_send, group_of, is_in_danger, key_of};
 use crate::path::Path;
 use crate::scheduler::View;
 use crate::stream::Stream;
@@ -15,6 +15,9 @@ use crate::{Instant, StreamId};
 /// After this time all streams are looked at again: a class may have changed, or credit have come in a way of which nobody
 /// tells.
 const RENEWED: Duration = Duration::from_millis(100);
+
+/// So many streams are told of for one piece: a path that is not welcome in one may be in another.
+const FIRST: usize = 16;
 
 /// The streams that have something to send, in order.
 #[derive(Debug, Default)]
@@ -55,9 +58,9 @@ impl Crowd {
         let has_any = |group: &usize| !self.by_start[*group].is_empty();
         let mut groups: Vec<usize> = (0..GROUPS).rev().filter(has_any).collect();
         groups.sort_by_key(|group| key_of(group_start(*group)));
-        let mut kept = Vec::with_capacity(COMPARED + GROUPS);
+        let mut kept = Vec::with_capacity(FIRST + GROUPS);
         // The first one of each group, then the second one, and so on.
-        while order.len() < COMPARED && !groups.is_empty() {
+        while order.len() < FIRST && !groups.is_empty() {
             groups.retain(|group| {
                 let next = self.take(*group, view, &start);
                 order.extend(next.map(|(_, stream)| stream));
@@ -123,7 +126,7 @@ impl Crowd {
         // What is late already has no claim.
         let late = Bound::Excluded((view.now, StreamId::MAX));
         let next = self.by_due.range((late, Bound::Unbounded));
-        let next: Vec<_> = next.take(COMPARED).copied().collect();
+        let next: Vec<_> = next.take(FIRST).copied().collect();
         let mut hurried = Vec::new();
         for entry in next {
             let stream = view.stream(entry.1);

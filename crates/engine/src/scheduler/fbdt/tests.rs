@@ -406,6 +406,7 @@ fn speech_among_five_hundred_bulk_streams_is_served_at_once() {
 fn weights_count_among_two_hundred_streams() {
     let (mut fixture, mut fbdt) = crowd(200);
     fixture.streams.get_mut(&150).unwrap().hints.priority = 3;
+    fbdt.stream_ready(150);
     let before: Vec<u64> = fixture.streams.values().map(Stream::highest_sent).collect();
     for _ in 0..2 * 207 {
         fixture.send(&mut fbdt, 0, BUDGET);

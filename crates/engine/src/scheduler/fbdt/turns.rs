@@ -67,38 +67,41 @@ impl Turns {
             return order;
         }
         self.crowd = None;
-        let mut order: Vec<_> = view
-            .ready_streams()
-            .filter(|stream| can_send(stream, view))
-            .map(|stream| (group_of(stream), stream))
-            .collect();
+        let ready = view.ready_streams();
+        let mut order: Vec<_> = ready.filter(|stream| can_send(stream, view)).collect();
         // Most often there is one.
-        if let [(group, _)] = order[..] {
+        if let [stream] = order[..] {
+            let group = group_of(stream);
             self.groups[group].streams = 1;
             self.weights = weight_of(group);
         } else {
             let mut counts = [0; GROUPS];
-            order.iter().for_each(|(group, _)| counts[*group] += 1);
+            let groups = order.iter().map(|stream| group_of(stream));
+            groups.for_each(|group| counts[group] += 1);
             self.count(counts);
-            order.sort_by_cached_key(|(group, stream)| {
+            order.sort_by_cached_key(|stream| {
                 let hurry = is_in_danger(stream, path, view).then(|| stream.wanted_at());
                 let due = hurry.flatten().unwrap_or(Duration::MAX);
-                let start = key_of(self.start(stream.id(), *group));
+                let group = group_of(stream);
+                let start = key_of(self.start(stream.id(), group));
                 // Of two groups the more important one.
-                (due, key_of(self.group_start(*group)), GROUPS - group, start)
+                (due, key_of(self.group_start(group)), GROUPS - group, start)
             });
         }
-        order.into_iter().map(|(_, stream)| stream).collect()
+        order
     }
 
     /// A piece of `stream` is sent.
     pub(super) fn served(&mut self, stream: &Stream, bytes: u64) {
         let (index, bytes) = (group_of(stream), bytes as f64);
-        let (start, group_start) = (self.start(stream.id(), index), self.group_start(index));
-        self.finished.insert(stream.id(), (index, start + bytes));
+        let group_start = self.group_start(index);
         self.clock = group_start;
         let group = &mut self.groups[index];
-        group.clock = start;
+        let finished = self.finished.entry(stream.id()).or_default();
+        // What it had in another group counts for nothing in this one.
+        let before = if finished.0 == index { finished.1 } else { 0.0 };
+        group.clock = before.max(group.clock);
+        *finished = (index, group.clock + bytes);
         let weight = weight_of(index) * group.streams.max(1) as f64;
         group.finished = group_start + bytes / weight;
         // What it has next is wanted at another time.
@@ -166,7 +169,7 @@ pub(super) fn group_of(stream: &Stream) -> usize {
 }
 
 fn weight_of(group: usize) -> f64 {
-    2f64.powi(group as i32 - i32::from(PRIORITIES))
+    f64::from(1_u32 << group) / f64::from(1_u32 << PRIORITIES)
 }
 
 /// Whether credit lets `stream` send anything. Streams that nobody reads may wait for it in great number.
