@@ -38,12 +38,18 @@ class Both(AnyPath):
     repeats_all = True
     wants_flights = True
 
+    def __init__(self) -> None:
+        self.repeated: set[tuple[int, int]] = set()
+
     def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
         mine = [(flight.stream, flight.start, flight.end) for flight in asking.flights]
         for other in view.paths:
             for flight in other.flights if other.id != asking.id else []:
                 covered = any(s == flight.stream and a < flight.end and flight.start < b for s, a, b in mine)
-                if not flight.repeated and not covered:
+                # What was repeated and has arrived is gone from here, and may still be under way over there.
+                known = (flight.stream, flight.start) in self.repeated
+                if not flight.repeated and not covered and not known:
+                    self.repeated.add((flight.stream, flight.start))
                     end = min(flight.end, flight.start + budget)
                     return sim.Pick("repeat", flight.stream, flight.start, end)
         return super().pick(asking, budget, view)
