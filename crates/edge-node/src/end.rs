@@ -320,6 +320,7 @@ impl End {
                 queue_packets: queue.map_or(0, |queue| queue.len()),
                 queue_bytes: queue.map_or(0, |queue| queue.bytes()),
                 queue_limit: queue.map_or(0, |queue| queue.limit()),
+                interface_queue_bytes: tunnel.interface_bytes(),
                 rate_bps: tunnel.pace.rate(),
                 service_bps: queue.and_then(|queue| queue.rate()).map(|rate| rate * 8.0),
                 sent_packets: counts.sent_packets,

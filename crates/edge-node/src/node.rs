@@ -93,7 +93,8 @@ impl Node {
     pub async fn open(config: NodeConfig) -> Result<Self, NodeError> {
         config.core.check()?;
         let tunnels = config.links.iter().map(|link| Tunnel::open(link, &config));
-        let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
+        let mut tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
+        tunnels.iter_mut().for_each(Tunnel::watch_interface);
         // Last, as routes through it may hide those to the links' other ends.
         let device = Device::open(&config.tun).await?;
         let end = End::new(config, device, tunnels)?;

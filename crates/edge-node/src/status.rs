@@ -72,6 +72,9 @@ pub struct LinkStatus {
     pub queue_bytes: usize,
     /// Packets that may wait.
     pub queue_limit: usize,
+    /// Bytes that wait in the queueing discipline of the interface below, other programs' among them, when the kernel was last
+    /// asked; nothing where it does not tell.
+    pub interface_queue_bytes: Option<u64>,
     /// Bits per second that the link is given at the most, with all headers; nothing: what its socket takes.
     pub rate_bps: Option<u64>,
     /// Bits per second at which the queue is served while something waits, as measured, without the tunnel's headers.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustls::Connection;
 use sumlink_engine::{LossState, PathId, PathSample};
+use sumlink_qdisc::LocalQueue;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::congestion::{self, Chooser};
 use crate::groups::CarrierGroups;
-use crate::links::LocalQueue;
 use crate::low_water::{self, Reserve};
 use crate::pacing;
 use crate::socket;

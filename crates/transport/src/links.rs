@@ -7,7 +7,6 @@ mod carrier;
 mod glob;
 #[cfg(test)]
 pub(crate) mod netns;
-mod queue;
 mod watch;
 
 use std::io;
@@ -22,7 +21,6 @@ use serde::Serialize;
 
 pub(crate) use carrier::CarrierCheck;
 pub use glob::{is_pattern, name_matches};
-pub(crate) use queue::LocalQueue;
 pub use watch::Watch;
 
 /// A network interface as it is now.

@@ -155,7 +155,7 @@ const LINK_COUNTERS: [PerLink<u64>; 8] = [
 ];
 
 /// What is not known yet is left out.
-const LINK_GAUGES: [PerLink<Option<f64>>; 7] = [
+const LINK_GAUGES: [PerLink<Option<f64>>; 8] = [
     ("link_up", "1 if probes are answered", |l| {
         Some(f64::from(u8::from(l.state == "up")))
     }),
@@ -168,6 +168,11 @@ const LINK_GAUGES: [PerLink<Option<f64>>; 7] = [
     ("link_queue_limit_packets", "Packets that may wait", |l| {
         Some(l.queue_limit as f64)
     }),
+    (
+        "link_interface_queue_bytes",
+        "Bytes that wait in the queue of the interface below, whoever put them there",
+        |l| l.interface_queue_bytes.map(|bytes| bytes as f64),
+    ),
     (
         "link_service_bytes_per_second",
         "Rate at which the queue is served while something waits",

@@ -14,6 +14,7 @@ use nix::sys::socket::sockopt::{GetStruct, IpMtu};
 use quinn_udp::{Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use sumlink_edge::Instant;
+use sumlink_qdisc::LocalQueue;
 
 use crate::config::{LinkConfig, NodeConfig};
 use crate::error::NodeError;
@@ -68,6 +69,8 @@ pub(crate) struct Tunnel {
     pub(crate) counts: Counts,
     /// The kernel refused something, and that was told.
     pub(crate) told: bool,
+    /// The queue of the interface below, where the kernel tells of it.
+    interface: Option<LocalQueue>,
 }
 
 impl Tunnel {
@@ -96,7 +99,24 @@ impl Tunnel {
             liveness: Liveness::new(config.probe, config.dead_after),
             counts: Counts::default(),
             told: false,
+            interface: None,
         })
+    }
+
+    /// Has the interface's own queue told from now on. Inside a tokio runtime.
+    pub(crate) fn watch_interface(&mut self) {
+        let local = self.socket.local_addr().map(|local| local.ip());
+        match local.and_then(|local| LocalQueue::of(&self.socket, local)) {
+            Ok(queue) => self.interface = Some(queue),
+            Err(error) => {
+                tracing::debug!(link = %self.name, %error, "what waits in the interface's queue is not known");
+            }
+        }
+    }
+
+    /// Bytes that wait in the queueing discipline of the interface, whoever put them there.
+    pub(crate) fn interface_bytes(&self) -> Option<u64> {
+        self.interface.as_ref().map(LocalQueue::bytes)
     }
 
     /// Whether the link takes another packet: its pace allows it, and the socket has taken what there was.
@@ -242,7 +262,8 @@ fn connect(link: &LinkConfig) -> io::Result<UdpSocket> {
         socket.bind_device(Some(interface.as_bytes()))?;
     }
     socket.set_nonblocking(true)?;
-    socket.set_send_buffer_size(link.backlog)?;
+    // The kernel doubles what it is told, for what a packet takes beside its bytes, which is little where several are one.
+    socket.set_send_buffer_size(link.backlog.div_ceil(2))?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.bind(&link.local.into())?;
     socket.connect(&link.remote.into())?;
@@ -285,9 +306,15 @@ fn check_mtu(socket: &UdpSocket, link: &LinkConfig, config: &NodeConfig) -> Resu
 }
 
 #[cfg(test)]
+#[path = "../../../transport/src/links/netns.rs"]
+mod netns;
+
+#[cfg(test)]
 mod tests {
+    use std::process::Command;
     use std::time::Duration;
 
+    use super::netns::Netns;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -362,6 +389,50 @@ mod tests {
         assert!(!from.is_blocked() && !to.receive(&mut inbox));
         assert_eq!(from.counts.sent_packets, sent.len() as u64);
         assert_eq!(from.counts.sent_bytes, to.counts.received_bytes);
+    }
+
+    #[test]
+    fn no_more_waits_in_the_interface_below_than_may() {
+        let Some(ns) = Netns::new() else { return };
+        let ip = ns.commands();
+        ip("link add a0 type veth peer name a1");
+        ip("addr add 10.9.0.1/24 dev a0");
+        ip("link set a0 up");
+        ip("link set a1 up");
+        ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev a0");
+        // 100 kB a second, and room for ten times what may wait.
+        let tbf = "qdisc add dev a0 root tbf rate 800kbit burst 3kb limit 640kb";
+        let tc = Command::new("tc")
+            .args(["-n", ns.name()])
+            .args(tbf.split(' '))
+            .output();
+        assert!(tc.unwrap().status.success());
+        let most = 64 * 1024;
+        let waited = ns.run(async move || {
+            let below = LinkConfig {
+                local: "10.9.0.1:0".parse().unwrap(),
+                backlog: most,
+                ..link("10.9.0.2:9".parse().unwrap())
+            };
+            let mut tunnel = Tunnel::open(&below, &config()).unwrap();
+            tunnel.watch_interface();
+            let header = Header {
+                kind: Kind::Packet,
+                tunnel: 0,
+                epoch: 1,
+            };
+            let mut waited = Vec::new();
+            while waited.len() < 30 {
+                while tunnel.takes_more(Instant::ZERO) {
+                    tunnel.push(header, &[7; 1000], Instant::ZERO);
+                }
+                waited.push(tunnel.interface_bytes().unwrap());
+                tokio::time::sleep(10 * MS).await;
+            }
+            waited
+        });
+        let greatest = *waited.iter().max().unwrap();
+        assert!((10_000..=most as u64).contains(&greatest), "{waited:?}");
     }
 
     #[test]

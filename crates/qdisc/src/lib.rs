@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 /// The queue of the interface over which a connection's packets leave.
 #[derive(Debug)]
-pub(crate) struct LocalQueue {
+pub struct LocalQueue {
     shared: Arc<Shared>,
     tasks: [JoinHandle<()>; 2],
 }
@@ -41,8 +41,12 @@ const INTERVAL: Duration = Duration::from_millis(10);
 impl LocalQueue {
     /// Finds the interface of a connected socket with this local address.
     ///
-    /// Must be called inside a tokio runtime with I/O and time, like [`super::list`].
-    pub(crate) fn of(socket: &impl AsFd, local: IpAddr) -> io::Result<Self> {
+    /// Must be called inside a tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    ///
+    /// No interface is known to be the socket's, or rtnetlink cannot be opened.
+    pub fn of(socket: &impl AsFd, local: IpAddr) -> io::Result<Self> {
         let index = interface_of(socket, local)?;
         let (connection, handle, _) = rtnetlink::new_connection()?;
         let shared = Arc::new(Shared::default());
@@ -63,7 +67,7 @@ impl LocalQueue {
     }
 
     /// Bytes that waited a moment ago; and has the kernel asked again.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.shared.wanted.notify_one();
         self.shared.backlog.load(Ordering::Relaxed)
     }
@@ -124,12 +128,16 @@ fn backlog_in(message: &TcMessage) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[path = "../../transport/src/links/netns.rs"]
+mod netns;
+
+#[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::time::Instant;
 
+    use super::netns::Netns;
     use super::*;
-    use crate::links::netns::Netns;
 
     async fn until(queue: &LocalQueue, what: &str, wanted: impl Fn(u64) -> bool) {
         let end = Instant::now() + Duration::from_secs(10);
