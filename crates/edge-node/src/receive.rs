@@ -45,6 +45,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct User {
     order: Reorder,
+    /// An end numbers all that it sends in one way from its start to its end.
+    bits: SequenceBits,
     /// When something came for it.
     heard: Instant,
 }
@@ -106,6 +108,14 @@ impl Receive {
             self.before.late += 1;
             return;
         }
+        if self
+            .users
+            .get(&user)
+            .is_some_and(|known| known.bits != bits)
+        {
+            self.unreadable += 1;
+            return;
+        }
         let is_idle = self.users.get(&user).map(|known| known.is_idle(now));
         match is_idle {
             // The other end had forgotten it, too: nothing of the order before is under way any more.
@@ -120,9 +130,10 @@ impl Receive {
         let entry = self.users.entry(user);
         let user_of = || User {
             order: Reorder::new(config),
+            bits,
             heard: now,
         };
-        let User { order, heard } = entry.or_insert_with(user_of);
+        let User { order, heard, .. } = entry.or_insert_with(user_of);
         *heard = now;
         let before = order.stored_bytes();
         order.set_bytes(self.config.bytes.saturating_sub(self.stored - before));
@@ -404,6 +415,17 @@ mod tests {
             4,
             "what was counted before is kept"
         );
+    }
+
+    #[test]
+    fn numbers_of_another_length_do_not_shift_what_is_in_a_packet() {
+        let mut receive = Receive::new(ReorderConfig::default());
+        assert_eq!(give(&mut receive, 7, (1, 0), 0), [0]);
+        let other = Header { sequence: 1 }.write(SequenceBits::Twelve, &packet(1, 9));
+        let give_out = |packet| panic!("{packet:?}");
+        receive.handle_pdu(SequenceBits::Twelve, 7, &other, Duration::ZERO, give_out);
+        assert_eq!(receive.stats().malformed, 1);
+        assert_eq!(give(&mut receive, 7, (1, 1), 0), [1]);
     }
 
     #[test]
