@@ -61,11 +61,13 @@ impl Edge {
         let id = self.track_segment(key, segment, now)?;
         let visible = self.visible();
         let theirs = segment.options.timestamps.map(|(value, _)| value);
+        // What comes along with a SYN begins one number behind it (RFC 7413): it is the sender's to repeat, as SYNs are.
+        let is_data = segment.len > 0 && !segment.flags.syn;
         let position = self.with(id, now, |_, tracked| {
             let arrival = tracked.flow.far_segment(segment);
             if visible
                 && !tracked.flow.sealed()
-                && let Some(position) = arrival.position.filter(|_| segment.len > 0)
+                && let Some(position) = arrival.position.filter(|_| is_data)
             {
                 let before = tracked.copies.from(position);
                 tracked.times.keep(packet, segment, before);
@@ -78,7 +80,7 @@ impl Edge {
         self.end_if_closed(id);
         Some(Data {
             flow: id,
-            position: position.filter(|_| segment.len > 0)?,
+            position: position.filter(|_| is_data)?,
             theirs,
         })
     }

@@ -129,6 +129,23 @@ fn a_forged_answer_to_a_syn_makes_no_debt() {
     }
 }
 
+/// Its data begins one number behind it: the end of a copy that did not know would be a number that nobody said.
+#[test]
+fn data_that_comes_along_with_a_syn_is_not_kept() {
+    let mut edge = Edge::new(Config::default()).unwrap();
+    edge.handle_user(Draft::up(500).syn().packet(), ms(0));
+    edge.handle_far(Draft::down(999).syn().ack(501).packet(), ms(1));
+    edge.handle_user(Draft::up(501).ack(1000).packet(), ms(2));
+    for (draft, keeps) in [
+        (Draft::down(1000).syn().ack(501), false),
+        (Draft::down(1200).ack(501), true),
+    ] {
+        edge.handle_far(draft.payload(&[7; 140]).packet(), ms(3));
+        sent(&mut edge, ms(3));
+        assert_eq!(edge.flow(&KEY()).unwrap().kept > 0, keeps);
+    }
+}
+
 /// Who has not seen the flow knows neither end's numbers.
 #[test]
 fn a_debt_outlives_acknowledgements_from_outside_of_the_users_window() {
