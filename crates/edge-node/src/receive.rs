@@ -29,9 +29,8 @@ pub(crate) struct Receive {
     users: HashMap<IpAddr, User>,
     /// Before this nobody looks again for users that could go.
     full_until: Instant,
-    /// Of users of earlier epochs.
+    /// Of users that are not known any more, and of what belongs to none.
     before: ReorderStats,
-    unreadable: u64,
     /// Bytes that wait in all orders together; `config` has the most of them.
     stored: usize,
     /// Users that have packets to give out, or wait for some.
@@ -59,7 +58,6 @@ impl Receive {
             users: HashMap::new(),
             full_until: Instant::ZERO,
             before: ReorderStats::default(),
-            unreadable: 0,
             stored: 0,
             active: Vec::new(),
         }
@@ -101,20 +99,21 @@ impl Receive {
         let inner =
             Header::read(bits, pdu).and_then(|(_, packet)| Some((destination(packet)?, packet)));
         let Some((user, packet)) = inner else {
-            self.unreadable += 1;
+            self.before.malformed += 1;
             return;
         };
         if !self.accept(epoch, now) {
             self.before.late += 1;
             return;
         }
-        if self
-            .users
-            .get(&user)
-            .is_some_and(|known| known.bits != bits)
-        {
-            self.unreadable += 1;
-            return;
+        let other = self.users.get(&user).filter(|known| known.bits != bits);
+        if let Some(other) = other {
+            // What has come for a while is more likely to be the other end's than the one that was here first.
+            if !other.is_silent(self.config.timer, now) {
+                self.before.malformed += 1;
+                return;
+            }
+            self.forget(user);
         }
         let is_idle = self.users.get(&user).map(|known| known.is_idle(now));
         match is_idle {
@@ -198,7 +197,6 @@ impl Receive {
         for user in self.users.values() {
             add(&mut sum, user.order.stats());
         }
-        sum.malformed += self.unreadable;
         sum
     }
 }
@@ -206,7 +204,11 @@ impl Receive {
 impl User {
     /// Nothing has come for so long, and nothing waits: a timer is shorter.
     fn is_idle(&self, now: Instant) -> bool {
-        now.saturating_sub(self.heard) >= FORGOTTEN && self.order.stored_bytes() == 0
+        self.is_silent(FORGOTTEN, now)
+    }
+
+    fn is_silent(&self, time: Duration, now: Instant) -> bool {
+        now.saturating_sub(self.heard) >= time && self.order.stored_bytes() == 0
     }
 }
 
@@ -426,6 +428,27 @@ mod tests {
         receive.handle_pdu(SequenceBits::Twelve, 7, &other, Duration::ZERO, give_out);
         assert_eq!(receive.stats().malformed, 1);
         assert_eq!(give(&mut receive, 7, (1, 1), 0), [1]);
+        // An end that was started anew does not count it again.
+        assert_eq!(give(&mut receive, 8, (1, 0), 1), [0]);
+        assert_eq!(receive.stats().malformed, 1);
+    }
+
+    #[test]
+    fn who_had_a_stray_number_of_another_length_first_is_heard_all_the_same() {
+        let mut receive = Receive::new(ReorderConfig::default());
+        let stray = Header { sequence: 1 }.write(SequenceBits::Twelve, &packet(1, 9));
+        receive.handle_pdu(SequenceBits::Twelve, 7, &stray, Duration::ZERO, |_| {});
+        receive.handle_timeout(Duration::from_millis(200), |_| {});
+        assert_eq!(give(&mut receive, 7, (1, 0), 200), [0]);
+        assert_eq!(give(&mut receive, 7, (1, 1), 201), [1]);
+        receive.handle_pdu(
+            SequenceBits::Twelve,
+            7,
+            &stray,
+            Duration::from_millis(202),
+            |packet| panic!("{packet:?}"),
+        );
+        assert_eq!(give(&mut receive, 7, (1, 2), 203), [2]);
     }
 
     #[test]

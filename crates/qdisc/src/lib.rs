@@ -27,13 +27,16 @@ pub struct LocalQueue {
     tasks: [JoinHandle<()>; 2],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    /// Bytes, when they were last asked for.
+    /// Bytes, when they were last asked for, or [`UNKNOWN`].
     backlog: AtomicU64,
     /// Somebody wants to know.
     wanted: Notify,
 }
+
+/// The kernel has not answered, or has no such interface any more.
+const UNKNOWN: u64 = u64::MAX;
 
 /// The kernel is asked no more often than this, and only while somebody wants to know.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -49,13 +52,17 @@ impl LocalQueue {
     pub fn of(socket: &impl AsFd, local: IpAddr) -> io::Result<Self> {
         let index = interface_of(socket, local)?;
         let (connection, handle, _) = rtnetlink::new_connection()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            backlog: AtomicU64::new(UNKNOWN),
+            wanted: Notify::new(),
+        });
+        // The first who wants to know need not be the first to be told nothing.
+        shared.wanted.notify_one();
         let of_task = Arc::clone(&shared);
         let asking = async move {
             loop {
                 of_task.wanted.notified().await;
-                // A kernel that does not answer tells of no queue.
-                let bytes = backlog(&handle, index).await.unwrap_or(0);
+                let bytes = backlog(&handle, index).await.unwrap_or(UNKNOWN);
                 of_task.backlog.store(bytes, Ordering::Relaxed);
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -66,10 +73,11 @@ impl LocalQueue {
         })
     }
 
-    /// Bytes that waited a moment ago; and has the kernel asked again.
-    pub fn bytes(&self) -> u64 {
+    /// Bytes that waited when the kernel was last asked; and has it asked again, at most every 10 ms. Nothing while it has not
+    /// answered, or where the interface is gone.
+    pub fn bytes(&self) -> Option<u64> {
         self.shared.wanted.notify_one();
-        self.shared.backlog.load(Ordering::Relaxed)
+        Some(self.shared.backlog.load(Ordering::Relaxed)).filter(|bytes| *bytes != UNKNOWN)
     }
 }
 
@@ -98,7 +106,7 @@ fn interface_of(socket: &impl AsFd, local: IpAddr) -> io::Result<u32> {
     Ok(if_nametoindex(found.interface_name.as_str())?)
 }
 
-/// The backlog of an interface's root queueing discipline; nothing if it has none.
+/// The backlog of an interface's root queueing discipline (`noqueue` has one of 0); nothing if there is no such interface.
 async fn backlog(handle: &rtnetlink::Handle, index: u32) -> Option<u64> {
     let index = i32::try_from(index).ok()?;
     let mut answers = handle.qdisc().get().index(index).execute();
@@ -141,8 +149,12 @@ mod tests {
 
     async fn until(queue: &LocalQueue, what: &str, wanted: impl Fn(u64) -> bool) {
         let end = Instant::now() + Duration::from_secs(10);
-        while !wanted(queue.bytes()) {
-            assert!(Instant::now() < end, "{what}: {} bytes wait", queue.bytes());
+        while !queue.bytes().is_some_and(&wanted) {
+            assert!(
+                Instant::now() < end,
+                "{what}: {:?} bytes wait",
+                queue.bytes()
+            );
             tokio::time::sleep(INTERVAL).await;
         }
     }
@@ -172,16 +184,23 @@ mod tests {
             socket.set_broadcast(true).unwrap();
             socket.connect("10.9.0.255:9").unwrap();
             let queue = LocalQueue::of(&socket, "10.9.0.1".parse().unwrap()).unwrap();
-            assert_eq!(queue.bytes(), 0);
-            tc("qdisc add dev q0 root tbf rate 400kbit burst 2kb limit 1mb");
+            assert_eq!(queue.bytes(), None);
+            until(&queue, "nothing was sent", |bytes| bytes == 0).await;
+            tc("qdisc add dev q0 root tbf rate 160kbit burst 2kb limit 1mb");
             for _ in 0..40 {
                 socket.send(&[7; 1000]).unwrap();
             }
-            until(&queue, "40 kB are on a link of 50 kB/s", |bytes| {
+            until(&queue, "40 kB are on a link of 20 kB/s", |bytes| {
                 bytes > 10_000
             })
             .await;
             until(&queue, "the link is idle", |bytes| bytes == 0).await;
+            ip("link del q0");
+            let end = Instant::now() + Duration::from_secs(10);
+            while queue.bytes().is_some() {
+                assert!(Instant::now() < end, "the interface is gone");
+                tokio::time::sleep(INTERVAL).await;
+            }
         });
     }
 
@@ -192,10 +211,7 @@ mod tests {
         let mut socket = std::net::TcpStream::connect(local).unwrap();
         let queue = LocalQueue::of(&socket, local.ip()).unwrap();
         socket.write_all(&[0; 10_000]).unwrap();
-        for _ in 0..5 {
-            assert_eq!(queue.bytes(), 0);
-            tokio::time::sleep(INTERVAL).await;
-        }
+        until(&queue, "loopback has no queue", |bytes| bytes == 0).await;
     }
 
     #[test]

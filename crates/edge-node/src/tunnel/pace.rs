@@ -10,6 +10,9 @@ const CATCH_UP: Duration = Duration::from_millis(1);
 /// A link sends so far ahead of its rate, so that packets leave several at a time.
 const BURST: Duration = Duration::from_micros(200);
 
+/// What is sent whatever the rate is (probes) holds up the rest for no longer than this.
+const MOST_AHEAD: Duration = Duration::from_secs(1);
+
 /// When the next packet may be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
@@ -48,7 +51,10 @@ impl Pace {
         // Without any rate only what waits for nothing is sent, which is not made up for later.
         if let Some(rate) = self.rate.filter(|rate| *rate > 0) {
             let from = self.ready.max(now.saturating_sub(CATCH_UP));
-            self.ready = from + nanos(bytes as u128 * 8 * 1_000_000_000 / u128::from(rate));
+            let takes = nanos(bytes as u128 * 8 * 1_000_000_000 / u128::from(rate));
+            self.ready = (from + takes)
+                .min(now + MOST_AHEAD.max(takes))
+                .max(self.ready);
         }
     }
 
@@ -93,6 +99,19 @@ mod tests {
         let mut unpaced = Pace::new(None);
         unpaced.sent(1 << 30, Instant::ZERO);
         assert!(unpaced.is_ready(Instant::ZERO));
+    }
+
+    #[test]
+    fn what_is_sent_whatever_the_rate_is_does_not_add_up() {
+        let mut pace = Pace::new(Some(8)); // a byte in a second
+        for _ in 0..1000 {
+            pace.sent(1, Instant::ZERO);
+        }
+        assert_eq!(pace.ready(), 1000 * MS);
+        pace.sent(10, Instant::ZERO);
+        assert_eq!(pace.ready(), 10_000 * MS);
+        pace.sent(1, 5000 * MS);
+        assert_eq!(pace.ready(), 10_000 * MS);
     }
 
     #[test]

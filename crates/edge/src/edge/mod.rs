@@ -323,7 +323,7 @@ impl Edge {
         for (id, used) in found {
             self.with(id, used, |_, tracked| tracked.copies = Copies::default());
         }
-        if sum < bytes {
+        if sum < bytes.max(1) {
             // Looking at all flows for each packet would cost more than what is won.
             self.crowded_until = now + LOOK_AGAIN;
         }

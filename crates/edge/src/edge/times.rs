@@ -57,17 +57,19 @@ impl Times {
     }
 
     /// An acknowledgement of the user's: puts the far end's own time into it. `first` is what is kept of the packet that the
-    /// user had asked for before, if it has arrived now; the echo is that packet's, whatever else has (section 4.3).
+    /// user had asked for before, if it has arrived now; the echo is that packet's, whatever else has (section 4.3). Only the
+    /// latest acknowledgements (`is_latest`) say what the user has seen: no older one can have a later time.
     pub(super) fn answer(
         &mut self,
         packet: &mut [u8],
         segment: &mut Segment,
         first: Option<&Kept>,
+        is_latest: bool,
     ) {
         let Some((value, echo)) = segment.options.timestamps.filter(|_| segment.flags.ack) else {
             return;
         };
-        if self.seen.is_none_or(|seen| is_later(echo, seen)) {
+        if is_latest && self.seen.is_none_or(|seen| is_later(echo, seen)) {
             (self.seen, self.told) = (Some(echo), None);
         }
         if self.seen != Some(echo) {

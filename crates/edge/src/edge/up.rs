@@ -52,18 +52,27 @@ impl Edge {
         now: Instant,
     ) -> bool {
         let before = tracked.flow.acked();
-        if self.visible() && !tracked.flow.sealed() {
-            let ack = tracked.flow.locate(segment.ack);
-            let first = before
-                .filter(|before| *before < ack)
-                .and_then(|before| tracked.copies.holding(before));
-            (tracked.times).answer(packet, segment, first.map(|(_, first)| first));
-        }
+        let ack = tracked.flow.locate(segment.ack);
+        let first = before
+            .filter(|before| self.visible() && *before < ack)
+            .and_then(|before| tracked.copies.holding(before))
+            .map(|(_, first)| first.clone());
         let acknowledgement = tracked.flow.user_segment(segment);
+        let moved = tracked.flow.acked() != before;
+        // A time that the user has not seen would have everything thrown away that is repaired with it.
+        let believed = match acknowledgement {
+            Acknowledgement::None => None,
+            Acknowledgement::Old => Some(false),
+            Acknowledgement::Beyond => moved.then_some(true),
+            _ => Some(true),
+        };
+        if let Some(is_latest) = believed.filter(|_| self.visible() && !tracked.flow.sealed()) {
+            (tracked.times).answer(packet, segment, first.as_ref(), is_latest);
+        }
         if acknowledgement != Acknowledgement::None {
             tracked.heard = Some(now);
         }
-        if tracked.flow.acked() != before {
+        if moved {
             self.acknowledged(tracked, before, now);
         }
         if acknowledgement == Acknowledgement::Duplicate && tracked.flow.orphaned().is_some() {
@@ -82,7 +91,7 @@ impl Edge {
                 self.rewrite(tracked, packet, segment, None, false);
                 return true;
             }
-            Acknowledgement::Beyond if tracked.flow.acked() != before => {
+            Acknowledgement::Beyond if moved => {
                 // The data came by another way; the hole is closed all the same.
                 let situation = self.situation(tracked, false, now);
                 (tracked.visible).acknowledgement(&self.config.visible, &situation);

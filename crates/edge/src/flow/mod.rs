@@ -149,7 +149,6 @@ impl Flow {
 
     /// A segment from the far end.
     pub fn far_segment(&mut self, segment: &Segment) -> Arrival {
-        self.sealed |= segment.options.sealed;
         let position = self.locate(segment.sequence);
         if segment.flags.rst {
             let refused = !self.located && segment.flags.ack && self.user_next == Some(segment.ack);
@@ -170,6 +169,7 @@ impl Flow {
         }
         // What was acknowledged long ago says nothing new, whoever sends it.
         let past = self.acked.is_some_and(|acked| end < acked);
+        self.sealed |= segment.options.sealed && !past;
         if segment.flags.syn && !past && !self.has_both_syns() {
             self.initial = Some(position);
             self.far_scale = Some(segment.options.window_scale);
@@ -208,11 +208,11 @@ impl Flow {
 
     /// A segment from the user.
     pub fn user_segment(&mut self, segment: &Segment) -> Acknowledgement {
-        self.sealed |= segment.options.sealed;
         let next = segment.sequence.wrapping_add(segment.sequence_len() as u32);
         if !segment.flags.rst && !self.may_come_from_user(segment.sequence, next) {
             return Acknowledgement::None;
         }
+        self.sealed |= segment.options.sealed;
         if segment.flags.rst {
             if self
                 .user_next

@@ -163,6 +163,39 @@ fn a_debt_outlives_acknowledgements_from_outside_of_the_users_window() {
     assert!(edge.flow(&KEY()).is_none());
 }
 
+/// A time that the user has not seen would go into what is sent again from here, and have everything behind it thrown away there.
+#[test]
+fn times_and_options_from_outside_of_the_windows_are_not_believed() {
+    let config = Config {
+        verify_checksums: false,
+        ..Config::default()
+    };
+    let mut edge = started(config, 6);
+    let time = || Option_::Timestamp(9, 1 << 30);
+    let beyond = Draft::up(501 + (1 << 30)).ack(2000).window(1000);
+    let old = Draft::up(501).ack(1500).window(1000);
+    for forged in [beyond.option(time()), old.option(time())] {
+        edge.handle_user(forged.packet(), ms(41));
+    }
+    // Multipath TCP (kind 30) is left alone, but not because of what belongs to no flow.
+    let multipath = |draft: Draft| {
+        let mut packet = draft.option(time()).packet();
+        let at = segment(&packet).options.timestamps_at.unwrap();
+        packet[at] = 30;
+        packet
+    };
+    edge.handle_user(multipath(Draft::up(501 + (1 << 30)).ack(2000)), ms(41));
+    edge.handle_far(multipath(Draft::down(1 << 30).ack(501)), ms(41));
+    edge.handle_far(multipath(Draft::down(900).ack(501)), ms(41));
+    while edge.poll_far().is_some() {}
+    sent(&mut edge, ms(41));
+    let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(42)).unwrap();
+    assert_eq!(boosted.ack, 3000);
+    let at = edge.poll_timeout().unwrap();
+    edge.handle_timeout(at);
+    assert_eq!(sent(&mut edge, at), [data(1)], "with its own time");
+}
+
 #[test]
 fn orphans_are_noticed_in_every_mode() {
     for (name, mode) in Mode::NAMES {
