@@ -16,6 +16,12 @@ use crate::{Class, Hints, Instant, Role, StreamId};
 /// What a send buffer takes at least, however fast or slow the paths are.
 const SEND_BUFFER: u64 = 1 << 20;
 
+/// A chunk that is kept may hold so much, however little of it counts ...
+const LARGEST_CHUNK: u64 = 1 << 18;
+
+/// ... and all of them together this part of the session's memory.
+const UNCOUNTED: u64 = 8;
+
 /// Room in a send buffer that is worth a wake-up, unless the stream may not have so much.
 const WORTH_A_WAKE_UP: u64 = 32 * 1024;
 
@@ -111,13 +117,18 @@ impl Session {
     }
 
     /// As [`Session::write`], without a copy: of a chunk of 4 KiB or more the session keeps what it takes until the peer has all
-    /// of it, and with that the memory of which the chunk is a part.
+    /// of it, and with that the memory of which the chunk is a part. That is not counted, so with more streams than the session's
+    /// memory has room for at 2 MiB each it copies.
     pub fn write_chunk(
         &mut self,
         stream: StreamId,
         chunk: &Bytes,
         now: Instant,
     ) -> Result<usize, StreamError> {
+        let most = self.streams.len() as u64 * LARGEST_CHUNK;
+        if most > self.config.memory / UNCOUNTED {
+            return self.write(stream, chunk, now);
+        }
         self.take(stream, chunk.len(), now, |send, len, spare| {
             send.share(chunk.slice(..len), spare);
         })
@@ -141,6 +152,7 @@ impl Session {
         if state.send.finished {
             return Err(StreamError::Finished);
         }
+        let has_deadline = state.hints.deadline.is_some();
         let unsent = state.send.unsent.total();
         write(&mut state.send, len, spare);
         if len > 0 {
@@ -156,7 +168,8 @@ impl Session {
         }
         self.send_credit.buffered += len as u64;
         self.counters.written += len as u64;
-        if len > 0 && self.ready.insert(stream) {
+        // What has a deadline may have got one just now.
+        if len > 0 && (self.ready.insert(stream) || has_deadline) {
             self.schedulers.stream_ready(stream);
         }
         if len < offered {

@@ -16,8 +16,14 @@ use crate::{Instant, StreamId};
 /// tells.
 const RENEWED: Duration = Duration::from_millis(100);
 
-/// So many streams are told of for one piece: a path that is not welcome in one may be in another.
+/// So many streams are told of for one piece, beside those in a hurry: a path that is not welcome in one may be in another.
 const FIRST: usize = 16;
+
+/// So many deadlines are looked at for one piece: of some nothing may be sent, and others are in no danger.
+const FIRST_DUE: usize = 4 * FIRST;
+
+/// Beyond so many changes all streams are looked at again.
+const MOST_FRESH: usize = 4096;
 
 /// The streams that have something to send, in order.
 #[derive(Debug, Default)]
@@ -36,7 +42,11 @@ pub(super) struct Crowd {
 impl Crowd {
     /// `stream` may have to be put elsewhere.
     pub(super) fn note(&mut self, stream: StreamId) {
-        self.fresh.push(stream);
+        if self.fresh.len() < MOST_FRESH {
+            self.fresh.push(stream);
+        } else {
+            self.renewed = None;
+        }
     }
 
     /// How many streams each group has, about.
@@ -60,7 +70,8 @@ impl Crowd {
         groups.sort_by_key(|group| key_of(group_start(*group)));
         let mut kept = Vec::with_capacity(FIRST + GROUPS);
         // The first one of each group, then the second one, and so on.
-        while order.len() < FIRST && !groups.is_empty() {
+        let most = order.len() + FIRST;
+        while order.len() < most && !groups.is_empty() {
             groups.retain(|group| {
                 let next = self.take(*group, view, &start);
                 order.extend(next.map(|(_, stream)| stream));
@@ -81,14 +92,16 @@ impl Crowd {
         view: &View<'a>,
         start: impl Fn(StreamId, usize) -> f64,
     ) -> Option<(u64, &'a Stream)> {
+        // Nothing starts before the group's own time: what does so now is the first, however long ago it was looked at.
+        let earliest = key_of(start(StreamId::MAX, group));
         while let Some((key, id)) = self.by_start[group].pop_first() {
             // Who cannot send any more is told of when it can.
             let Some(stream) = view.stream(id).filter(|stream| can_send(stream, view)) else {
                 continue;
             };
             let now = key_of(start(id, group_of(stream)));
-            if group_of(stream) == group && now == key {
-                return Some((key, stream));
+            if group_of(stream) == group && (now == key || now == earliest) {
+                return Some((now, stream));
             }
             self.by_start[group_of(stream)].insert((now, id));
         }
@@ -126,7 +139,7 @@ impl Crowd {
         // What is late already has no claim.
         let late = Bound::Excluded((view.now, StreamId::MAX));
         let next = self.by_due.range((late, Bound::Unbounded));
-        let next: Vec<_> = next.take(FIRST).copied().collect();
+        let next: Vec<_> = next.take(FIRST_DUE).copied().collect();
         let mut hurried = Vec::new();
         for entry in next {
             let stream = view.stream(entry.1);

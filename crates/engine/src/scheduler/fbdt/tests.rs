@@ -445,6 +445,56 @@ fn a_deadline_counts_among_five_hundred_streams() {
     assert_eq!(fixture.last_served, 1000);
 }
 
+/// Those in danger on one path may not be welcome on it, as another one is sooner: bulk is.
+#[test]
+fn streams_in_a_hurry_do_not_hide_the_others() {
+    let (mut fixture, mut fbdt) = crowd(500);
+    let (now, ms) = (fixture.now, Duration::from_millis);
+    for id in 1000..1040 {
+        fixture.write_as(id, Class::Interactive, 10_000);
+        let send = &mut fixture.streams.get_mut(&id).unwrap().send;
+        send.wants(ms(10), now);
+        fbdt.stream_ready(id);
+    }
+    fixture.now += ms(5);
+    for path in fixture.paths.values_mut() {
+        path.flights.clear();
+    }
+    let ids: Vec<u64> = fixture.view(|view| {
+        let order = fbdt.turns.order(&fixture.paths[&PathId(0)], view);
+        order.iter().map(|stream| stream.id()).collect()
+    });
+    assert!(
+        ids.iter().filter(|id| **id >= 1000).count() >= 16,
+        "{ids:?}"
+    );
+    assert!(ids.iter().any(|id| *id < 500), "{ids:?}");
+}
+
+/// What is served out of its turn makes no others be looked at again.
+#[test]
+fn a_piece_in_a_hurry_costs_no_look_at_all_the_others() {
+    let (mut fixture, mut fbdt) = crowd(500);
+    fixture.write(1000, 1_000_000);
+    fbdt.stream_ready(1000);
+    for _ in 0..20 {
+        let stream = &fixture.streams[&1000];
+        fbdt.turns.served(stream, BUDGET);
+    }
+    let looks = std::cell::Cell::new(0);
+    let mut crowd = fbdt.turns.crowd.take().unwrap();
+    let start = |id, group| {
+        looks.set(looks.get() + 1);
+        fbdt.turns.start(id, group)
+    };
+    let count = fixture.view(|view| {
+        let path = &fixture.paths[&PathId(0)];
+        crowd.order(path, view, start, |_| 0.0).len()
+    });
+    assert_eq!(count, 16);
+    assert!(looks.get() < 50, "{}", looks.get());
+}
+
 #[test]
 fn streams_without_credit_do_not_stand_before_one_that_gets_some() {
     let (mut fixture, mut fbdt) = crowd(500);

@@ -41,7 +41,7 @@ pub(super) struct Turns {
     /// When each stream's last piece finishes in the time of its group, and which that is.
     finished: BTreeMap<StreamId, (usize, f64)>,
     /// Where there are more than can be compared each time.
-    crowd: Option<Crowd>,
+    pub(super) crowd: Option<Crowd>,
 }
 
 /// The streams of one weight.
@@ -128,7 +128,7 @@ impl Turns {
     }
 
     /// When the next piece of `stream` starts among those of its group.
-    fn start(&self, stream: StreamId, group: usize) -> f64 {
+    pub(super) fn start(&self, stream: StreamId, group: usize) -> f64 {
         let clock = self.groups[group].clock;
         match self.finished.get(&stream) {
             Some((at, finished)) if *at == group => finished.max(clock),

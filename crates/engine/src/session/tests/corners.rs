@@ -521,6 +521,44 @@ fn queue_on(session: &mut Session, queues: [u64; 2]) {
     }
 }
 
+/// A carrier is given whole segments: one byte more would be a packet more.
+#[test]
+fn what_is_sent_at_once_fills_its_budget_whatever_the_streams_number() {
+    let (mut client, now) = session(Role::Client);
+    let sample = PathSample {
+        srtt: Duration::from_millis(10),
+        cwnd: 1 << 20,
+        ..PathSample::default()
+    };
+    client.path_stats(PATH, sample);
+    let open = |client: &mut Session| client.open_stream(b"", Class::Background, now).unwrap();
+    let streams: Vec<_> = (0..80).map(|_| open(&mut client)).collect();
+    drain(&mut client, PATH, now);
+    for stream in [streams[0], streams[79]] {
+        assert_eq!(client.write(stream, &[7; 200_000], now), Ok(200_000));
+        for budget in [1_448, 14_480, 16_384, 28_960] {
+            let mut out = Vec::new();
+            let len = client.poll_transmit(PATH, budget, now, &mut out);
+            assert!(len <= budget && budget - len < 10, "{len} of {budget}");
+        }
+        drain(&mut client, PATH, now);
+    }
+}
+
+#[test]
+fn chunks_are_shared_while_streams_are_few() {
+    let (mut client, now) = session(Role::Client);
+    let chunk = || bytes::Bytes::from(vec![7; 8192]);
+    let write = |client: &mut Session| {
+        let stream = client.open_stream(b"", Class::Background, now).unwrap();
+        let written = chunk();
+        assert_eq!(client.write_chunk(stream, &written, now), Ok(8192));
+        !written.is_unique()
+    };
+    let shared: Vec<bool> = (0..40).map(|_| write(&mut client)).collect();
+    assert_eq!(shared, [vec![true; 32], vec![false; 8]].concat());
+}
+
 #[test]
 fn opens_do_not_overtake_each_other_where_paths_are_alike() {
     let (mut client, mut now) = session(Role::Client);

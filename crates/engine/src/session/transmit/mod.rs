@@ -12,8 +12,8 @@ use crate::scheduler::{ClassSet, Pick, View, may_work};
 use crate::share::Share;
 use crate::{Instant, PathId, StreamId};
 
-/// Bytes of a DATA frame beside its data, in the first GiB of a stream.
-const DATA_HEAD: usize = 8;
+/// Bytes of a DATA frame beside its data, in the first GiB of a stream and with streams up to 16,383.
+const DATA_HEAD: usize = 9;
 
 /// What is handed to a path at once.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +96,10 @@ impl Session {
         }
         self.write_ping(batch, out);
         while batch.left(out) > 0 {
-            // With its frame's head a piece fills the budget, and does not exceed it.
-            let room = match batch.left(out).saturating_sub(DATA_HEAD) {
+            // With the heads of its frames a piece fills the budget, or nearly, and does not exceed it.
+            let left = batch.left(out);
+            let heads = DATA_HEAD * left.div_ceil(MAX_DATA + DATA_HEAD);
+            let room = match left.saturating_sub(heads) {
                 0 if batch.written(out) > 0 => break,
                 room => room.max(1),
             };
