@@ -132,7 +132,7 @@ instructions: ## Instructions of the engine's hot paths, and their change since 
 	CARGO_TARGET_DIR=$(TARGET_DIR) scripts/instructions.sh
 
 test-cargo: test-ffi
-	$(CARGO) test --workspace --all-features --locked
+	$(CARGO) test --workspace --all-features --locked --no-fail-fast
 
 # The C ABI that ns-3 is linked with, without ns-3: no member of the workspace, so that a change of the core could break it unseen.
 test-ffi:

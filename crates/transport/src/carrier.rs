@@ -322,7 +322,7 @@ impl Carrier {
             },
             in_flight: info.unacked_bytes,
             unsent: info.notsent_bytes + self.unwritten as u64,
-            local_queue: self.local_queue.as_ref().map_or(0, LocalQueue::bytes),
+            local_queue: (self.local_queue.as_ref().and_then(LocalQueue::bytes)).unwrap_or(0),
             full: self.tls.wants_write()
                 || self.is_exact() && info.notsent_bytes >= self.wakes_at(),
             delivery_rate: info.delivery_rate_bytes_per_s,

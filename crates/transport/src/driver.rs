@@ -12,7 +12,7 @@ mod moving;
 mod status;
 mod streams;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -100,6 +100,8 @@ pub(crate) struct Driver {
     silence_check: Instant,
     /// When it is told that bytes move.
     moving: Moving,
+    /// What carriers had moved that have ended, by link, where traffic is told of.
+    ended_bytes: BTreeMap<String, u64>,
     /// When the last account of traffic was given.
     traffic_told: Instant,
     /// When what the links moved was last counted.
@@ -152,6 +154,7 @@ impl Driver {
             frames: Vec::with_capacity(128 * 1024),
             silence_check: now + SILENCE,
             moving: Moving::new(now),
+            ended_bytes: BTreeMap::new(),
             traffic_told: now,
             usage_counted: now,
             farewell_until: None,

@@ -41,10 +41,21 @@ pub(crate) enum CarrierNews {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkTraffic {
     pub(crate) link: String,
-    /// Bytes sent and received.
+    /// Bytes sent and received, those of carriers that have ended among them.
     pub(crate) bytes: u64,
     /// Packets wait in a queue of the link.
     pub(crate) is_queueing: bool,
+}
+
+impl From<(&String, &u64)> for LinkTraffic {
+    /// A link without carriers.
+    fn from((link, bytes): (&String, &u64)) -> Self {
+        Self {
+            link: link.clone(),
+            bytes: *bytes,
+            is_queueing: false,
+        }
+    }
 }
 
 /// Time between two accounts of traffic.
@@ -122,6 +133,10 @@ impl Driver {
         if let Some(policies) = &self.listeners.policies {
             let moved = carrier.wire_bytes();
             policies.count(&carrier.link, moved);
+        }
+        if self.listeners.wants_traffic {
+            let ended = self.ended_bytes.entry(carrier.link.clone()).or_default();
+            *ended += carrier.bytes_moved();
         }
         let now = self.now();
         self.engine.path_down(carrier.id, now);
@@ -296,7 +311,7 @@ impl Driver {
             return;
         }
         self.traffic_told = clock;
-        let mut links: Vec<LinkTraffic> = Vec::new();
+        let mut links: Vec<_> = self.ended_bytes.iter().map(LinkTraffic::from).collect();
         for carrier in &self.carriers {
             let (bytes, is_queueing) = (carrier.bytes_moved(), carrier.is_queueing());
             match links.iter_mut().find(|link| link.link == carrier.link) {

@@ -162,7 +162,8 @@ impl Manager {
         let now = Instant::now();
         let session = links.iter().map(|link| link.bytes).sum();
         for traffic in links {
-            let Some(state) = self.links.get_mut(&traffic.link) else {
+            let state = self.links.get_mut(&traffic.link);
+            let Some(state) = state.filter(|state| !state.paths.is_empty()) else {
                 continue;
             };
             let Some(width) = &mut state.width else {
@@ -181,10 +182,10 @@ impl Manager {
             if carriers != before {
                 tracing::info!(link = %traffic.link, carriers, "number of carriers");
             }
-            if carriers < before && state.paths.len() > usize::from(carriers) {
-                let newest = state.paths.pop();
+            if carriers < before {
+                let superfluous = state.superfluous(carriers.into());
                 let reason = "one connection fewer is enough for the link".to_owned();
-                if let Some((id, _)) = newest {
+                if let Some(id) = superfluous {
                     let _ = self.commands.send(Command::Remove(id, reason));
                 }
                 self.apply_terms(&traffic.link);
@@ -319,6 +320,22 @@ impl LinkState {
         self.paths.iter().any(|(id, _)| *id == path)
     }
 
+    /// The path that is one too many where so many are enough: one that was to be replaced, or else the newest. A dial that
+    /// would bring one too many ends.
+    fn superfluous(&mut self, enough: usize) -> Option<PathId> {
+        let useless = self.replacing.filter(|id| self.has(*id));
+        if self.dialing && self.paths.len() + usize::from(useless.is_none()) > enough {
+            self.give_up();
+        }
+        if self.paths.len() <= enough {
+            return None;
+        }
+        let newest = self.paths.last().map(|(id, _)| *id);
+        let superfluous = useless.or(newest);
+        self.paths.retain(|(id, _)| Some(*id) != superfluous);
+        superfluous
+    }
+
     /// The present dial is not wanted any more, if there is one.
     fn give_up(&mut self) {
         if let Some(task) = self.task.take() {
@@ -331,5 +348,41 @@ impl LinkState {
 
     fn may_dial(&self) -> bool {
         !self.dialing && self.retry_at.is_none_or(|at| at <= Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link with so many paths, and a dial that may be to replace one.
+    fn link(paths: u32, replacing: Option<u32>, is_dialing: bool) -> LinkState {
+        let local: SocketAddr = "192.0.2.1:1".parse().unwrap();
+        let task = is_dialing.then(|| tokio::spawn(std::future::pending::<()>()).abort_handle());
+        LinkState {
+            paths: (0..paths).map(|id| (PathId(id), local)).collect(),
+            replacing: replacing.map(PathId),
+            dialing: is_dialing,
+            task,
+            ..LinkState::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn one_connection_fewer_ends_a_dial_or_the_useless_path_or_the_newest() {
+        // paths, the one to be replaced, dialing, enough; the one that goes, and whether the dial goes on
+        for (paths, replacing, dialing, enough, goes, goes_on) in [
+            (2, None, false, 1, Some(1), false),
+            (1, None, true, 1, None, false),
+            (0, None, true, 1, None, true),
+            (2, Some(0), true, 1, Some(0), false),
+            (2, Some(0), true, 2, None, true),
+            (3, Some(7), true, 2, Some(2), false),
+        ] {
+            let mut state = link(paths, replacing, dialing);
+            assert_eq!(state.superfluous(enough), goes.map(PathId));
+            assert_eq!(state.dialing, goes_on, "{paths} {replacing:?} {enough}");
+            assert_eq!(state.task.is_some(), goes_on);
+        }
     }
 }

@@ -131,7 +131,6 @@ impl Width {
             return;
         }
         let seconds = time.as_secs_f64();
-        // A carrier that ends takes its counts along.
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let rates = Rates {
             link: rate(moved.link, mark.moved.link),
@@ -148,6 +147,14 @@ impl Width {
         self.queueing = if is_queueing { self.queueing + 1 } else { 0 };
         match self.phase {
             Phase::Steady if rates.link < LEAST_RATE => {}
+            // What is being found out stays unknown, and nothing follows from it.
+            Phase::Settling(_) | Phase::Judging(_) if rates.link < LEAST_RATE => {
+                self.carriers -= 1;
+                self.phase = Phase::Steady;
+            }
+            Phase::Lacking(_) | Phase::Missing(_) if rates.link < LEAST_RATE => {
+                self.phase = Phase::Steady;
+            }
             Phase::Steady if self.has_one_too_many(now) => self.take_away(rates),
             Phase::Steady => {
                 let waits = self.not_before.is_some_and(|at| now < at);

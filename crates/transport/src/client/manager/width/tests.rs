@@ -122,6 +122,24 @@ fn none_is_added_to_a_full_queue() {
     assert_eq!(run(600, true, |n| 2_000_000 * u64::from(n)), [1]);
 }
 
+/// The transfer ends while it is found out whether one fewer is missed, or whether one more pays.
+#[test]
+fn nothing_follows_from_a_link_that_has_become_idle() {
+    for end in 1..200 {
+        let mut running = Running::new();
+        let busy = running.run(end, |n| (lossy(n.min(3)).0, false));
+        let at_its_end = busy.last().unwrap().0;
+        let idle = running.run(600, |_| (0, false));
+        // The first measurement is half of the transfer still.
+        let grows = |pair: &[(u8, u64)]| pair[1].1 >= 4 && pair[1].0 > pair[0].0;
+        assert!(!idle.windows(2).any(grows), "{end}: {busy:?}, {idle:?}");
+        let after = idle.last().unwrap().0;
+        assert!(after.abs_diff(at_its_end) <= 1, "{idle:?}");
+        let again = running.run(1, lossy);
+        assert_eq!(again[0].0, after);
+    }
+}
+
 #[test]
 fn none_is_added_to_an_idle_link() {
     assert_eq!(run(600, false, |_| 1000), [1]);
