@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustls::Connection;
+use socket2::SockRef;
 use sumlink_engine::{LossState, PathId, PathSample};
 use sumlink_qdisc::LocalQueue;
 use tokio::io::Interest;
@@ -50,6 +51,8 @@ pub(crate) struct Carrier {
     young_until: u64,
     /// Something was handed to the socket since TCP_INFO was taken.
     moved: bool,
+    /// So little has arrived since something was last sent that TCP may wait with its acknowledgement.
+    owes_ack: bool,
     /// Encrypted bytes that the socket has not taken.
     unwritten: usize,
     /// Bytes on the wire that have been given account of.
@@ -117,6 +120,7 @@ impl Carrier {
             refused: false,
             young_until: info.bytes_acked + YOUTH,
             moved: true,
+            owes_ack: false,
             info,
             unwritten: 0,
             accounted: 0,
@@ -160,6 +164,8 @@ impl Carrier {
             }
             let arrived = ARRIVED.with_borrow_mut(|arrived| {
                 let len = self.tcp.try_read(arrived)?;
+                // Of every second segment TCP tells at once.
+                self.owes_ack = len < 2 * self.info.snd_mss as usize;
                 let mut rest = &arrived[..len];
                 // What comes behind the peer's goodbye counts for nothing, and TLS takes none of it.
                 while !rest.is_empty() && self.tls.read_tls(&mut rest)? > 0 {
@@ -257,6 +263,20 @@ impl Carrier {
                 }
                 result => return Poll::Ready(result),
             }
+        }
+    }
+
+    /// Has TCP acknowledge what little has arrived, unless that goes along with what is sent.
+    ///
+    /// It would wait for 40 ms and more for something to send it with (TCP_DELACK_MIN in Linux; RFC 9293, section 3.8.6.3), which
+    /// the peer takes for the round trip: of paths that carry a request now and then it would not know which one is the shortest.
+    pub(crate) fn acknowledge(&mut self) {
+        // Where more is under way than a word now and then, there soon is something to send it with.
+        let flows = self.info.unacked_bytes > 2 * u64::from(self.info.snd_mss);
+        if self.owes_ack && !flows && !self.tls.wants_write() {
+            self.owes_ack = false;
+            // One that cannot is as before.
+            let _ = SockRef::from(&self.tcp).set_tcp_quickack(true);
         }
     }
 
@@ -420,7 +440,7 @@ impl Carrier {
 
     fn flush(&mut self) -> io::Result<()> {
         self.tls.write_tls(&mut TryIo(&self.tcp))?;
-        self.moved = true;
+        (self.moved, self.owes_ack) = (true, false);
         if !self.tls.wants_write() {
             self.unwritten = 0;
         }
@@ -513,8 +533,8 @@ mod tests {
     use crate::keys::SecretKey;
     use crate::tls::{Authorized, client_config, server_config, server_name};
 
-    /// A carrier on loopback, and its peer, who reads nothing.
-    async fn carrier() -> (Carrier, TcpStream) {
+    /// Both ends of a carrier on loopback.
+    async fn carrier() -> (Carrier, Carrier) {
         let (client, server) = (
             SecretKey::generate().unwrap(),
             SecretKey::generate().unwrap(),
@@ -529,10 +549,42 @@ mod tests {
         };
         let accept = async { acceptor.accept(listener.accept().await?.0).await };
         let (client, server) = tokio::try_join!(connect, accept).unwrap();
+        let new = |tcp, tls| Carrier::new(PathId(0), "lo".to_owned(), tcp, tls, Vec::new());
         let (tcp, tls) = client.into_inner();
-        let tls = Connection::Client(tls);
-        let carrier = Carrier::new(PathId(0), "lo".to_owned(), tcp, tls, Vec::new()).unwrap();
-        (carrier, server.into_inner().0)
+        let client = new(tcp, Connection::Client(tls)).unwrap();
+        let (tcp, tls) = server.into_inner();
+        (client, new(tcp, Connection::Server(tls)).unwrap())
+    }
+
+    /// Else TCP waits for 40 ms, by far more than loopback takes.
+    #[tokio::test]
+    async fn what_little_arrives_is_acknowledged_before_a_second_segment() {
+        let (mut from, mut to) = carrier().await;
+        let mut round_trips = Vec::new();
+        for message in 0..100 {
+            from.send(&[7; 100]).unwrap();
+            std::future::poll_fn(|cx| from.poll_writable(cx))
+                .await
+                .unwrap();
+            let mut received = 0;
+            while received < 100 {
+                let some = std::future::poll_fn(|cx| to.poll_receive(cx, 1000, |_| {}));
+                received += some.await.unwrap();
+            }
+            to.refresh(Instant::now());
+            to.acknowledge();
+            while from.info.unacked_bytes > 0 || from.moved {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                from.refresh(Instant::now());
+            }
+            // TCP acknowledges the first ones at once in any case.
+            if message >= 60 {
+                round_trips.push(from.info.srtt);
+            }
+        }
+        round_trips.sort();
+        let median = round_trips[round_trips.len() / 2];
+        assert!(median < Duration::from_millis(20), "{round_trips:?}");
     }
 
     #[test]

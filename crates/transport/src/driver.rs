@@ -234,6 +234,7 @@ impl Future for Driver {
                 return Poll::Ready(this.ended.take().unwrap_or_default());
             }
             if !moved && this.arm(cx) {
+                this.carriers.iter_mut().for_each(Carrier::acknowledge);
                 return Poll::Pending;
             }
             // Whoever is woken from here runs on this thread, after this task: a program that reads would get one

@@ -67,7 +67,10 @@ fn rival(lines: &Lines) -> String {
         let of_rival = |judged: &&Judged| judged.bar.quantity == Quantity::Rival;
         for judged in line.judged.iter().filter(of_rival) {
             if let Some(spread) = &judged.spread {
-                shares.push(format!("{:.2} ({})", spread.median, line.variant));
+                shares.push(format!(
+                    "{:.2} ({}, {})",
+                    spread.median, line.row, line.variant
+                ));
             }
         }
     }
