@@ -53,6 +53,8 @@ pub(crate) struct Carrier {
     moved: bool,
     /// So little has arrived since something was last sent that TCP may wait with its acknowledgement.
     owes_ack: bool,
+    /// When something last arrived, and how much since nothing had for a round trip.
+    arrived: (Instant, u64),
     /// Encrypted bytes that the socket has not taken.
     unwritten: usize,
     /// Bytes on the wire that have been given account of.
@@ -86,6 +88,9 @@ const LEAST_AT_ONCE: u64 = 512;
 /// Bytes of frames in a full record of TLS 1.3, and what it has beside them: header, type and tag (RFC 8446, section 5.2).
 const RECORD: u64 = 16 * 1024;
 const RECORD_OVERHEAD: u64 = 22;
+
+/// More segments than this without a pause are a flow of them: an initial window (RFC 6928).
+const FLOW: u64 = 10;
 
 /// Bytes taken out of a socket at once.
 const READ: usize = 256 * 1024;
@@ -121,6 +126,7 @@ impl Carrier {
             young_until: info.bytes_acked + YOUTH,
             moved: true,
             owes_ack: false,
+            arrived: (now, 0),
             info,
             unwritten: 0,
             accounted: 0,
@@ -164,8 +170,7 @@ impl Carrier {
             }
             let arrived = ARRIVED.with_borrow_mut(|arrived| {
                 let len = self.tcp.try_read(arrived)?;
-                // Of every second segment TCP tells at once.
-                self.owes_ack = len < 2 * self.info.snd_mss as usize;
+                self.note_arrival(len as u64);
                 let mut rest = &arrived[..len];
                 // What comes behind the peer's goodbye counts for nothing, and TLS takes none of it.
                 while !rest.is_empty() && self.tls.read_tls(&mut rest)? > 0 {
@@ -264,6 +269,16 @@ impl Carrier {
                 result => return Poll::Ready(result),
             }
         }
+    }
+
+    /// Of every second segment TCP tells at once, and in a stream of them a segment more or less makes no difference.
+    fn note_arrival(&mut self, len: u64) {
+        let (last, burst) = self.arrived;
+        let now = Instant::now();
+        let goes_on = now.duration_since(last) < self.info.srtt;
+        self.arrived = (now, len + if goes_on { burst } else { 0 });
+        let mss = u64::from(self.info.snd_mss);
+        self.owes_ack = len < 2 * mss && self.arrived.1 < FLOW * mss;
     }
 
     /// Has TCP acknowledge what little has arrived, unless that goes along with what is sent.
