@@ -114,6 +114,19 @@ fn the_matrix_of_a_third_of_the_rates_is_right() {
 }
 
 #[test]
+fn the_front_page_quotes_what_was_measured() {
+    let read = |name: &str| {
+        let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
+        fs::read_to_string(path).unwrap()
+    };
+    let (front_page, summary) = (read("README.md"), read("docs/results/summary.md"));
+    assert!(!summary.is_empty());
+    for sentence in summary.lines() {
+        assert!(front_page.contains(sentence), "missing: {sentence}");
+    }
+}
+
+#[test]
 fn a_row_is_measured_once_and_judged() {
     if is_skipped() {
         return;
