@@ -602,6 +602,25 @@ mod tests {
         assert!(median < Duration::from_millis(20), "{round_trips:?}");
     }
 
+    #[tokio::test]
+    async fn a_flow_of_segments_is_left_to_tcp_until_it_pauses() {
+        let (mut carrier, _peer) = carrier().await;
+        (carrier.info.srtt, carrier.info.snd_mss) = (Duration::from_secs(3600), 1000);
+        let owes: Vec<bool> = (0..20)
+            .map(|_| {
+                carrier.note_arrival(900);
+                carrier.owes_ack
+            })
+            .collect();
+        // As long as they are fewer bytes than ten segments.
+        assert_eq!(owes, [vec![true; 11], vec![false; 9]].concat());
+        carrier.info.srtt = Duration::ZERO;
+        carrier.note_arrival(900);
+        assert!(carrier.owes_ack, "a pause of a round trip");
+        carrier.note_arrival(2000);
+        assert!(!carrier.owes_ack, "TCP acknowledges two at once");
+    }
+
     #[test]
     fn what_a_young_carrier_is_given_ends_with_a_whole_segment() {
         let wire = |frames: u64| frames + frames.div_ceil(RECORD) * RECORD_OVERHEAD;
