@@ -58,10 +58,10 @@ const LINUX: [&str; 15] = [
     "yeah",
 ];
 
-/// What a session holds, on a machine with at least 4 GiB: 256 MiB, of which an eighth and 2 KiB for each direction of each
+/// What a session holds, on a machine with at least 16 GiB: 1 GiB, of which an eighth and 2 KiB for each direction of each
 /// stream are the pipes'. A stream holds half.
-const MEMORY: u64 = (256 << 20) / 8 * 7 - 2 * 1024 * 2048;
-const STREAM_MEMORY: u64 = 128 << 20;
+const MEMORY: u64 = (1 << 30) / 8 * 7 - 2 * 1024 * 2048;
+const STREAM_MEMORY: u64 = 512 << 20;
 
 /// Runs a scenario with a system and a seed, as `sumlink lab run` would, and says how it went.
 ///

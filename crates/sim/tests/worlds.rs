@@ -184,6 +184,28 @@ fn a_link_that_goes_and_comes_back_is_used_again() {
     }
 }
 
+/// Half of the round trip is not the way there where a detour lies in the direction of the data only. What comes over it takes as long
+/// as it takes, and is not to be sent again over the other link as if it were late.
+#[test]
+fn a_detour_in_the_direction_of_the_data_is_no_delay() {
+    let scenario = scenario(
+        "duration = \"12s\"\nwarmup = \"4s\"\n\
+         [[link]]\nname = \"near\"\nrate = \"60mbit\"\ndelay = \"2ms\"\nqueue = \"50ms\"\n\
+         [[link]]\nname = \"detour\"\nrate = \"20mbit\"\ndelay = { down = \"302ms\", up = \"2ms\" }\nqueue = \"50ms\"\n",
+    );
+    let alone = measured(&scenario, "alone", 1).goodput_bps;
+    for seed in 1..=3 {
+        let figures = measured(&scenario, "sumlink:fbdt", seed);
+        let duplicates = figures.duplicates_bytes.unwrap() as f64;
+        let bytes = figures.goodput_bps / 8.0 * 8.0;
+        assert!(
+            duplicates < 0.01 * bytes,
+            "{seed}: {duplicates} bytes sent twice of {bytes}"
+        );
+        assert!(figures.goodput_bps > alone, "{seed}: {figures:?}");
+    }
+}
+
 /// What stands in the queue of a link that has become slow must not hold up what the other one brings until it is empty.
 #[test]
 fn a_link_that_fades_stops_nothing() {

@@ -7,9 +7,10 @@ use sumlink_transport::config::ClientLimits;
 
 /// What a session holds at least and at most, in bytes, when nobody has said so.
 ///
-/// One stream over paths whose round trips differ by half a second needs some 90 MB for 1 Gbit/s: what came early waits
-/// for what comes late. A small machine has to do with less.
-const SESSION: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
+/// One stream over paths whose round trips differ by half a second needs some 90 MB for 1 Gbit/s, and as much again while
+/// losses are repaired: what came early waits for what comes late, and the half of a session's memory is all that one stream
+/// gets. A small machine has to do with less.
+const SESSION: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
 
 /// A session's part of the machine's memory, in each direction.
 const SESSION_SHARE: u64 = 16;
@@ -73,7 +74,8 @@ mod tests {
             (None, 64 << 20, 1 << 30),
             (Some(512 << 20), 64 << 20, 1 << 30),
             (Some(2 << 30), 128 << 20, 1 << 30),
-            (Some(16 << 30), 256 << 20, 8 << 30),
+            (Some(16 << 30), 1 << 30, 8 << 30),
+            (Some(64 << 30), 1 << 30, 32 << 30),
         ] {
             assert_eq!(session_of(machine), session, "{machine:?}");
             assert_eq!(client_of(machine), client, "{machine:?}");

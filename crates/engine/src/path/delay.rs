@@ -8,7 +8,8 @@ use super::Path;
 const LONGEST: f64 = 60.0;
 
 impl Path {
-    /// Time until a byte handed over now is at the peer: half a round trip and what waits before it.
+    /// Time until a byte handed over now is at the peer: half a round trip, or more where the peer's reports say so
+    /// ([`Path::beyond_half`]), and what waits before it.
     pub fn delay(&self) -> Duration {
         self.delay
     }
@@ -25,24 +26,30 @@ impl Path {
         self.queued_delay
     }
 
+    /// Least round trip; the smoothed one while TCP does not tell.
+    pub(crate) fn least_rtt(&self) -> Duration {
+        if self.sample.min_rtt.is_zero() {
+            self.srtt()
+        } else {
+            self.sample.min_rtt
+        }
+    }
+
     /// After each sample.
     pub(super) fn work_out_delays(&mut self) {
         let sample = &self.sample;
         let waiting = (sample.unsent + sample.local_queue) as f64 / self.shown_rate();
         let waiting = Duration::from_secs_f64(waiting.min(LONGEST));
-        let least = if sample.min_rtt.is_zero() {
-            self.srtt()
-        } else {
-            sample.min_rtt
-        };
+        let least = self.least_rtt();
         let rate = match self.is_doubling() {
             true => self.rate().max(self.window_rate()),
             false => self.rate(),
         };
         let leaves_in = sample.in_flight as f64 / rate;
         let queue = (leaves_in - least.as_secs_f64()).clamp(0.0, LONGEST);
-        let queued = least / 2 + Duration::from_secs_f64(queue) + waiting;
-        self.delay = self.srtt() / 2 + waiting;
+        let more = self.beyond_half() + waiting;
+        let queued = least / 2 + Duration::from_secs_f64(queue) + more;
+        self.delay = self.srtt() / 2 + more;
         self.queued_delay = self.delay.max(queued);
     }
 }

@@ -20,6 +20,8 @@ pub struct Flight {
     pub expected_at: Instant,
     /// How long after that they are late, by what was known then ([`Path::patience`](super::Path::patience)).
     pub patience: Duration,
+    /// Of the time until then, by how much the way there is longer than half a round trip ([`Path::beyond_half`](super::Path::beyond_half)).
+    pub(crate) beyond_half: Duration,
     /// Whether another path has repeated them.
     pub repeated: bool,
     /// Count of the path's bytes at their end.
@@ -39,7 +41,8 @@ pub(crate) struct Sent {
 impl Flight {
     /// The round trip that was expected when they were handed over, as far as it was known.
     pub fn round_trip(&self) -> Duration {
-        2 * self.expected_at.saturating_sub(self.sent_at)
+        let way = self.expected_at.saturating_sub(self.sent_at);
+        2 * way.saturating_sub(self.beyond_half)
     }
 }
 

@@ -3,6 +3,7 @@
 mod delay;
 mod flight;
 mod late;
+mod one_way;
 mod sample;
 
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ pub use flight::Flight;
 pub(crate) use flight::{Control, Sent};
 use late::Heard;
 pub(crate) use late::REPORT_SLACK;
+use one_way::OneWay;
 pub use sample::{LossState, PathSample};
 
 /// Whether a path can be given work.
@@ -53,8 +55,12 @@ pub struct Path {
     /// What follows from it and is asked for often.
     delay: Duration,
     queued_delay: Duration,
+    /// How long the way there takes, by the peer's reports.
+    one_way: OneWay,
     /// What reports take on their way back, by the fastest path; nothing while nobody has said so.
     pub(crate) report_trip: Option<Duration>,
+    /// The same where nothing waits.
+    pub(crate) report_least: Option<Duration>,
     /// Frame bytes handed to the carrier.
     pub(crate) sent: u64,
     /// Frame bytes that the peer reported as received.
@@ -142,7 +148,9 @@ impl Path {
             sample: PathSample::default(),
             delay: Duration::ZERO,
             queued_delay: Duration::ZERO,
+            one_way: OneWay::default(),
             report_trip: None,
+            report_least: None,
             sent: 0,
             confirmed: 0,
             flights: VecDeque::new(),

@@ -259,6 +259,7 @@ impl Fixture {
             sent_at: now,
             expected_at: now + time,
             patience: path.patience(),
+            beyond_half: Duration::ZERO,
             repeated: false,
             path_end: path.sent,
         };

@@ -287,9 +287,10 @@ impl Session {
         self.trips_known_at = Some(self.schedulers.changes());
         let delivering = self.paths.values();
         let delivering = delivering.filter(|path| path.state == PathState::Active);
-        let trip = delivering.map(|path| path.srtt() / 2).min();
+        let trip = delivering.clone().map(|path| path.srtt() / 2).min();
+        let least = delivering.map(|path| path.least_rtt() / 2).min();
         for path in self.paths.values_mut() {
-            path.report_trip = trip;
+            (path.report_trip, path.report_least) = (trip, least);
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::MAX_PIECES;
 use crate::frame::{Ack, PathWord};
-use crate::path::{Control, PathState, Sent};
+use crate::path::{Control, PathState};
 use crate::session::{Event, ProtocolError, Session};
 use crate::{Instant, PathId, StreamId};
 
@@ -102,16 +102,15 @@ impl Session {
         }
         path.confirm(received, now);
         let mut ended = Vec::new();
+        let mut newest = None;
         while path
             .control
             .front()
             .is_some_and(|sent| sent.path_end <= received)
+            && let Some(sent) = path.control.pop_front()
         {
-            if let Some(Sent {
-                frame: Some(Control::Fin { stream, .. }),
-                ..
-            }) = path.control.pop_front()
-            {
+            newest = newest.max(Some(sent.sent_at));
+            if let Some(Control::Fin { stream, .. }) = sent.frame {
                 ended.push(stream);
             }
         }
@@ -129,7 +128,13 @@ impl Session {
                 .is_some_and(|flight| flight.path_end <= received)
             && let Some(flight) = path.flights.pop_front()
         {
+            newest = newest.max(Some(flight.sent_at));
             self.acknowledge(flight.stream, flight.range, now);
+        }
+        if let Some(sent_at) = newest
+            && let Some(path) = self.paths.get_mut(&id)
+        {
+            path.note_one_way(now.saturating_sub(sent_at));
         }
         for id in ended {
             if let Some(stream) = self.streams.get_mut(&id) {

@@ -101,6 +101,7 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
         sent_at: ms(1000),
         expected_at: ms(1010),
         patience: Duration::from_millis(150),
+        beyond_half: Duration::ZERO,
         repeated: false,
         path_end: 1000,
     });
@@ -138,6 +139,7 @@ fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_t
         sent_at: ms(980),
         expected_at: ms(1010),
         patience: Duration::from_millis(150),
+        beyond_half: Duration::ZERO,
         repeated: false,
         path_end: 100_000,
     });

@@ -216,6 +216,7 @@ impl Session {
             sent_at: now,
             expected_at,
             patience: path.patience(),
+            beyond_half: path.beyond_half(),
             repeated: repeat,
             path_end: batch.path_end(out),
         };

@@ -1,0 +1,183 @@
+//! How much of a round trip is the way there.
+//!
+//! TCP measures round trips, and half of one is the best guess at the way to the peer while nothing else is known. It is a bad
+//! one where a detour or somebody else's queue lies in one direction only: with 500 ms of a round trip in the direction of the
+//! data each piece would be a quarter of a second late, and be sent again over another path although nothing is wrong.
+//!
+//! The peer's reports know better. They come back over the fastest path, in a time that is known to within half of its round
+//! trip: what is left of the time from handing something over to the report of it is the way there, what waited before it, and
+//! the few milliseconds for which reports are saved up. The least of many has no more than the first and a little of the last.
+
+use std::time::Duration;
+
+use super::{Path, REPORT_SLACK};
+
+/// The least time that the way there took.
+#[derive(Debug, Default)]
+pub(super) struct OneWay(Option<Measured>);
+
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    took: Duration,
+    /// What the report was thought to take: what was measured by a shorter way back is known better.
+    back: Duration,
+    /// The least round trip since.
+    min_rtt: Duration,
+}
+
+impl OneWay {
+    fn note(&mut self, new: Measured) {
+        let kept = self.0.filter(|known| {
+            // TCP has forgotten the way that this was measured on.
+            let is_gone = new.min_rtt > known.min_rtt + REPORT_SLACK;
+            !is_gone && known.back <= new.back + REPORT_SLACK
+        });
+        let Some(known) = kept else {
+            self.0 = Some(new);
+            return;
+        };
+        let min_rtt = known.min_rtt.min(new.min_rtt);
+        let is_as_good = new.back <= known.back + REPORT_SLACK;
+        let least = match is_as_good && new.took < known.took {
+            true => new,
+            false => known,
+        };
+        self.0 = Some(Measured { min_rtt, ..least });
+    }
+
+    /// By how much the way there is longer than half of the least round trip; nothing unless that is more than reports may be
+    /// late, and no more than the other half.
+    fn beyond_half(&self, min_rtt: Duration) -> Duration {
+        let half = min_rtt / 2;
+        let took = self.0.map(|measured| measured.took);
+        let beyond = took.unwrap_or_default().saturating_sub(half);
+        match beyond > REPORT_SLACK {
+            true => beyond.min(half),
+            false => Duration::ZERO,
+        }
+    }
+}
+
+impl Path {
+    /// By how much the way to the peer takes longer than half of the least round trip, as far as its reports tell.
+    pub fn beyond_half(&self) -> Duration {
+        self.one_way.beyond_half(self.sample.min_rtt)
+    }
+
+    /// The peer has just reported what was handed over so long ago, and nothing that was handed over later.
+    pub(crate) fn note_one_way(&mut self, since: Duration) {
+        let min_rtt = self.sample.min_rtt;
+        if min_rtt.is_zero() {
+            return;
+        }
+        let back = self.report_least.unwrap_or(min_rtt / 2);
+        let before = self.beyond_half();
+        self.one_way.note(Measured {
+            took: since.saturating_sub(back),
+            back,
+            min_rtt,
+        });
+        if self.beyond_half() != before {
+            self.work_out_delays();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::PathSample;
+    use crate::{Instant, PathId};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A path with a least round trip of 500 ms, of which reports come back within 2 ms over another one.
+    fn path() -> Path {
+        let mut path = Path::new(PathId(0), Instant::ZERO);
+        path.sent = 1_000_000;
+        path.report_least = Some(2 * MS);
+        path.update(sample(500), Instant::ZERO);
+        path
+    }
+
+    fn sample(min_rtt: u32) -> PathSample {
+        PathSample {
+            srtt: min_rtt * MS,
+            min_rtt: min_rtt * MS,
+            delivery_rate: 10_000_000,
+            ..PathSample::default()
+        }
+    }
+
+    #[test]
+    fn half_a_round_trip_is_taken_for_the_way_there_until_reports_say_more() {
+        let mut path = path();
+        assert_eq!(path.delay(), 250 * MS);
+        // Half a round trip and what reports may be late is no news.
+        path.note_one_way(267 * MS);
+        assert_eq!((path.delay(), path.queued_delay()), (250 * MS, 250 * MS));
+        let mut path = self::path();
+        path.note_one_way(268 * MS);
+        assert_eq!((path.delay(), path.queued_delay()), (266 * MS, 266 * MS));
+    }
+
+    #[test]
+    fn a_detour_in_the_direction_of_the_data_is_found_by_its_reports() {
+        let mut path = path();
+        path.note_one_way(502 * MS);
+        assert_eq!((path.delay(), path.queued_delay()), (500 * MS, 500 * MS));
+    }
+
+    #[test]
+    fn the_least_counts_and_no_way_is_longer_than_the_round_trip() {
+        let mut path = path();
+        for (since, beyond) in [(2000, 250), (402, 150), (502, 150), (352, 100), (265, 0)] {
+            path.note_one_way(since * MS);
+            assert_eq!(path.beyond_half(), beyond * MS, "{since} ms");
+        }
+        // Also as soon as TCP knows a shorter one.
+        let mut path = self::path();
+        path.note_one_way(502 * MS);
+        path.update(sample(100), Instant::ZERO);
+        assert_eq!(path.delay(), 100 * MS);
+    }
+
+    #[test]
+    fn it_is_forgotten_with_the_least_round_trip() {
+        let mut path = path();
+        path.note_one_way(262 * MS);
+        // A little more is noise.
+        path.update(sample(510), Instant::ZERO);
+        path.note_one_way(502 * MS);
+        assert_eq!(path.beyond_half(), Duration::ZERO);
+        path.update(sample(800), Instant::ZERO);
+        path.note_one_way(702 * MS);
+        assert_eq!(path.delay(), 700 * MS);
+        // A shorter one than before is no reason to forget the way.
+        path.update(sample(790), Instant::ZERO);
+        path.note_one_way(752 * MS);
+        assert_eq!(path.delay(), 700 * MS);
+    }
+
+    /// While the fast path is away reports take the slow way back, of which only half is known to be.
+    #[test]
+    fn what_a_shorter_way_back_has_shown_is_not_given_up_for_a_longer_one() {
+        let mut path = path();
+        path.report_least = None;
+        path.note_one_way(502 * MS);
+        assert_eq!(path.delay(), 250 * MS);
+        path.report_least = Some(2 * MS);
+        path.note_one_way(502 * MS);
+        assert_eq!(path.delay(), 500 * MS);
+        path.report_least = None;
+        path.note_one_way(502 * MS);
+        assert_eq!(path.delay(), 500 * MS);
+    }
+
+    #[test]
+    fn without_a_least_round_trip_nothing_is_concluded() {
+        let mut path = Path::new(PathId(0), Instant::ZERO);
+        path.note_one_way(Duration::from_secs(9));
+        assert_eq!(path.beyond_half(), Duration::ZERO);
+    }
+}
