@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::Path;
+use super::{Path, REPORT_SLACK};
+use crate::Instant;
 
 /// No prediction is longer.
 const LONGEST: f64 = 60.0;
@@ -52,13 +53,29 @@ impl Path {
         self.delay = self.srtt() / 2 + more;
         self.queued_delay = self.delay.max(queued);
     }
+
+    /// What still waits in the socket is expected a trip from now at the soonest: it leaves when TCP's window opens, and is not late
+    /// for that. What has waited for a round trip and longer waits for something else; and a short one makes nothing late.
+    pub(crate) fn put_off_unsent(&mut self, now: Instant) {
+        let round_trip = self.least_rtt();
+        if round_trip < REPORT_SLACK {
+            return;
+        }
+        let left = self.sent.saturating_sub(self.sample.unsent);
+        let way = round_trip / 2 + self.beyond_half();
+        let waiting = self.flights.iter_mut().rev();
+        for flight in waiting.take_while(|flight| flight.record_end > left) {
+            let leaves_at = now.min(flight.sent_at + round_trip);
+            flight.expected_at = flight.expected_at.max(leaves_at + way);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::PathSample;
-    use crate::{Instant, PathId};
+    use crate::PathId;
+    use crate::path::{Flight, PathSample};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -107,5 +124,53 @@ mod tests {
         };
         path.update(waits, Instant::ZERO);
         assert_eq!((path.delay(), path.queued_delay()), (25 * MS, 45 * MS));
+    }
+
+    /// What was handed over at once at time 0, in records of which the first ends at 2000 bytes.
+    fn flight(range: std::ops::Range<u64>, record_end: u64) -> Flight {
+        Flight {
+            stream: 0,
+            path_end: range.end,
+            record_end,
+            range,
+            sent_at: Instant::ZERO,
+            expected_at: Instant::ZERO + 50 * MS,
+            patience: Duration::ZERO,
+            beyond_half: Duration::ZERO,
+            repeated: false,
+        }
+    }
+
+    #[test]
+    fn what_waits_in_the_socket_is_not_late_for_that_nor_is_what_shares_a_record_with_it() {
+        let mut path = Path::new(PathId(0), Instant::ZERO);
+        path.sent = 4000;
+        path.flights.push_back(flight(0..1000, 1000));
+        path.flights.push_back(flight(1000..1500, 2000));
+        path.flights.push_back(flight(1500..2000, 2000));
+        path.flights.push_back(flight(2000..4000, 4000));
+        let sample = |unsent| PathSample {
+            srtt: 100 * MS,
+            min_rtt: 100 * MS,
+            unsent,
+            ..PathSample::default()
+        };
+        let expected = |path: &Path| -> Vec<Duration> {
+            path.flights()
+                .map(|f| f.expected_at - Instant::ZERO)
+                .collect()
+        };
+        path.update(sample(2200), Instant::ZERO);
+        path.put_off_unsent(Instant::ZERO + 30 * MS);
+        assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 80 * MS]);
+        path.update(sample(1), Instant::ZERO);
+        path.put_off_unsent(Instant::ZERO + 40 * MS);
+        assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 90 * MS]);
+        // Only as long as a window may take to open.
+        path.put_off_unsent(Instant::ZERO + 300 * MS);
+        assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 150 * MS]);
+        path.update(sample(0), Instant::ZERO);
+        path.put_off_unsent(Instant::ZERO + 90 * MS);
+        assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 150 * MS]);
     }
 }

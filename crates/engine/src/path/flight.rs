@@ -26,6 +26,8 @@ pub struct Flight {
     pub repeated: bool,
     /// Count of the path's bytes at their end.
     pub(crate) path_end: u64,
+    /// The same at the end of the TLS record in which they end: nothing of a record can be read before all of it is there.
+    pub(crate) record_end: u64,
 }
 
 /// A control frame on its way.

@@ -19,7 +19,7 @@ const SILENT_SLACK: Duration = Duration::from_millis(15);
 const WORTH: f64 = 1.0 / 30.0;
 
 /// So many bytes may be confirmed by one segment: those of a TLS record, which can be read when its last one is there.
-const RECORD: u64 = 16_384;
+pub(crate) const RECORD: u64 = 16_384;
 
 /// A path stalls when nothing is confirmed, or its oldest piece is overdue, for two round trips, four variations, and this.
 const STALL_SLACK: Duration = Duration::from_millis(150);

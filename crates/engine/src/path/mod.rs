@@ -18,7 +18,7 @@ use crate::{Instant, PathId, StreamId};
 pub use flight::Flight;
 pub(crate) use flight::{Control, Sent};
 use late::Heard;
-pub(crate) use late::REPORT_SLACK;
+pub(crate) use late::{RECORD, REPORT_SLACK};
 use one_way::OneWay;
 pub use sample::{LossState, PathSample};
 

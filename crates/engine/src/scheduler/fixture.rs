@@ -262,6 +262,7 @@ impl Fixture {
             beyond_half: Duration::ZERO,
             repeated: false,
             path_end: path.sent,
+            record_end: path.sent,
         };
         path.flights.push_back(flight);
     }

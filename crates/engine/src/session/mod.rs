@@ -278,10 +278,13 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        if path.sample != sample {
+        let is_news = path.sample != sample;
+        if is_news {
             path.update(sample, self.latest);
             self.schedulers.note_change();
-        } else if self.trips_known_at == Some(self.schedulers.changes()) {
+        }
+        path.put_off_unsent(self.latest);
+        if !is_news && self.trips_known_at == Some(self.schedulers.changes()) {
             return;
         }
         self.trips_known_at = Some(self.schedulers.changes());

@@ -104,6 +104,7 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
         beyond_half: Duration::ZERO,
         repeated: false,
         path_end: 1000,
+        record_end: 1000,
     });
     assert_eq!(path.silent_from(), None, "TCP does not say");
     path.update(sample(1), ms(1000));
@@ -142,6 +143,7 @@ fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_t
         beyond_half: Duration::ZERO,
         repeated: false,
         path_end: 100_000,
+        record_end: 100_000,
     });
     path.sent = 100_000;
     // Half a round trip, two variations and 15 ms; then a round trip, 50 ms and 10 ms.

@@ -179,6 +179,7 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
         beyond_half: Duration::ZERO,
         repeated: false,
         path_end: 1000,
+        record_end: 1000,
     };
     path.flights.push_back(flight);
     // Two round trips and 150 ms, where TCP does not say what it delivers.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Session;
 use crate::frame::{Frame, MAX_DATA, encode_data_head};
-use crate::path::{Flight, Path, PathState};
+use crate::path::{Flight, Path, PathState, RECORD};
 use crate::scheduler::{ClassSet, Pick, View, may_work};
 use crate::share::Share;
 use crate::{Instant, PathId, StreamId};
@@ -219,6 +219,7 @@ impl Session {
             beyond_half: path.beyond_half(),
             repeated: repeat,
             path_end: batch.path_end(out),
+            record_end: batch.record_end(out),
         };
         path.flights.push_back(flight);
     }
@@ -235,6 +236,11 @@ impl Session {
             && len > 0
         {
             path.sent += len;
+            let end = path.sent;
+            let of_batch = |flight: &&mut Flight| flight.path_end > batch.sent;
+            for flight in path.flights.iter_mut().rev().take_while(of_batch) {
+                flight.record_end = flight.record_end.min(end);
+            }
             path.send_meter.add(len, batch.now);
         }
         len as usize
@@ -255,6 +261,11 @@ impl Batch {
     /// Where it ends now, counted over everything that the path has sent.
     fn path_end(&self, out: &[u8]) -> u64 {
         self.sent + self.written(out)
+    }
+
+    /// The same for the TLS record that is being filled, if it becomes full: each batch begins one.
+    fn record_end(&self, out: &[u8]) -> u64 {
+        self.sent + self.written(out).next_multiple_of(RECORD)
     }
 }
 
