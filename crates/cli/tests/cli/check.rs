@@ -224,7 +224,7 @@ fn every_mistake_has_its_line_and_reason() {
         ),
         (
             "client",
-            "[session]\n\nstream_memory = \"1GiB\"",
+            "[session]\n\nstream_memory = \"2GiB\"",
             "x.toml:6: stream_memory must be from",
         ),
         (
@@ -418,7 +418,7 @@ cost = 3
 [session]
 scheduler = "fbtd"
 memory = 64
-stream_memory = "1GiB"
+stream_memory = "2GiB"
 max_streams = 100000
 timeout = "1"
 speed = 1
