@@ -1,6 +1,6 @@
 //! A carrier as sumlink's daemon drives it: TLS records, how much may wait in the socket, and the samples of TCP_INFO.
 //!
-//! What is here is what `sumlink-transport` does in `carrier.rs`, with its constants: the engine is told the same of a
+//! What is here is what `sumlink-transport` does in `carrier.rs` and `carrier/`, with its constants: the engine is told the same of a
 //! modelled connection as of a real one. A change there belongs here as well.
 
 use std::collections::VecDeque;
