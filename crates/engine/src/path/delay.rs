@@ -136,7 +136,7 @@ mod tests {
             sent_at: Instant::ZERO,
             expected_at: Instant::ZERO + 50 * MS,
             patience: Duration::ZERO,
-            beyond_half: Duration::ZERO,
+            round_trip: 100 * MS,
             repeated: false,
         }
     }
@@ -172,5 +172,8 @@ mod tests {
         path.update(sample(0), Instant::ZERO);
         path.put_off_unsent(Instant::ZERO + 90 * MS);
         assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 150 * MS]);
+        // What waits longer than that for its window is a stall as soon as it would be without waiting.
+        let mut patience = path.flights().map(Flight::stall_patience);
+        assert!(patience.all(|patience| patience == 100 * MS));
     }
 }

@@ -20,8 +20,8 @@ pub struct Flight {
     pub expected_at: Instant,
     /// How long after that they are late, by what was known then ([`Path::patience`](super::Path::patience)).
     pub patience: Duration,
-    /// Of the time until then, by how much the way there is longer than half a round trip ([`Path::beyond_half`](super::Path::beyond_half)).
-    pub(crate) beyond_half: Duration,
+    /// The round trip that was expected when they were handed over, as far as it was known.
+    pub round_trip: Duration,
     /// Whether another path has repeated them.
     pub repeated: bool,
     /// Count of the path's bytes at their end.
@@ -41,14 +41,6 @@ pub(crate) struct Sent {
 }
 
 impl Flight {
-    /// The round trip that was expected when they were handed over, as far as it was known.
-    pub fn round_trip(&self) -> Duration {
-        let way = self.expected_at.saturating_sub(self.sent_at);
-        2 * way.saturating_sub(self.beyond_half)
-    }
-}
-
-impl Flight {
     /// From when on they are late. By what was known when they were handed over: of a path that slows down round trip and
     /// variation grow with what waits on it, and with them the time in which that would be noticed.
     pub fn late_at(&self) -> Instant {
@@ -57,7 +49,7 @@ impl Flight {
 
     /// How long they may be overdue before the path counts as stalled, likewise.
     pub(crate) fn stall_patience(&self) -> Duration {
-        self.round_trip() + 2 * self.patience
+        self.round_trip + 2 * self.patience
     }
 }
 

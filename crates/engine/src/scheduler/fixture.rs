@@ -259,7 +259,7 @@ impl Fixture {
             sent_at: now,
             expected_at: now + time,
             patience: path.patience(),
-            beyond_half: Duration::ZERO,
+            round_trip: 2 * time,
             repeated: false,
             path_end: path.sent,
             record_end: path.sent,

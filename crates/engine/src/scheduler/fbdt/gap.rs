@@ -75,7 +75,7 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
 fn round_trip(path: &Path, view: &View<'_>) -> Duration {
     let oldest = path.flights().next().filter(|_| path.is_late(view.now));
     let now = path.srtt();
-    oldest.map_or(now, |oldest| now.min(oldest.round_trip()))
+    oldest.map_or(now, |oldest| now.min(oldest.round_trip))
 }
 
 #[cfg(test)]
@@ -100,6 +100,7 @@ mod tests {
         let trip = Duration::from_millis(rtt) / 2;
         let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().flights;
         flights[0].expected_at = flights[0].sent_at + trip;
+        flights[0].round_trip = 2 * trip;
         fixture.take(0, 0, 20_000..20_000 + kept);
         let flights = &mut fixture.paths.get_mut(&PathId(0)).unwrap().flights;
         flights.clear();

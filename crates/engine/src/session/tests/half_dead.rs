@@ -176,7 +176,7 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
         sent_at: ms(1000),
         expected_at: ms(1050),
         patience: Duration::from_millis(150),
-        beyond_half: Duration::ZERO,
+        round_trip: Duration::from_millis(100),
         repeated: false,
         path_end: 1000,
         record_end: 1000,

@@ -209,14 +209,14 @@ impl Session {
         path.note_outstanding(now);
         let handed = batch.written(out) as f64;
         let ahead = Duration::from_secs_f64(handed / path.shown_rate());
-        let expected_at = now + path.queued_delay() + ahead;
+        let way = path.queued_delay() + ahead;
         let flight = Flight {
             stream: stream_id,
             range,
             sent_at: now,
-            expected_at,
+            expected_at: now + way,
             patience: path.patience(),
-            beyond_half: path.beyond_half(),
+            round_trip: 2 * way.saturating_sub(path.beyond_half()),
             repeated: repeat,
             path_end: batch.path_end(out),
             record_end: batch.record_end(out),
@@ -237,9 +237,10 @@ impl Session {
         {
             path.sent += len;
             let end = path.sent;
-            let of_batch = |flight: &&mut Flight| flight.path_end > batch.sent;
-            for flight in path.flights.iter_mut().rev().take_while(of_batch) {
-                flight.record_end = flight.record_end.min(end);
+            // The last record ends with the batch, full or not.
+            let of_last_record = |flight: &&mut Flight| flight.record_end > end;
+            for flight in path.flights.iter_mut().rev().take_while(of_last_record) {
+                flight.record_end = end;
             }
             path.send_meter.add(len, batch.now);
         }
