@@ -42,7 +42,7 @@ sumlink_session *sumlink_session_new(const char *scheduler, uint8_t opens, uint6
 void sumlink_session_free(sumlink_session *end);
 void sumlink_session_path_up(sumlink_session *end, uint32_t path, uint64_t now);
 void sumlink_session_path_down(sumlink_session *end, uint32_t path, uint64_t now);
-void sumlink_session_path_sample(sumlink_session *end, uint32_t path, const sumlink_session_sample_t *sample);
+void sumlink_session_path_sample(sumlink_session *end, uint32_t path, const sumlink_session_sample_t *sample, uint64_t now);
 const uint8_t *sumlink_session_poll_transmit(sumlink_session *end, uint32_t path, size_t budget, uint64_t now, size_t *len);
 uint8_t sumlink_session_handle_frames(sumlink_session *end, uint32_t path, const uint8_t *data, size_t len, uint64_t now);
 uint64_t sumlink_session_poll_timeout(const sumlink_session *end);

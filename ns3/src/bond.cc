@@ -221,7 +221,7 @@ void End::Sample(size_t n) {
     auto state = tcb->m_congState.Get();
     sample.loss = state == TcpSocketState::CA_OPEN ? 0 : state == TcpSocketState::CA_LOSS ? 2 : 1;
     sample.full = carrier.Full();
-    sumlink_session_path_sample(m_session.get(), n, &sample);
+    sumlink_session_path_sample(m_session.get(), n, &sample, Now());
 }
 
 bool End::Transmit(size_t n) {

@@ -10,7 +10,8 @@
 //!
 //! 1. take [`Session::poll_event`] until it is empty,
 //! 2. ask [`Session::poll_transmit`] for every path whose carrier can take bytes, until it gives none,
-//! 3. arm a timer for [`Session::poll_timeout`]; when it fires call [`Session::handle_timeout`].
+//! 3. arm a timer for [`Session::poll_timeout`]; when it fires tell what the carriers measure ([`Session::path_stats`]), and then
+//!    call [`Session::handle_timeout`], which judges by it what is late.
 //!
 //! Bytes given out by `poll_transmit` belong to the carrier: it delivers them in order or the path is ended with
 //! [`Session::path_down`]. The engine keeps every stream byte until the peer has acknowledged it end to end, so a

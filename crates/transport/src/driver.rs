@@ -220,6 +220,7 @@ impl Future for Driver {
                 moved = true;
             }
             moved |= this.receive(cx);
+            this.sample(cx);
             let now = this.now();
             this.engine.handle_timeout(now);
             moved |= this.events();

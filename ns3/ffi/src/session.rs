@@ -213,9 +213,10 @@ pub unsafe extern "C" fn sumlink_session_path_sample(
     end: *mut End,
     path: u32,
     sample: *const SumlinkSessionSample,
+    now: u64,
 ) {
     let (end, sample) = unsafe { (&mut *end, &*sample) };
-    end.session.path_stats(PathId(path), sample.into());
+    end.session.path_stats(PathId(path), sample.into(), at(now));
 }
 
 /// What the path sends next, about `budget` bytes, or null if that is nothing; readable for `len` bytes until the next call with this

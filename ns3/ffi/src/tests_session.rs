@@ -33,7 +33,7 @@ fn sample(end: *mut End) {
         ..SumlinkSessionSample::default()
     };
     for path in 0..PATHS {
-        unsafe { sumlink_session_path_sample(end, path, &told) };
+        unsafe { sumlink_session_path_sample(end, path, &told, 0) };
     }
 }
 

@@ -273,8 +273,9 @@ impl Session {
         self.schedulers.paths_changed();
     }
 
-    /// New measurements of a path's carrier.
-    pub fn path_stats(&mut self, id: PathId, sample: PathSample) {
+    /// New measurements of a path's carrier, made now.
+    pub fn path_stats(&mut self, id: PathId, sample: PathSample, now: Instant) {
+        self.latest = self.latest.max(now);
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };

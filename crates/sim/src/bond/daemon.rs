@@ -109,7 +109,8 @@ impl Daemon {
         self.session.path_up(id, duration(net.now()));
         self.tell(net, id, "up");
         self.session.path_link(id, net.link_of(connection) as u64);
-        self.session.path_stats(id, carrier.sample(net));
+        let now = duration(net.now());
+        self.session.path_stats(id, carrier.sample(net), now);
         self.carriers.push(carrier);
     }
 
@@ -172,6 +173,7 @@ impl Daemon {
             let Received { any, more } = self.receive(net, wires);
             // Before the programs read.
             most = most.max(self.held());
+            self.sample(net, wires);
             self.session.handle_timeout(duration(net.now()));
             let was_told = self.events(net, streams, wires);
             let has_sent = self.transmit(net, wires);
@@ -295,7 +297,7 @@ impl Daemon {
         moved
     }
 
-    fn transmit(&mut self, net: &mut Net, wires: &mut Wires) -> bool {
+    fn sample(&mut self, net: &mut Net, wires: &mut Wires) {
         for carrier in &mut self.carriers {
             // Whether it takes anything is a part of the sample.
             carrier.poll_writable(net, wires.pipe(carrier.connection, self.side.peer()));
@@ -304,8 +306,11 @@ impl Daemon {
             if let Some(trace) = net.trace() {
                 trace.sample(at, self.side, carrier.id, link, &sample);
             }
-            self.session.path_stats(carrier.id, sample);
+            self.session.path_stats(carrier.id, sample, duration(at));
         }
+    }
+
+    fn transmit(&mut self, net: &mut Net, wires: &mut Wires) -> bool {
         self.turn = self.turn.wrapping_add(1);
         let count = self.carriers.len();
         let mut moved = false;
@@ -327,7 +332,7 @@ impl Daemon {
             let now = duration(net.now());
             // Before the first one, nothing has changed on this carrier since all were sampled.
             if piece > 0 {
-                self.session.path_stats(id, carrier.sample(net));
+                self.session.path_stats(id, carrier.sample(net), now);
             }
             let budget = carrier.budget();
             let mut frames = wires.memory(budget);

@@ -119,7 +119,7 @@ impl Driver {
             self.engine.path_link(carrier.id, link);
         }
         self.engine
-            .path_stats(carrier.id, carrier.sample(Instant::now()));
+            .path_stats(carrier.id, carrier.sample(Instant::now()), now);
         tracing::info!(path = carrier.id.0, link = %carrier.link, remote = %carrier.remote, "path up");
         let (path, link) = (carrier.id.0, carrier.link.clone());
         let _ = self.listeners.events.send(PathEvent::Up { path, link });
@@ -186,16 +186,21 @@ impl Driver {
         moved
     }
 
-    /// Gives every carrier that takes bytes what the engine has for it; whether it had anything.
-    pub(super) fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        let clock = Instant::now();
+    /// Tells the engine what TCP knows of every carrier: before it judges what is late, or a process that did not run for a while
+    /// would take what it has not asked for what has not happened.
+    pub(super) fn sample(&mut self, cx: &mut Context<'_>) {
+        let (clock, now) = (Instant::now(), self.now());
         for carrier in &mut self.carriers {
             // Whether it takes anything is a part of the sample; an error shows again when it is served.
             let _ = carrier.poll_writable(cx);
             let sample = carrier.sample(clock);
-            self.engine.path_stats(carrier.id, sample);
+            self.engine.path_stats(carrier.id, sample, now);
         }
+    }
+
+    /// Gives every carrier that takes bytes what the engine has for it; whether it had anything.
+    pub(super) fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
         self.turn = self.turn.wrapping_add(1);
         let count = self.carriers.len();
         let mut broken_carriers = Vec::new();
@@ -225,7 +230,7 @@ impl Driver {
             self.frames.clear();
             let now = self.epoch.elapsed();
             self.engine
-                .path_stats(carrier.id, carrier.sample(Instant::now()));
+                .path_stats(carrier.id, carrier.sample(Instant::now()), now);
             if self
                 .engine
                 .poll_transmit(carrier.id, carrier.budget(), now, &mut self.frames)

@@ -48,9 +48,9 @@ fn a_path_that_was_told_to_wait_is_asked_again_after_a_change_or_later() {
         cwnd: 20_000,
         ..PathSample::default()
     };
-    session.path_stats(PathId(0), sample);
+    session.path_stats(PathId(0), sample, ms(2));
     assert_eq!(ask(&mut session, ms(2)), 1, "the path has changed");
-    session.path_stats(PathId(0), sample);
+    session.path_stats(PathId(0), sample, ms(2));
     assert_eq!(ask(&mut session, ms(2)), 0, "it is the same");
     session.path_up(PathId(1), ms(2));
     assert_eq!(ask(&mut session, ms(2)), 1, "there is another one");

@@ -509,7 +509,7 @@ fn reports_lost_with_their_path_are_told_again() {
 }
 
 /// Two paths that differ in what waits before the next byte: a millisecond for every 1460 bytes.
-fn queue_on(session: &mut Session, queues: [u64; 2]) {
+fn queue_on(session: &mut Session, queues: [u64; 2], now: Instant) {
     for (id, unsent) in queues.into_iter().enumerate() {
         let sample = PathSample {
             srtt: Duration::from_millis(10),
@@ -517,7 +517,7 @@ fn queue_on(session: &mut Session, queues: [u64; 2]) {
             unsent,
             ..PathSample::default()
         };
-        session.path_stats(PathId(id as u32), sample);
+        session.path_stats(PathId(id as u32), sample, now);
     }
 }
 
@@ -530,7 +530,7 @@ fn what_is_sent_at_once_fills_its_budget_whatever_the_streams_number() {
         cwnd: 1 << 20,
         ..PathSample::default()
     };
-    client.path_stats(PATH, sample);
+    client.path_stats(PATH, sample, now);
     let open = |client: &mut Session| client.open_stream(b"", Class::Background, now).unwrap();
     let streams: Vec<_> = (0..80).map(|_| open(&mut client)).collect();
     drain(&mut client, PATH, now);
@@ -570,7 +570,7 @@ fn opens_do_not_overtake_each_other_where_paths_are_alike() {
     }
     // The path that a new stream's OPEN takes. Both are asked, the first one once more after the second.
     let open = |client: &mut Session, queues, now| {
-        queue_on(client, queues);
+        queue_on(client, queues, now);
         client.open_stream(b"t", Class::Background, now).unwrap();
         let asked = [paths[0], paths[1], paths[0]].into_iter();
         let mut opens = asked.filter(|path| {

@@ -446,7 +446,7 @@ impl Pair {
         };
         let lane = &carrier.lanes[side as usize];
         let sample = carrier.sample(lane, now);
-        self.session(side).path_stats(id, sample);
+        self.session(side).path_stats(id, sample, now);
         if sample.full {
             return false;
         }

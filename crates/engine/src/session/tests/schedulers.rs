@@ -62,13 +62,13 @@ fn a_session_with_something_to_send_and_an_idle_path_asks_again_soon() {
         in_flight: fast.cwnd,
         ..fast
     };
-    pair.client.path_stats(PathId(0), full);
+    pair.client.path_stats(PathId(0), full, now);
     let mut out = Vec::new();
     pair.client.poll_transmit(PathId(1), 16_000, now, &mut out);
     let due = pair.client.poll_timeout().unwrap();
     assert!(pair.client.stats().send_buffered == 40_000 && due <= now + Duration::from_millis(10));
     // When all is sent nothing is asked that often any more.
-    pair.client.path_stats(PathId(0), fast);
+    pair.client.path_stats(PathId(0), fast, now);
     pair.run_for(Duration::from_millis(200));
     let due = pair.client.poll_timeout().unwrap();
     assert!(
