@@ -41,12 +41,6 @@ pub(crate) struct Sent {
 }
 
 impl Flight {
-    /// From when on they are late. By what was known when they were handed over: of a path that slows down round trip and
-    /// variation grow with what waits on it, and with them the time in which that would be noticed.
-    pub fn late_at(&self) -> Instant {
-        self.expected_at + self.patience
-    }
-
     /// How long they may be overdue before the path counts as stalled, likewise.
     pub(crate) fn stall_patience(&self) -> Duration {
         self.round_trip + 2 * self.patience

@@ -75,11 +75,37 @@ impl Path {
         self.late_from().is_some_and(|from| now >= from)
     }
 
+    /// From when on bytes on the path are late.
+    ///
+    /// By what was known when they were handed over: of a path that slows down round trip and variation grow with what waits on
+    /// it, and with them the time in which that would be noticed.
+    pub(crate) fn late_at(&self, flight: &Flight) -> Instant {
+        flight.expected_at + self.patience_with(flight.record_end, flight.patience)
+    }
+
+    /// What TCP has had acknowledged is at the peer, whose process has not come to it yet: over another path it would come to it no
+    /// sooner. Unless something on the way acknowledges in the peer's name (a satellite's proxy, RFC 3135), so that it is not
+    /// waited for longer than for a stall.
+    fn patience_with(&self, path_end: u64, patience: Duration) -> Duration {
+        match self.has_acknowledged(path_end) {
+            true => patience.max(self.stall_patience()),
+            false => patience,
+        }
+    }
+
+    /// Whether TCP has had everything before that count of the path's bytes acknowledged, as far as it tells.
+    pub(crate) fn has_acknowledged(&self, path_end: u64) -> bool {
+        let left = self.sample.in_flight + self.sample.unsent;
+        self.heard.is_some() && path_end + left <= self.sent
+    }
+
     /// From when on the oldest thing on the path is late, unless it is confirmed before.
     fn late_from(&self) -> Option<Instant> {
-        let data = self.flights.front().map(Flight::late_at);
-        let control = self.control.front();
-        let control = control.map(|sent| sent.sent_at + self.delay() + self.patience());
+        let data = self.flights.front().map(|flight| self.late_at(flight));
+        let control = self.control.front().map(|sent| {
+            let patience = self.patience_with(sent.path_end, self.patience());
+            sent.sent_at + self.delay() + patience
+        });
         match (data, control) {
             (Some(data), Some(control)) => Some(data.min(control)),
             (data, control) => data.or(control),
@@ -116,9 +142,9 @@ impl Path {
     /// segment, has had next to nothing acknowledged for so long either. Nothing where TCP does not tell what it delivers.
     ///
     /// While TCP gets anything worth the name to the peer what is late may still be on its way; a path that is silent in
-    /// both ways is dead, or waits for a timeout.
+    /// both ways is dead, or waits for a timeout. TCP has nothing to say where it has nothing on its way.
     pub(crate) fn silent_from(&self) -> Option<Instant> {
-        let heard = self.heard?;
+        let heard = self.heard.filter(|_| !self.has_acknowledged(self.sent))?;
         let patience = self.patience_at(heard.srtt, heard.rttvar);
         Some((self.expected_at()? + patience).max(heard.at + patience))
     }
@@ -156,8 +182,10 @@ impl Path {
             None => Duration::ZERO,
         };
         let late = self.flights.front();
-        let late =
-            late.map(|flight| flight.expected_at + patience.min(flight.stall_patience()) + more);
+        let late = late.map(|flight| {
+            let least = patience.min(flight.stall_patience());
+            flight.expected_at + self.patience_with(flight.record_end, least) + more
+        });
         Some(late.map_or(silent, |late| silent.min(late)))
     }
 

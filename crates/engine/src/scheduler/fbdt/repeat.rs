@@ -215,7 +215,8 @@ fn is_urgent(stream: &Stream) -> bool {
 
 /// The lowest bytes of wanted streams under way on another path that would arrive sooner over this one.
 ///
-/// Only what is predicted to be late by more than the repetition takes is repeated, each piece once. A piece is late
+/// Only what is predicted to be late by more than the repetition takes is repeated, each piece once, and nothing that is at the
+/// peer already. A piece is late
 /// when its own estimate has passed by more than a trip over this path takes, or is still further away than that.
 pub(super) fn late_bytes(
     path: &Path,
@@ -231,6 +232,9 @@ pub(super) fn late_bytes(
             view.now.saturating_sub(oldest.expected_at)
         });
         let is_late = |flight: &Flight| {
+            if other.has_acknowledged(flight.record_end) {
+                return view.now >= other.late_at(flight);
+            }
             flight.expected_at + behind > view.now + trip + REPORT_SLACK
                 || view.now >= flight.expected_at + flight.patience.max(trip)
         };

@@ -92,6 +92,7 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
         rttvar: ms(2),
         loss: LossState::Open,
         delivered,
+        in_flight: 1,
         ..PathSample::default()
     };
     path.update(sample(0), ms(900));
@@ -118,6 +119,55 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
         path.silent_from(),
         Some(ms(1050 + 29)),
         "a segment got through"
+    );
+}
+
+/// A busy peer has bytes in its socket that it has not come to: four paths at 3.9 Gbit/s on two processors stalled twice a second.
+#[test]
+fn what_tcp_has_had_acknowledged_is_waited_for_as_long_as_a_stall_and_nobody_is_silent() {
+    let ms = Duration::from_millis;
+    let sample = |delivered, in_flight, unsent| PathSample {
+        srtt: ms(20),
+        rttvar: ms(2),
+        delivered,
+        in_flight,
+        unsent,
+        ..PathSample::default()
+    };
+    let judged = |delivered, in_flight, unsent| {
+        let mut path = Path::new(PathId(0), ms(0));
+        path.update(sample(0, 0, 0), ms(900));
+        path.flights.push_back(crate::path::Flight {
+            stream: 0,
+            range: 0..1000,
+            sent_at: ms(1000),
+            expected_at: ms(1010),
+            patience: Duration::from_millis(29),
+            round_trip: Duration::from_millis(20),
+            repeated: false,
+            path_end: 1000,
+            record_end: 1300,
+        });
+        path.sent = 1300;
+        path.last_progress = ms(1000);
+        path.update(sample(delivered, in_flight, unsent), ms(1020));
+        let late = (0..).find(|late| path.is_late(ms(1000 + late)));
+        (late, path.silent_from(), path.stalls_at())
+    };
+    // A round trip and two patiences; where all is acknowledged two round trips, four variations and 150 ms, since it was sent.
+    let (soon, stalls) = (Some(ms(1010 + 78)), Some(ms(1000 + 198)));
+    assert_eq!(judged(1, 0, 0), (Some(10 + 198), None, stalls));
+    let silent = Some(ms(1020 + 29));
+    assert_eq!(
+        judged(1, 100, 0),
+        (Some(10 + 29), silent, soon),
+        "its record is not there"
+    );
+    assert_eq!(judged(1, 0, 100), (Some(10 + 29), silent, soon));
+    assert_eq!(
+        judged(0, 0, 0),
+        (Some(10 + 29), None, soon),
+        "TCP does not say"
     );
 }
 

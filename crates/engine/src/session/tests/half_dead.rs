@@ -168,6 +168,7 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
         srtt: ms(100),
         loss,
         delivered,
+        in_flight: 1,
         ..PathSample::default()
     };
     let flight = Flight {
