@@ -92,6 +92,17 @@ fn questions_under_load() {
     );
 }
 
+#[test]
+fn questions_when_idle() {
+    check(
+        "questions_when_idle",
+        "duration = \"4s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"near\"\nrate = \"180mbit\"\ndelay = \"4ms\"\n\
+         [[link]]\nname = \"far\"\nrate = \"60mbit\"\ndelay = \"10ms\"\n\
+         [workload]\nkind = \"requests\"\n",
+    );
+}
+
 /// Compares the table of a scenario with the one that was written down.
 fn check(name: &str, text: &str) {
     let text = format!("name = \"{name}\"\n{text}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sumlink_engine::{LossState, PathId, PathSample};
 
+use super::acknowledgements::Acknowledgements;
 use super::wires::{Pipe, RECORD, RECORD_OVERHEAD};
 use crate::clock::{MILLISECOND, Nanos, SECOND, duration};
 use crate::net::{Connection, Net};
@@ -52,6 +53,9 @@ pub(super) struct Carrier {
     unwritten: u64,
     /// The socket was full and is to tell when it is not.
     is_refused: bool,
+    /// Bytes that were taken from the socket.
+    read: u64,
+    acknowledgements: Acknowledgements,
 }
 
 impl Carrier {
@@ -70,6 +74,8 @@ impl Carrier {
             waiting: VecDeque::new(),
             unwritten: 0,
             is_refused: false,
+            read: net.tcp(connection, side).received(),
+            acknowledgements: Acknowledgements::new(net.now()),
         }
     }
 
@@ -127,6 +133,7 @@ impl Carrier {
         }
         net.write(self.connection, self.side, wire);
         self.moved = true;
+        self.acknowledgements.sent();
         if self.waiting.is_empty() {
             self.unwritten = 0;
         }
@@ -139,6 +146,21 @@ impl Carrier {
         let records = frames.chunks(RECORD).map(<[u8]>::len);
         self.waiting.extend(records);
         pipe.keep(frames);
+    }
+
+    /// Takes everything before `received` from the socket.
+    pub(super) fn read(&mut self, received: u64, net: &mut Net) {
+        let len = received - self.read;
+        self.read = received;
+        self.acknowledgements.arrived(len, &self.info, net.now());
+        net.read(self.connection, self.side, received);
+    }
+
+    /// Has TCP acknowledge what little has arrived, unless that goes along with what is sent.
+    pub(super) fn acknowledge(&mut self, net: &mut Net) {
+        if self.waiting.is_empty() && self.acknowledgements.are_to_be_told(&self.info) {
+            net.acknowledge_waiting(self.connection, self.side);
+        }
     }
 
     /// Bytes to hand over at once.

@@ -191,6 +191,10 @@ impl Daemon {
             trace.held(now, self.side, self.session.stats().reorder);
         }
         self.arm(net);
+        let carriers = &mut self.carriers;
+        carriers
+            .iter_mut()
+            .for_each(|carrier| carrier.acknowledge(net));
         most.max(self.held())
     }
 
@@ -212,7 +216,7 @@ impl Daemon {
         let mut all = Received::default();
         let mut index = 0;
         while index < self.carriers.len() {
-            let carrier = &self.carriers[index];
+            let carrier = &mut self.carriers[index];
             let (id, connection) = (carrier.id, carrier.connection);
             let tcp = net.tcp(connection, self.side);
             let received = tcp.received();
@@ -230,7 +234,7 @@ impl Daemon {
             all.any |= taken > 0;
             all.more |= taken >= RECEIVE_QUOTA;
             if taken > 0 {
-                net.read(connection, self.side, received);
+                carrier.read(received, net);
             }
             if has_ended {
                 all = Received {

@@ -1,5 +1,6 @@
 //! sumlink: both sessions are the real engine, each driven as the daemon drives it, over modelled connections.
 
+mod acknowledgements;
 mod carrier;
 mod daemon;
 #[cfg(test)]

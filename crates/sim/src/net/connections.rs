@@ -111,6 +111,13 @@ impl Net {
         self.flush(connection, side);
     }
 
+    /// A program has what waits to be acknowledged acknowledged at once.
+    pub(crate) fn acknowledge_waiting(&mut self, connection: Connection, side: Side) {
+        let end = &mut self.connections[connection][side.index()];
+        end.tcp.acknowledge_waiting();
+        self.flush(connection, side);
+    }
+
     /// Has the next packets of a subflow tell how much of the whole has arrived; `soon` if there should be one.
     pub(crate) fn set_data_ack(
         &mut self,

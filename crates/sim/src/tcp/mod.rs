@@ -278,6 +278,11 @@ impl Tcp {
         self.receiver.read(offset, now);
     }
 
+    /// The program wants what waits to be acknowledged to be acknowledged at once (TCP_QUICKACK).
+    pub fn acknowledge_waiting(&mut self) {
+        self.receiver.acknowledge_waiting();
+    }
+
     /// Bytes of data that arrived more than once.
     pub fn repeated(&self) -> u64 {
         self.receiver.repeated()

@@ -242,6 +242,11 @@ impl Receiver {
         self.delayed_until.get_or_insert(now + DELAY);
     }
 
+    /// Asks for the one that waits, if there is one (TCP_QUICKACK).
+    pub(super) fn acknowledge_waiting(&mut self) {
+        self.due |= self.delayed_until.is_some();
+    }
+
     /// Asks for an acknowledgement with the next packet.
     pub(super) fn acknowledge_now(&mut self) {
         self.due = true;
@@ -349,6 +354,21 @@ mod tests {
         receiver.on_time(41 * MILLISECOND);
         assert_eq!(answer(&mut receiver), Some((33, vec![], false)));
         assert_eq!(receiver.deadline(), None);
+    }
+
+    #[test]
+    fn one_that_waits_is_sent_at_once_where_it_is_asked_for_and_only_then() {
+        let mut receiver = settled();
+        receiver.acknowledge_waiting();
+        assert_eq!(answer(&mut receiver), None, "nothing has arrived");
+        arrive(&mut receiver, 0, 0);
+        assert_eq!(answer(&mut receiver), None);
+        receiver.acknowledge_waiting();
+        assert_eq!(answer(&mut receiver), Some((1, vec![], false)));
+        receiver.acknowledge_waiting();
+        assert_eq!(answer(&mut receiver), None);
+        arrive(&mut receiver, 1, 0);
+        assert_eq!(answer(&mut receiver), None, "the kernel forgets it");
     }
 
     #[test]
