@@ -76,6 +76,7 @@ fi
 if [ "$purpose" = test ]; then
     need ffmpeg "is the camera and the encoder of live video" have ffmpeg
     need iperf3 "measures the emulated links" have iperf3
+    need nftables "is the firewall around the edge node in the end-to-end tests" have nft
     need iputils-ping "measures the delay of the emulated links" have ping
     need git "clones through the proxy in the end-to-end tests" have git
     need openssh-client "logs in through the proxy in the end-to-end tests" have ssh

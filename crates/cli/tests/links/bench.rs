@@ -174,8 +174,25 @@ impl Bench {
 
     /// Starts nginx on the server's side, on its addresses and on loopback: files of `www` to download, and to upload into `www/in`.
     pub(crate) fn serve_files(&self) -> Child {
+        let child = self
+            .lab
+            .spawn(
+                Side::Server,
+                self.nginx(&["10.99.0.1", "127.0.0.1", "[fd99::1]"]),
+            )
+            .unwrap();
+        self.until_listening(Side::Server, 80);
+        child
+    }
+
+    /// That nginx for other addresses, not yet started.
+    pub(crate) fn nginx(&self, addresses: &[&str]) -> Command {
         let www = self.path("www");
         fs::create_dir_all(www.join("in")).unwrap();
+        let listen: String = addresses
+            .iter()
+            .map(|address| format!("        listen {address}:80;\n"))
+            .collect();
         let (www, temporary) = (www.display(), self.path("nginx-temp"));
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("    {kind}_temp_path \"{}\";\n", temporary.display()))
@@ -183,8 +200,8 @@ impl Bench {
         // One process, so that ending it ends the server; and no other user, which a user namespace may not have.
         let config = format!(
             "user root root;\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{ }}\n\
-             http {{\n    access_log off;\n    client_max_body_size 0;\n{temporary}    server {{\n        \
-             listen 10.99.0.1:80;\n        listen 127.0.0.1:80;\n        listen [fd99::1]:80;\n        root \"{www}\";\n        \
+             http {{\n    access_log off;\n    client_max_body_size 0;\n{temporary}    server {{\n{listen}        \
+             root \"{www}\";\n        \
              location /in/ {{ dav_methods PUT; }}\n    }}\n}}\n"
         );
         let config = self.write("nginx.conf", config);
@@ -199,9 +216,7 @@ impl Bench {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(self.path("nginx.log")).unwrap());
-        let child = self.lab.spawn(Side::Server, command).unwrap();
-        self.until_listening(Side::Server, 80);
-        child
+        command
     }
 
     /// Waits until something on one side listens on a TCP port.

@@ -13,7 +13,7 @@ use crate::daemon::Daemon;
 use crate::traffic::Pattern;
 
 /// Unequal enough for packets to overtake each other.
-const LINKS: [&str; 2] = ["a:rate=16mbit,delay=5ms", "b:rate=8mbit,delay=15ms"];
+pub(crate) const LINKS: [&str; 2] = ["a:rate=16mbit,delay=5ms", "b:rate=8mbit,delay=15ms"];
 const RATES: [&str; 2] = ["15.7mbit", "7.8mbit"];
 
 /// Longer than a transfer stands still after a link's death, on any machine: a link is dead after 0.5 s, and 300 kB take 0.3 s.
@@ -37,15 +37,23 @@ pub(crate) struct Edge {
 
 /// One end's file. `top` are lines of its own.
 fn file(side: Side, top: &str) -> String {
-    let mut text = match side {
-        Side::Server => format!(
-            "role = \"node\"\ncontrol = \"node.sock\"\n{top}\ntun.addresses = [\"10.88.0.1/24\"]\n"
-        ),
-        Side::Client => format!(
-            "role = \"user\"\ncontrol = \"user.sock\"\n{top}\ntun.addresses = [\"10.88.0.2/24\"]\n\
-             tun.routes = [\"10.99.0.1\"]\n"
-        ),
+    let routes: &[&str] = match side {
+        Side::Server => &[],
+        Side::Client => &["10.99.0.1"],
     };
+    file_with(side, top, routes)
+}
+
+/// The same with what lies behind the other end.
+pub(crate) fn file_with(side: Side, top: &str, routes: &[&str]) -> String {
+    let (role, host) = match side {
+        Side::Server => ("node", 1),
+        Side::Client => ("user", 2),
+    };
+    let mut text = format!(
+        "role = \"{role}\"\ncontrol = \"{role}.sock\"\n{top}\ntun.addresses = [\"10.88.0.{host}/24\"]\n\
+         tun.routes = {routes:?}\n"
+    );
     for (number, rate) in RATES.iter().enumerate() {
         let name = ["a", "b"][number];
         let ends = [2, 1].map(|host| format!("10.77.{}.{host}:7400", number + 1));

@@ -62,7 +62,7 @@ fn bench() -> Option<Bench> {
     Some(bench)
 }
 
-fn start(bench: &Bench, side: Side) -> Daemon {
+pub(crate) fn start(bench: &Bench, side: Side) -> Daemon {
     let name = ["user", "node"][side as usize];
     let file = format!("{name}.toml");
     let end = bench.sumlink_on(side, name, &["edge", "--config", &file]);
@@ -71,7 +71,7 @@ fn start(bench: &Bench, side: Side) -> Daemon {
 }
 
 /// Waits until both links are up at that end.
-fn until_up(bench: &Bench, side: Side) {
+pub(crate) fn until_up(bench: &Bench, side: Side) {
     let socket = ["user.sock", "node.sock"][side as usize];
     until("both links are up", || {
         let words = ["status", "--json", "--control", socket];

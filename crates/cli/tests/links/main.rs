@@ -13,6 +13,7 @@ mod daemon;
 mod edge;
 mod edge_faults;
 mod edge_networks;
+mod edge_router;
 mod faults;
 mod hostile;
 mod memory;
