@@ -11,7 +11,7 @@ use sumlink_lab::LabCommand;
 use sumlink_proxy::Forward;
 use sumlink_transport::config::Carriers;
 use sumlink_transport::egress::EgressRule;
-use sumlink_transport::{Class, PublicKey};
+use sumlink_transport::{Class, Early, PublicKey};
 
 use crate::cc::CcCommand;
 use crate::link::LinkArgs;
@@ -189,10 +189,10 @@ pub(crate) struct ClientArgs {
     /// links.json in $STATE_DIRECTORY, where systemd gives one.
     #[arg(long, value_name = "FILE")]
     pub(crate) state: Option<PathBuf>,
-    /// Tell every program that it is connected only when the server says so, also to a target that was connected
-    /// within the last minute.
-    #[arg(long)]
-    pub(crate) no_early: bool,
+    /// When to tell a program that it is connected before the server says so: `never`, `known` (where the target was
+    /// connected within the last minute; so it is without this) or `always`.
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) early: Option<Early>,
     /// Serve SOCKS5 here; 127.0.0.1:1080 when no --socks, --http nor --forward is given.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) socks: Option<SocketAddr>,

@@ -12,7 +12,7 @@ pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"
 
 /// Every form of a name, for messages.
 const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
-    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]], library:SCHEDULER, aggligator, noq, \
+    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early], library:SCHEDULER, aggligator, noq, \
     lwip|lwa|lwip+visible[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]";
 
 /// A way to carry traffic over several links.
@@ -52,6 +52,8 @@ pub struct Variant {
     pub congestion: Option<String>,
     /// Connections over each link, as `--carriers` takes them: a number from 1 to 8, or `auto`.
     pub carriers: Option<String>,
+    /// No program waits for the server to connect its target, as with `--early always`.
+    pub early: bool,
 }
 
 impl System {
@@ -105,9 +107,10 @@ impl System {
 }
 
 impl Variant {
-    /// `SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]]`, with schedulers of the engine's or of `own`.
+    /// `SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early]`, with schedulers of the engine's or of `own`.
     pub fn parse(variant: &str, own: &[&str]) -> Result<Self, String> {
-        let mut parts = variant.splitn(3, '+');
+        let late = variant.strip_suffix("+early");
+        let mut parts = late.unwrap_or(variant).splitn(3, '+');
         let schedulers = parts.next().unwrap_or_default();
         let congestion = parts.next().map(parse_congestion).transpose()?;
         let carriers = parts.next().map(parse_carriers).transpose()?;
@@ -131,6 +134,7 @@ impl Variant {
             selector,
             congestion,
             carriers,
+            early: late.is_some(),
         })
     }
 
@@ -244,6 +248,13 @@ mod tests {
         assert!(System::parse("sumlink:fbdt:conversational=redundant:streaming=ecf+bbr").is_ok());
         assert!(System::parse("sumlink:minrtt+bbr+4").is_ok());
         assert!(System::parse("sumlink:minrtt+auto+auto").is_ok());
+        for name in ["sumlink:fbdt+early", "sumlink:fbdt+bbr+2+early"] {
+            let system = System::parse(name).unwrap();
+            assert!(
+                matches!(system, System::Sumlink(variant) if variant.early),
+                "{name}"
+            );
+        }
         assert!(System::parse("mptcp+tls").is_ok() && System::parse("library:fbdt").is_ok());
         assert!(System::parse_with("sumlink:mine:streaming=ecf", &["mine"]).is_ok());
         assert!(System::parse("sumlink:fbdt:streaming=ecf@base:alpha=0.3+bbr+4").is_ok());

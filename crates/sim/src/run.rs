@@ -182,6 +182,9 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             if congestion == "auto" || variant.carriers.as_deref() == Some("auto") {
                 return Some("the simulator does not choose by measuring (auto)".to_owned());
             }
+            if variant.early {
+                return Some("the simulator's programs wait for their targets (early)".to_owned());
+            }
             let missing = variant.missing(scenario.links().count());
             if missing.is_some() {
                 return missing;

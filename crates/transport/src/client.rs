@@ -15,6 +15,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::config::ClientConfig;
 use crate::driver::{Command, Driver, LinkStates, Listeners, Opening};
+use crate::early::Early;
 use crate::handshake::CarrierError;
 use crate::links::LinkError;
 use crate::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
@@ -181,26 +182,18 @@ impl Client {
         target: Target,
         class: impl Into<Option<Class>>,
     ) -> Result<Stream, OpenError> {
-        self.open(target, class.into(), false).await
+        self.open_stream_early(target, class, Early::Never).await
     }
 
-    /// As [`Client::open_stream_as`], but does not wait for the server where the session has connected a stream to the
-    /// same target within the last minute and none has failed since: what is written then arrives a round trip sooner. If the
-    /// target is not to be reached this time, the stream says so when it is used.
+    /// As [`Client::open_stream_as`], but returns before the server has said anything when [`Early`] has it so: what is written
+    /// then arrives a round trip sooner. If the target is not to be reached, the stream says so when it is used.
     pub async fn open_stream_early(
         &self,
         target: Target,
         class: impl Into<Option<Class>>,
+        early: Early,
     ) -> Result<Stream, OpenError> {
-        self.open(target, class.into(), true).await
-    }
-
-    async fn open(
-        &self,
-        target: Target,
-        class: Option<Class>,
-        early: bool,
-    ) -> Result<Stream, OpenError> {
+        let class = class.into();
         let open = async {
             let mut session = self.shared.session.subscribe();
             let commands = session

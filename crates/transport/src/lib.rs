@@ -41,6 +41,7 @@ pub mod config;
 pub mod congestion;
 mod dial;
 mod driver;
+mod early;
 pub mod egress;
 #[cfg(test)]
 mod fixture;
@@ -75,6 +76,7 @@ pub mod tls;
 
 pub use client::{Client, ConnectError, SetPolicyError};
 pub use dial::dial;
+pub use early::Early;
 pub use groups::CarrierGroups;
 pub use handshake::CarrierError;
 pub use keys::{PublicKey, SecretKey};

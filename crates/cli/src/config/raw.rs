@@ -63,7 +63,7 @@ pub(super) struct Client {
     pub(super) congestion: Field<String>,
     pub(super) coupled: Field<String>,
     pub(super) carriers: Field<toml::Value>,
-    pub(super) early: Field<bool>,
+    pub(super) early: Field<String>,
     pub(super) state: Field<PathBuf>,
     pub(super) links: Field<String>,
     #[serde(default)]

@@ -12,7 +12,7 @@ use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::{EgressPolicy, EgressRule};
-use sumlink_transport::{Class, FbdtConfig, PublicKey, Redundancy, SecretKey, Target};
+use sumlink_transport::{Class, Early, FbdtConfig, PublicKey, Redundancy, SecretKey, Target};
 
 use super::read::{Depth, read};
 use super::{ConfigError, File, memory};
@@ -35,7 +35,7 @@ pub(crate) struct ClientSettings {
     pub(crate) congestion: Option<String>,
     pub(crate) coupled: Option<String>,
     pub(crate) carriers: Option<Carriers>,
-    pub(crate) early: Option<bool>,
+    pub(crate) early: Option<Early>,
     pub(crate) state: Option<PathBuf>,
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) http: Option<SocketAddr>,
@@ -146,8 +146,8 @@ pub(crate) struct ClientPlan {
     pub(crate) http: Option<SocketAddr>,
     pub(crate) forward: Vec<Forward>,
     pub(crate) classes: Vec<ClassRule>,
-    /// Programs are told that they are connected before the server says so, where that is as good as known.
-    pub(crate) early: bool,
+    /// When programs are told that they are connected before the server says so.
+    pub(crate) early: Early,
     pub(crate) control: Option<PathBuf>,
 }
 
@@ -242,7 +242,7 @@ impl ClientPlan {
                 .or((!entries).then_some(DEFAULT_SOCKS)),
             http,
             forward,
-            early: !args.no_early && file.early.unwrap_or(true),
+            early: args.early.or(file.early).unwrap_or_default(),
             classes: file.classes,
             control: control.or(file.control),
         })

@@ -119,12 +119,17 @@ fn every_mistake_has_its_line_and_reason() {
         ),
         (
             "client",
-            "early = 3",
-            "x.toml:4: invalid type: integer `3`, expected a boolean",
+            "early = true",
+            "x.toml:4: invalid type: boolean `true`, expected a string",
+        ),
+        (
+            "client",
+            "early = \"now\"",
+            "x.toml:4: `now` is not one of never, known, always",
         ),
         (
             "server",
-            "early = true",
+            "early = \"known\"",
             "x.toml:1: `early` belongs to a client and `listen` to a server",
         ),
         (

@@ -89,6 +89,9 @@ impl System for Sumlink {
         if let Some(carriers) = &self.variant.carriers {
             command.args(["--carriers", carriers]);
         }
+        if self.variant.early {
+            command.args(["--early", "always"]);
+        }
         for link in stage.links() {
             command.args(["--link", link]);
         }

@@ -222,6 +222,7 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use crate::driver::{Listeners, Opening};
+    use crate::early::Early;
     use crate::fixture::{client_config, serve, server_config};
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
@@ -434,7 +435,7 @@ mod tests {
         let _ = manager.commands.send(Command::Open(Opening {
             target: Target::from(address).encode(),
             class: None,
-            early: false,
+            early: Early::Never,
             reply,
         }));
         assert!(stream.await.unwrap().is_ok());

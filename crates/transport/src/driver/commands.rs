@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 
 use super::Driver;
 use crate::carrier::Carrier;
+use crate::early::Early;
 use crate::policy::Terms;
 use crate::status::SessionStatus;
 use crate::stream::Stream;
@@ -19,8 +20,7 @@ pub(crate) struct Opening {
     /// Where it leads, as the OPEN frame says it.
     pub(crate) target: Vec<u8>,
     pub(crate) class: Option<Class>,
-    /// Whether the answer may come before the peer's, where that is as good as known.
-    pub(crate) early: bool,
+    pub(crate) early: Early,
     pub(crate) reply: OpenReply,
 }
 

@@ -1,9 +1,11 @@
-//! Targets that have been connected a moment ago, and will most likely be again.
+//! What became of targets a moment ago, and will most likely become of them again.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// A connection says so much about the next one to the same target.
+use crate::Early;
+
+/// For so long one connection says something about the next one to the same target.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// Targets that are remembered at most.
@@ -12,50 +14,81 @@ const MOST: usize = 1024;
 /// What is remembered of targets, as OPEN frames say them.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    connected: HashMap<Box<[u8]>, Instant>,
+    last: HashMap<Box<[u8]>, Outcome>,
+}
+
+/// What became of the last stream to a target.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    is_connected: bool,
+    at: Instant,
 }
 
 impl Known {
     /// A stream to `target` has been connected.
     pub(super) fn connected(&mut self, target: &[u8], now: Instant) {
-        if self.connected.len() >= MOST {
-            self.connected.retain(|_, at| is_recent(*at, now));
-        }
-        if self.connected.len() < MOST || self.connected.contains_key(target) {
-            self.connected.insert(target.into(), now);
-        }
+        self.note(target, true, now);
     }
 
     /// A stream to `target` has failed before it was connected, or as if it never had been.
-    pub(super) fn failed(&mut self, target: &[u8]) {
-        self.connected.remove(target);
+    pub(super) fn failed(&mut self, target: &[u8], now: Instant) {
+        self.note(target, false, now);
     }
 
-    /// Whether one to `target` may be taken for connected before the peer says so.
-    pub(super) fn is_known(&self, target: &[u8], now: Instant) -> bool {
-        let at = self.connected.get(target);
-        at.is_some_and(|at| is_recent(*at, now))
+    fn note(&mut self, target: &[u8], is_connected: bool, now: Instant) {
+        if self.last.len() >= MOST {
+            self.last.retain(|_, outcome| outcome.is_recent(now));
+        }
+        let at = now;
+        let outcome = Outcome { is_connected, at };
+        if let Some(last) = self.last.get_mut(target) {
+            *last = outcome;
+        } else if self.last.len() < MOST {
+            self.last.insert(target.into(), outcome);
+        }
+    }
+
+    /// Whether one to `target` is to be taken for connected before the peer says so.
+    pub(super) fn is_early(&self, target: &[u8], early: Early, now: Instant) -> bool {
+        let last = self.last.get(target);
+        let last = last.filter(|outcome| outcome.is_recent(now));
+        match early {
+            Early::Never => false,
+            Early::Known => last.is_some_and(|outcome| outcome.is_connected),
+            Early::Always => last.is_none_or(|outcome| outcome.is_connected),
+        }
     }
 }
 
-fn is_recent(at: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(at) < KNOWN_FOR
+impl Outcome {
+    fn is_recent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < KNOWN_FOR
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Under never, known, always.
+    fn early(known: &Known, target: &[u8], now: Instant) -> [bool; 3] {
+        [Early::Never, Early::Known, Early::Always].map(|early| known.is_early(target, early, now))
+    }
+
     #[test]
-    fn a_target_is_known_for_a_minute_and_until_it_fails() {
+    fn what_became_of_a_target_counts_for_a_minute() {
         let (mut known, now) = (Known::default(), Instant::now());
-        assert!(!known.is_known(b"a", now));
+        assert_eq!(early(&known, b"a", now), [false, false, true]);
         known.connected(b"a", now);
-        assert!(known.is_known(b"a", now + KNOWN_FOR / 2));
-        assert!(!known.is_known(b"b", now));
-        assert!(!known.is_known(b"a", now + KNOWN_FOR));
-        known.failed(b"a");
-        assert!(!known.is_known(b"a", now));
+        assert_eq!(
+            early(&known, b"a", now + KNOWN_FOR / 2),
+            [false, true, true]
+        );
+        assert_eq!(early(&known, b"b", now), [false, false, true]);
+        assert_eq!(early(&known, b"a", now + KNOWN_FOR), [false, false, true]);
+        known.failed(b"a", now);
+        assert_eq!(early(&known, b"a", now), [false; 3]);
+        assert_eq!(early(&known, b"a", now + KNOWN_FOR), [false, false, true]);
     }
 
     #[test]
@@ -65,10 +98,12 @@ mod tests {
         for n in 0..2 * MOST {
             known.connected(&target(n), now);
         }
-        assert_eq!(known.connected.len(), MOST);
-        assert!(known.is_known(&target(0), now));
+        assert_eq!(known.last.len(), MOST);
+        assert!(known.is_early(&target(0), Early::Known, now));
+        known.failed(&target(0), now);
+        assert!(!known.is_early(&target(0), Early::Always, now));
         let later = now + KNOWN_FOR;
         known.connected(&target(5000), later);
-        assert_eq!(known.connected.len(), 1);
+        assert_eq!(known.last.len(), 1);
     }
 }

@@ -73,13 +73,18 @@ impl Driver {
         let _ = opening.reply.send(Err(refusal));
     }
 
-    /// An OPEN is on its way. To a target that is known the program's first bytes go along with it, a round trip before
-    /// the peer's word could have come back.
+    /// An OPEN is on its way. Where the peer's word is not waited for the program's first bytes go along with it, a round trip
+    /// before that could have come back.
     fn opened(&mut self, id: StreamId, opening: Opening) {
-        let Opening { target, reply, .. } = opening;
+        let Opening {
+            target,
+            reply,
+            early,
+            ..
+        } = opening;
         let (mut local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
         local.unconfirmed = true;
-        if opening.early && self.known.is_known(&target, Instant::now()) {
+        if self.known.is_early(&target, early, Instant::now()) {
             // Where nobody waits any more, the stream is dropped here, and thereby reset.
             self.locals.insert(id, local);
             let _ = reply.send(Ok(stream));
@@ -145,7 +150,7 @@ impl Driver {
     pub(super) fn fail_local(&mut self, id: StreamId, error: OpenError) {
         if let Some(local) = self.locals.remove(&id) {
             if local.unconfirmed {
-                self.known.failed(&local.target);
+                self.known.failed(&local.target, Instant::now());
             }
             local.fail(error);
         }

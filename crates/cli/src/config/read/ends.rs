@@ -39,7 +39,7 @@ impl Reader<'_> {
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             coupled,
             carriers: self.carriers(raw.carriers),
-            early: raw.early.map(Spanned::into_inner),
+            early: self.parse(raw.early, |s| s.parse()),
             state: raw.state.map(|path| self.beside(path.get_ref())),
             socks: self.parse(raw.socks, |s| parse_address(s)),
             http: self.parse(raw.http, |s| parse_address(s)),
