@@ -337,18 +337,25 @@ async fn a_dropped_stream_is_reset_at_the_target() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_was_connected_is_not_waited_for_until_it_fails() {
+    not_waited_for_until_it_fails(Early::Known).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_target_is_waited_for_until_it_fails_where_that_is_asked_for() {
+    not_waited_for_until_it_fails(Early::Always).await;
+}
+
+async fn not_waited_for_until_it_fails(when: Early) {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target: Target = listener.local_addr().unwrap().into();
-    let early = async || {
-        client
-            .open_stream_early(target.clone(), None, Early::Known)
-            .await
-    };
-    let (first, accepted) = tokio::join!(early(), listener.accept());
-    drop((first.unwrap(), accepted.unwrap()));
+    let early = async || client.open_stream_early(target.clone(), None, when).await;
+    if when == Early::Known {
+        let (first, accepted) = tokio::join!(early(), listener.accept());
+        drop((first.unwrap(), accepted.unwrap()));
+    }
     // What is written at once arrives.
     let mut second = early().await.unwrap();
     second.write_all(b"hello").await.unwrap();
@@ -358,35 +365,11 @@ async fn a_target_that_was_connected_is_not_waited_for_until_it_fails() {
     assert_eq!(&hello, b"hello");
     // Nobody listens any more: the first to come learns it by using the stream, the next one is told.
     drop((listener, tcp));
-    let mut third = early().await.expect("it is known");
+    let mut third = early().await.expect("it is not waited for");
     third.read(&mut hello).await.expect_err("and yet refused");
     assert_eq!(early().await.unwrap_err(), OpenError::Refused);
     let plain = client.open_stream(target.clone()).await;
     assert_eq!(plain.unwrap_err(), OpenError::Refused);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_waited_for_where_that_is_asked_for_until_a_target_fails() {
-    let key = SecretKey::generate().unwrap();
-    let server = Running::start(&[&key], |_| {}).await;
-    let client = Client::connect(server.client(&key)).await.unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let target: Target = listener.local_addr().unwrap().into();
-    let early = async || {
-        client
-            .open_stream_early(target.clone(), None, Early::Always)
-            .await
-    };
-    let mut first = early().await.unwrap();
-    first.write_all(b"hello").await.unwrap();
-    let (mut tcp, _) = listener.accept().await.unwrap();
-    let mut hello = [0; 5];
-    tcp.read_exact(&mut hello).await.unwrap();
-    assert_eq!(&hello, b"hello");
-    drop((listener, tcp));
-    let mut second = early().await.expect("nobody is waited for");
-    second.read(&mut hello).await.expect_err("and yet refused");
-    assert_eq!(early().await.unwrap_err(), OpenError::Refused);
 }
 
 /// A target's end of a stream, and the program's.
