@@ -29,16 +29,18 @@ pub(crate) fn ask(bench: &Bench, target: SocketAddrV4) -> (TcpStream, u8) {
     (stream, reply[3])
 }
 
-/// Has a target that is connected once and then listens no more: what the second asker is told, and the third.
-fn told_of_a_target_that_is_gone(lines: &str) -> Option<[u8; 2]> {
+/// Has a target where nobody listens, `before` that once somebody did and was connected: what the next asker is told, and the one after.
+fn told_of_a_target_that_is_gone(before: bool, lines: &str) -> Option<[u8; 2]> {
     let target: SocketAddrV4 = "10.99.0.1:8080".parse().unwrap();
     let bond = Plan::new(&LINKS)
         .client(&format!("links = \"auto\"\n{lines}"))
         .start()?;
-    let listener = listen(&bond.bench, target.into());
-    let (first, told) = ask(&bond.bench, target);
-    assert_eq!(told, SUCCEEDED);
-    drop((listener.accept().unwrap(), listener, first));
+    if before {
+        let listener = listen(&bond.bench, target.into());
+        let (first, told) = ask(&bond.bench, target);
+        assert_eq!(told, SUCCEEDED);
+        drop((listener.accept().unwrap(), listener, first));
+    }
     let (mut second, told) = ask(&bond.bench, target);
     // Whoever was told too early finds the connection ended.
     match second.read(&mut [0]) {
@@ -52,15 +54,23 @@ fn told_of_a_target_that_is_gone(lines: &str) -> Option<[u8; 2]> {
 
 #[test]
 fn where_the_target_was_connected_a_moment_ago_one_is_told_so_before_the_server_says_it() {
-    let Some(told) = told_of_a_target_that_is_gone("") else {
+    let Some(told) = told_of_a_target_that_is_gone(true, "") else {
         return;
     };
     assert_eq!(told, [SUCCEEDED, REFUSED]);
 }
 
 #[test]
-fn with_early_false_everybody_waits_for_the_server() {
-    let Some(told) = told_of_a_target_that_is_gone("early = false\n") else {
+fn with_early_always_one_is_told_so_of_any_target_but_one_that_has_just_failed() {
+    let Some(told) = told_of_a_target_that_is_gone(false, "early = \"always\"\n") else {
+        return;
+    };
+    assert_eq!(told, [SUCCEEDED, REFUSED]);
+}
+
+#[test]
+fn with_early_never_everybody_waits_for_the_server() {
+    let Some(told) = told_of_a_target_that_is_gone(true, "early = \"never\"\n") else {
         return;
     };
     assert_eq!(told, [REFUSED, REFUSED]);
