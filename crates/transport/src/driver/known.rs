@@ -41,11 +41,13 @@ impl Known {
         }
         let at = now;
         let outcome = Outcome { is_connected, at };
-        if let Some(last) = self.last.get_mut(target) {
-            *last = outcome;
-        } else if self.last.len() < MOST {
-            self.last.insert(target.into(), outcome);
+        if self.last.len() >= MOST && !self.last.contains_key(target) {
+            let oldest = self.last.iter().min_by_key(|(_, outcome)| outcome.at);
+            if let Some(oldest) = oldest.map(|(target, _)| target.clone()) {
+                self.last.remove(&oldest);
+            }
         }
+        self.last.insert(target.into(), outcome);
     }
 
     /// Whether one to `target` is to be taken for connected before the peer says so.
@@ -95,13 +97,20 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let (mut known, now) = (Known::default(), Instant::now());
         let target = |n: usize| n.to_be_bytes();
+        let at = |n| now + Duration::from_millis(n as u64);
         for n in 0..2 * MOST {
-            known.connected(&target(n), now);
+            known.connected(&target(n), at(n));
         }
         assert_eq!(known.last.len(), MOST);
-        assert!(known.is_early(&target(0), Early::Known, now));
+        let now = at(2 * MOST);
+        let is_known = |known: &Known, n| known.is_early(&target(n), Early::Known, now);
+        assert!(
+            is_known(&known, MOST) && !is_known(&known, MOST - 1),
+            "the oldest go"
+        );
         known.failed(&target(0), now);
         assert!(!known.is_early(&target(0), Early::Always, now));
+        assert!(is_known(&known, MOST + 1) && !is_known(&known, MOST));
         let later = now + KNOWN_FOR;
         known.connected(&target(5000), later);
         assert_eq!(known.last.len(), 1);
