@@ -4,10 +4,11 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
 use sumlink_lab::Side;
 
 use crate::bench::{Bench, finish, until};
-use crate::edge::{LINKS, file_with};
+use crate::edge::{LINKS, count, file_with};
 use crate::edge_networks::{start, until_up};
 use crate::traffic::Pattern;
 
@@ -182,26 +183,27 @@ fn firewalls_and_masquerading_let_every_mode_through() {
             assert!(copied == contents, "{copy} in {mode}");
         }
 
-        // Of too large a packet the user's end tells, and no firewall keeps that from the host.
-        let ping = |bytes: &str| {
-            let words = [
-                "ping",
-                "-c",
-                "1",
-                "-W",
-                "20",
-                "-M",
-                "do",
-                "-s",
-                bytes,
-                "198.18.1.2",
-            ];
-            user.spawn(&bench, &words).wait_with_output().unwrap()
+        let status = ["status", "--json", "--control", "node.sock"];
+        let status = bench.run_sumlink(Side::Server, &status).stdout;
+        let status: Value = serde_json::from_slice(&status).unwrap();
+        for link in 0..2 {
+            let carried = count(&status["edge"], &format!("/links/{link}/sent_bytes"));
+            assert!(carried > 100_000, "link {link} carried {carried} in {mode}");
+        }
+
+        // Of too large a packet the user's end tells the host.
+        let ping = |host: &Host, bytes: &str, to: &str| {
+            let words = ["ping", "-c", "1", "-W", "3", "-M", "do", "-s", bytes, to];
+            host.spawn(&bench, &words).wait_with_output().unwrap()
         };
-        assert!(ping("1372").status.success(), "{mode}");
-        let told = ping("1373").stdout;
+        assert!(ping(&user, "1372", "198.18.1.2").status.success(), "{mode}");
+        let told = ping(&user, "1373", "198.18.1.2").stdout;
         let told = String::from_utf8_lossy(&told);
         assert!(told.contains("mtu = 1400"), "{mode}: {told}");
+        // The firewalls are there: nobody comes in from outside, not even by the address.
+        let back = ["ip", "route", "add", USERS, "via", "198.18.1.1"];
+        server.run(&bench, &back);
+        assert!(!ping(&server, "56", "10.20.0.2").status.success(), "{mode}");
 
         for side in [Side::Client, Side::Server] {
             let words = ["nft", "list", "counter", "inet", "filter", "invalid"];
