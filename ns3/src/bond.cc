@@ -271,14 +271,15 @@ void End::Work() {
         return;
     }
     while (std::exchange(m_again, false)) {
-        sumlink_session_handle_timeout(m_session.get(), Now());
-        Write();
-        Read();
+        // Before the engine judges what is late.
         for (size_t n = 0; n < m_carriers.size(); ++n) {
             if (m_carriers[n].up) {
                 Sample(n);
             }
         }
+        sumlink_session_handle_timeout(m_session.get(), Now());
+        Write();
+        Read();
         ++m_turn;
         for (size_t step = 0; step < m_carriers.size(); ++step) {
             auto n = (m_turn + step) % m_carriers.size();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Flight, LossState, Path, PathSample, srtt_of};
+use super::{Flight, LossState, Path, PathSample, Sent, srtt_of};
 use crate::Instant;
 
 /// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
@@ -77,8 +77,8 @@ impl Path {
 
     /// From when on bytes on the path are late.
     ///
-    /// By what was known when they were handed over: of a path that slows down round trip and variation grow with what waits on
-    /// it, and with them the time in which that would be noticed.
+    /// As long as TCP has them on their way by what was known when they were handed over: of a path that slows down round trip
+    /// and variation grow with what waits on it, and with them the time in which that would be noticed.
     pub(crate) fn late_at(&self, flight: &Flight) -> Instant {
         flight.expected_at + self.patience_with(flight.record_end, flight.patience)
     }
@@ -99,30 +99,63 @@ impl Path {
         self.heard.is_some() && path_end + left <= self.sent
     }
 
-    /// From when on the oldest thing on the path is late, unless it is confirmed before.
+    /// The oldest bytes that TCP has on their way; where it does not tell, the oldest there are.
+    pub(crate) fn first_on_its_way(&self) -> Option<&Flight> {
+        let is_there = |flight: &Flight| self.has_acknowledged(flight.record_end);
+        match self.flights.front() {
+            Some(oldest) if is_there(oldest) => {
+                self.flights.get(self.flights.partition_point(is_there))
+            }
+            oldest => oldest,
+        }
+    }
+
+    /// The oldest bytes that are late.
+    pub(crate) fn late_flight(&self, now: Instant) -> Option<&Flight> {
+        let oldest = [self.flights.front(), self.first_on_its_way()];
+        let mut oldest = oldest.into_iter().flatten();
+        oldest.find(|flight| self.late_at(flight) <= now)
+    }
+
+    /// Likewise the oldest control frame.
+    fn first_control_on_its_way(&self) -> Option<&Sent> {
+        let is_there = |sent: &Sent| self.has_acknowledged(self.record_end(sent));
+        match self.control.front() {
+            Some(oldest) if is_there(oldest) => {
+                self.control.get(self.control.partition_point(is_there))
+            }
+            oldest => oldest,
+        }
+    }
+
+    /// The most that the record of a control frame may have, counted as its end is.
+    fn record_end(&self, sent: &Sent) -> u64 {
+        self.sent.min(sent.path_end + RECORD)
+    }
+
+    /// From when on anything on the path is late, unless it is confirmed before.
     fn late_from(&self) -> Option<Instant> {
-        let data = self.flights.front().map(|flight| self.late_at(flight));
-        let control = self.control.front().map(|sent| {
-            let patience = self.patience_with(sent.path_end, self.patience());
+        let data = [self.flights.front(), self.first_on_its_way()];
+        let data = data.into_iter().flatten();
+        let data = data.map(|flight| self.late_at(flight));
+        let control = [self.control.front(), self.first_control_on_its_way()];
+        let control = control.into_iter().flatten().map(|sent| {
+            let patience = self.patience_with(self.record_end(sent), self.patience());
             sent.sent_at + self.delay() + patience
         });
-        match (data, control) {
-            (Some(data), Some(control)) => Some(data.min(control)),
-            (data, control) => data.or(control),
-        }
+        data.chain(control).min()
     }
 
-    /// When the oldest thing on the path was expected at the peer.
+    /// When the oldest thing that TCP has on its way was expected at the peer.
     fn expected_at(&self) -> Option<Instant> {
-        let data = self.flights.front().map(|flight| flight.expected_at);
-        let control = self.control.front().map(|sent| sent.sent_at + self.delay());
-        match (data, control) {
-            (Some(data), Some(control)) => Some(data.min(control)),
-            (data, control) => data.or(control),
-        }
+        let data = self.first_on_its_way().map(|flight| flight.expected_at);
+        let control = self.first_control_on_its_way();
+        let control = control.map(|sent| sent.sent_at + self.delay());
+        data.into_iter().chain(control).min()
     }
 
-    /// When the oldest control frame that only this path has is late.
+    /// When the oldest control frame that only this path has is late. These are small, and somebody waits for each of them, so that
+    /// it makes no difference whether TCP has had it acknowledged.
     pub(crate) fn control_late_at(&self) -> Option<Instant> {
         let oldest = self.control.iter().find(|sent| sent.is_to_be_repeated())?;
         Some(oldest.sent_at + self.delay() + self.patience())
@@ -142,9 +175,10 @@ impl Path {
     /// segment, has had next to nothing acknowledged for so long either. Nothing where TCP does not tell what it delivers.
     ///
     /// While TCP gets anything worth the name to the peer what is late may still be on its way; a path that is silent in
-    /// both ways is dead, or waits for a timeout. TCP has nothing to say where it has nothing on its way.
+    /// both ways is dead, or waits for a timeout. Where TCP has nothing on its way, since all is acknowledged or the peer has closed the
+    /// window, it has nothing to say.
     pub(crate) fn silent_from(&self) -> Option<Instant> {
-        let heard = self.heard.filter(|_| !self.has_acknowledged(self.sent))?;
+        let heard = self.heard.filter(|_| self.sample.in_flight > 0)?;
         let patience = self.patience_at(heard.srtt, heard.rttvar);
         Some((self.expected_at()? + patience).max(heard.at + patience))
     }
@@ -181,12 +215,12 @@ impl Path {
             Some(_) => patience,
             None => Duration::ZERO,
         };
-        let late = self.flights.front();
-        let late = late.map(|flight| {
+        let late = [self.flights.front(), self.first_on_its_way()];
+        let late = late.into_iter().flatten().map(|flight| {
             let least = patience.min(flight.stall_patience());
             flight.expected_at + self.patience_with(flight.record_end, least) + more
         });
-        Some(late.map_or(silent, |late| silent.min(late)))
+        late.chain([silent]).min()
     }
 
     /// How long something may be overdue before the path counts as stalled, silent or not.

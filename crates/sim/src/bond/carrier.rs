@@ -190,7 +190,9 @@ impl Carrier {
     /// What TCP knows now: at most a millisecond old, and of a young carrier no older than what was last sent.
     pub(super) fn sample(&mut self, net: &Net) -> PathSample {
         let is_old = net.now() - self.sampled >= SAMPLE_AGE;
-        if is_old || self.info.srtt == 0 || self.is_young() && self.moved {
+        let is_idle = self.info.unacked + self.info.unsent == 0;
+        let is_behind = self.moved && (is_idle || self.is_young());
+        if is_old || is_behind || self.info.srtt == 0 {
             self.refresh(net);
         }
         let info = &self.info;

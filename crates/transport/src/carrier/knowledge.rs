@@ -29,7 +29,10 @@ impl Carrier {
     /// What TCP knows now: at most a millisecond old, and of a young carrier no older than what was last sent.
     pub(crate) fn sample(&mut self, now: Instant) -> PathSample {
         let is_old = now.duration_since(self.sampled) >= SAMPLE_AGE;
-        if is_old || self.info.srtt.is_zero() || self.is_young() && self.moved {
+        // Else what was just handed over, of which TCP_INFO knows nothing yet, would look as if it were acknowledged.
+        let is_idle = self.info.unacked_bytes + self.info.notsent_bytes == 0;
+        let is_behind = self.moved && (is_idle || self.is_young());
+        if is_old || is_behind || self.info.srtt.is_zero() {
             self.refresh(now);
         }
         let info = &self.info;

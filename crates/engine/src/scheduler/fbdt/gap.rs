@@ -45,7 +45,7 @@ impl Gaps {
 fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     let oldest = others(path, view).filter(|other| other.is_late(view.now));
     let oldest = oldest.filter_map(|other| {
-        let oldest = other.flights().next()?;
+        let oldest = other.late_flight(view.now).or(other.flights().next())?;
         let repaired_at = oldest.expected_at + round_trip(other, view).mul_f64(REPAIR);
         let is_silent = other.is_silent(view.now);
         let stream = view.stream(oldest.stream)?;

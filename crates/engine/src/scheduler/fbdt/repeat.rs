@@ -203,7 +203,7 @@ pub(super) fn others<'a>(path: &Path, view: &View<'a>) -> impl Iterator<Item = &
 
 /// Whether what `path` owes is late, and there is nothing else that its receiver could use meanwhile.
 fn is_waited_for(path: &Path, view: &View<'_>) -> bool {
-    let oldest = path.flights().next();
+    let oldest = path.late_flight(view.now).or(path.flights().next());
     path.is_late(view.now)
         && oldest.is_some_and(|flight| view.stream(flight.stream).is_some_and(is_urgent))
 }
@@ -227,7 +227,8 @@ pub(super) fn late_bytes(
     let mut best: Option<(StreamId, Range<u64>)> = None;
     for other in others(path, view) {
         // A carrier delivers in order: what is behind something late is as late as that.
-        let oldest = other.flights().next().filter(|_| other.is_late(view.now));
+        let oldest = other.first_on_its_way();
+        let oldest = oldest.filter(|_| other.is_late(view.now));
         let behind = oldest.map_or(Duration::ZERO, |oldest| {
             view.now.saturating_sub(oldest.expected_at)
         });

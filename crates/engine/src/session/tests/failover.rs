@@ -163,12 +163,36 @@ fn what_tcp_has_had_acknowledged_is_waited_for_as_long_as_a_stall_and_nobody_is_
         (Some(10 + 29), silent, soon),
         "its record is not there"
     );
-    assert_eq!(judged(1, 0, 100), (Some(10 + 29), silent, soon));
+    assert_eq!(
+        judged(1, 0, 100),
+        (Some(10 + 29), None, soon),
+        "the window is closed"
+    );
     assert_eq!(
         judged(0, 0, 0),
         (Some(10 + 29), None, soon),
         "TCP does not say"
     );
+}
+
+#[test]
+fn a_peer_without_time_makes_no_path_stall_and_hardly_anything_go_twice() {
+    let mut pair = Pair::connected(&[(400.0, 2), (200.0, 3)]);
+    pair.tells = true;
+    let id = pair.open();
+    pair.write(Side::Client, id, &vec![7; 60_000_000], true);
+    for _ in 0..8 {
+        pair.run_for(Duration::from_millis(50));
+        pair.pause(Side::Server, Duration::from_millis(90));
+        pair.run_for(Duration::from_millis(90));
+    }
+    let stalls = |event: &Event| matches!(event, Event::PathStalled { .. });
+    let stalled = pair.events.iter().filter(|(_, event)| stalls(event));
+    assert_eq!(stalled.count(), 0, "{pair:?}");
+    let received = pair.program(Side::Server, id).received.len() as u64;
+    assert!(received > 20_000_000, "{received}: {pair:?}");
+    let twice = pair.client.stats().duplicates_sent;
+    assert!(twice < received / 100, "{twice} of {received}");
 }
 
 #[test]

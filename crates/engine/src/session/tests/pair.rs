@@ -33,6 +33,8 @@ struct Lane {
     pieces: VecDeque<(Instant, Vec<u8>)>,
     /// When the rate server is free again.
     busy_until: Instant,
+    /// What has arrived, and whose reader was busy.
+    unread: VecDeque<Vec<u8>>,
     /// Bytes that have arrived and when the sender hears of it.
     acknowledgements: VecDeque<(Instant, u64)>,
     /// Bytes acknowledged: slow start opens the window by as many.
@@ -83,6 +85,8 @@ pub(crate) struct Pair {
     pub(crate) events: Vec<(Side, Event)>,
     /// Cuts what arrives into pieces of this size.
     pub(crate) cut: usize,
+    /// The carriers tell what has been delivered.
+    pub(crate) tells: bool,
     /// Until when each side's processor is busy with something else.
     paused_until: [Instant; 2],
     next_path: u32,
@@ -106,6 +110,7 @@ impl Pair {
             programs: BTreeMap::new(),
             events: Vec::new(),
             cut: usize::MAX,
+            tells: false,
             paused_until: [now; 2],
             next_path: 0,
             opened: 0,
@@ -445,7 +450,10 @@ impl Pair {
             return false;
         };
         let lane = &carrier.lanes[side as usize];
-        let sample = carrier.sample(lane, now);
+        let mut sample = carrier.sample(lane, now);
+        if self.tells {
+            sample.delivered = lane.acknowledged / MSS as u64;
+        }
         self.session(side).path_stats(id, sample, now);
         if sample.full {
             return false;
@@ -478,8 +486,10 @@ impl Pair {
             for side in Side::BOTH {
                 let lane = &carrier.lanes[side as usize];
                 if !carrier.blackhole {
-                    let reader_from = self.paused_until[side.peer() as usize].max(self.now);
-                    moments.extend(lane.pieces.front().map(|(at, _)| (*at).max(reader_from)));
+                    moments.extend(lane.pieces.front().map(|(at, _)| (*at).max(self.now)));
+                }
+                if !lane.unread.is_empty() {
+                    moments.push(self.paused_until[side.peer() as usize].max(self.now));
                 }
                 moments.extend(lane.acknowledgements.front().map(|(at, _)| *at));
                 if lane.busy_until > self.now {
@@ -509,23 +519,18 @@ impl Pair {
         for id in ids {
             for side in Side::BOTH {
                 if let Some(carrier) = self.carriers.get_mut(&id) {
-                    carrier.lanes[side as usize].acknowledge(now);
-                }
-                if self.is_paused(side.peer()) {
-                    continue;
-                }
-                while let Some(carrier) = self.carriers.get_mut(&id)
-                    && !carrier.blackhole
-                    && carrier.lanes[side as usize]
-                        .pieces
-                        .front()
-                        .is_some_and(|(at, _)| *at <= now)
-                    && let Some((_, piece)) = carrier.lanes[side as usize].pieces.pop_front()
-                {
+                    let arrives = !carrier.blackhole;
                     let heard = now + carrier.delay;
-                    let acknowledgement = (heard, piece.len() as u64);
                     let lane = &mut carrier.lanes[side as usize];
-                    lane.acknowledgements.push_back(acknowledgement);
+                    lane.acknowledge(now);
+                    if arrives {
+                        lane.arrive(now, heard);
+                    }
+                }
+                while !self.is_paused(side.peer())
+                    && let Some(carrier) = self.carriers.get_mut(&id)
+                    && let Some(piece) = carrier.lanes[side as usize].unread.pop_front()
+                {
                     let cut = self.cut.min(piece.len());
                     for part in piece.chunks(cut) {
                         let result = self.session(side.peer()).handle_frames(id, part, now);
@@ -543,6 +548,16 @@ impl Pair {
 }
 
 impl Lane {
+    /// The receiver's TCP takes what has come by now, and acknowledges it whether or not its program has time.
+    fn arrive(&mut self, now: Instant, heard: Instant) {
+        while self.pieces.front().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, piece)) = self.pieces.pop_front()
+        {
+            self.acknowledgements.push_back((heard, piece.len() as u64));
+            self.unread.push_back(piece);
+        }
+    }
+
     /// The sender hears of what it hears of by now.
     fn acknowledge(&mut self, now: Instant) {
         while let Some((at, bytes)) = self.acknowledgements.front()
