@@ -110,10 +110,17 @@ impl Path {
         }
     }
 
+    /// The oldest bytes there are, and the oldest that TCP has on their way where these are others.
+    fn oldest_flights(&self) -> impl Iterator<Item = &Flight> {
+        let oldest = self.flights.front();
+        let is_there = oldest.is_some_and(|flight| self.has_acknowledged(flight.record_end));
+        let next = is_there.then(|| self.first_on_its_way()).flatten();
+        oldest.into_iter().chain(next)
+    }
+
     /// The oldest bytes that are late.
     pub(crate) fn late_flight(&self, now: Instant) -> Option<&Flight> {
-        let oldest = [self.flights.front(), self.first_on_its_way()];
-        let mut oldest = oldest.into_iter().flatten();
+        let mut oldest = self.oldest_flights();
         oldest.find(|flight| self.late_at(flight) <= now)
     }
 
@@ -135,15 +142,17 @@ impl Path {
 
     /// From when on anything on the path is late, unless it is confirmed before.
     fn late_from(&self) -> Option<Instant> {
-        let data = [self.flights.front(), self.first_on_its_way()];
-        let data = data.into_iter().flatten();
-        let data = data.map(|flight| self.late_at(flight));
+        let data = self.oldest_flights().map(|flight| self.late_at(flight));
+        let data = data.min();
+        if self.control.is_empty() {
+            return data;
+        }
         let control = [self.control.front(), self.first_control_on_its_way()];
         let control = control.into_iter().flatten().map(|sent| {
             let patience = self.patience_with(self.record_end(sent), self.patience());
             sent.sent_at + self.delay() + patience
         });
-        data.chain(control).min()
+        data.into_iter().chain(control).min()
     }
 
     /// When the oldest thing that TCP has on its way was expected at the peer.
@@ -215,8 +224,7 @@ impl Path {
             Some(_) => patience,
             None => Duration::ZERO,
         };
-        let late = [self.flights.front(), self.first_on_its_way()];
-        let late = late.into_iter().flatten().map(|flight| {
+        let late = self.oldest_flights().map(|flight| {
             let least = patience.min(flight.stall_patience());
             flight.expected_at + self.patience_with(flight.record_end, least) + more
         });
