@@ -41,7 +41,8 @@ pub(crate) struct Sent {
 }
 
 impl Flight {
-    /// How long they may be overdue before the path counts as stalled, likewise.
+    /// How long they may be overdue before the path counts as stalled, by what was known when they were handed over: of a path that
+    /// slows down round trip and variation grow with what waits on it.
     pub(crate) fn stall_patience(&self) -> Duration {
         self.round_trip + 2 * self.patience
     }

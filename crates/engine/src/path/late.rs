@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Flight, LossState, Path, PathSample, Sent, srtt_of};
+use super::{Flight, LossState, Path, PathSample, srtt_of};
 use crate::Instant;
 
 /// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
@@ -91,53 +91,6 @@ impl Path {
             true => patience.max(self.stall_patience()),
             false => patience,
         }
-    }
-
-    /// Whether TCP has had everything before that count of the path's bytes acknowledged, as far as it tells.
-    pub(crate) fn has_acknowledged(&self, path_end: u64) -> bool {
-        let left = self.sample.in_flight + self.sample.unsent;
-        self.heard.is_some() && path_end + left <= self.sent
-    }
-
-    /// The oldest bytes that TCP has on their way; where it does not tell, the oldest there are.
-    pub(crate) fn first_on_its_way(&self) -> Option<&Flight> {
-        let is_there = |flight: &Flight| self.has_acknowledged(flight.record_end);
-        match self.flights.front() {
-            Some(oldest) if is_there(oldest) => {
-                self.flights.get(self.flights.partition_point(is_there))
-            }
-            oldest => oldest,
-        }
-    }
-
-    /// The oldest bytes there are, and the oldest that TCP has on their way where these are others.
-    fn oldest_flights(&self) -> impl Iterator<Item = &Flight> {
-        let oldest = self.flights.front();
-        let is_there = oldest.is_some_and(|flight| self.has_acknowledged(flight.record_end));
-        let next = is_there.then(|| self.first_on_its_way()).flatten();
-        oldest.into_iter().chain(next)
-    }
-
-    /// The oldest bytes that are late.
-    pub(crate) fn late_flight(&self, now: Instant) -> Option<&Flight> {
-        let mut oldest = self.oldest_flights();
-        oldest.find(|flight| self.late_at(flight) <= now)
-    }
-
-    /// Likewise the oldest control frame.
-    fn first_control_on_its_way(&self) -> Option<&Sent> {
-        let is_there = |sent: &Sent| self.has_acknowledged(self.record_end(sent));
-        match self.control.front() {
-            Some(oldest) if is_there(oldest) => {
-                self.control.get(self.control.partition_point(is_there))
-            }
-            oldest => oldest,
-        }
-    }
-
-    /// The most that the record of a control frame may have, counted as its end is.
-    fn record_end(&self, sent: &Sent) -> u64 {
-        self.sent.min(sent.path_end + RECORD)
     }
 
     /// From when on anything on the path is late, unless it is confirmed before.

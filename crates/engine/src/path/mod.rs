@@ -3,6 +3,7 @@
 mod delay;
 mod flight;
 mod late;
+mod on_its_way;
 mod one_way;
 mod sample;
 

@@ -1,0 +1,56 @@
+//! What TCP still has on its way, and what is at the peer already, whose process has not confirmed it.
+
+use std::collections::VecDeque;
+
+use super::late::RECORD;
+use super::{Flight, Path, Sent};
+use crate::Instant;
+
+impl Path {
+    /// Whether TCP has had everything before that count of the path's bytes acknowledged, as far as it tells.
+    pub(crate) fn has_acknowledged(&self, path_end: u64) -> bool {
+        let left = self.sample.in_flight + self.sample.unsent;
+        self.heard.is_some() && path_end + left <= self.sent
+    }
+
+    /// The oldest bytes that TCP has on their way; where it does not tell, the oldest there are.
+    pub(crate) fn first_on_its_way(&self) -> Option<&Flight> {
+        first_but(&self.flights, |flight| {
+            self.has_acknowledged(flight.record_end)
+        })
+    }
+
+    /// Likewise the oldest control frame.
+    pub(super) fn first_control_on_its_way(&self) -> Option<&Sent> {
+        first_but(&self.control, |sent| {
+            self.has_acknowledged(self.record_end(sent))
+        })
+    }
+
+    /// The oldest bytes there are, and the oldest that TCP has on their way where these are others.
+    pub(super) fn oldest_flights(&self) -> impl Iterator<Item = &Flight> {
+        let oldest = self.flights.front();
+        let is_there = oldest.is_some_and(|flight| self.has_acknowledged(flight.record_end));
+        let next = is_there.then(|| self.first_on_its_way()).flatten();
+        oldest.into_iter().chain(next)
+    }
+
+    /// The oldest bytes that are late.
+    pub(crate) fn late_flight(&self, now: Instant) -> Option<&Flight> {
+        let mut oldest = self.oldest_flights();
+        oldest.find(|flight| self.late_at(flight) <= now)
+    }
+
+    /// The most that the record of a control frame may have, counted as its end is.
+    pub(super) fn record_end(&self, sent: &Sent) -> u64 {
+        self.sent.min(sent.path_end + RECORD)
+    }
+}
+
+/// The first that is not there: those that are come before all others.
+fn first_but<T>(queue: &VecDeque<T>, is_there: impl Fn(&T) -> bool) -> Option<&T> {
+    match queue.front() {
+        Some(oldest) if is_there(oldest) => queue.get(queue.partition_point(is_there)),
+        oldest => oldest,
+    }
+}
