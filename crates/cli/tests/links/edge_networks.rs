@@ -8,9 +8,8 @@ use sumlink_lab::Side;
 
 use crate::bench::{Bench, finish, until};
 use crate::daemon::Daemon;
+use crate::edge::LINKS;
 use crate::traffic::Pattern;
-
-const LINKS: [&str; 2] = ["a:rate=16mbit,delay=5ms", "b:rate=8mbit,delay=15ms"];
 
 /// The address of an end on a link, with the tunnel's port.
 fn address(v6: bool, link: usize, side: Side) -> SocketAddr {
