@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sumlink_engine::{SelectorConfig, scheduler};
@@ -191,7 +191,11 @@ pub(crate) struct ClientArgs {
     pub(crate) state: Option<PathBuf>,
     /// When to tell a program that it is connected before the server says so: `never`, `known` (where the target was
     /// connected within the last minute; so it is without this) or `always`.
-    #[arg(long, value_name = "WHEN")]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_parser = PossibleValuesParser::new(Early::NAMES).try_map(|when| when.parse::<Early>())
+    )]
     pub(crate) early: Option<Early>,
     /// Serve SOCKS5 here; 127.0.0.1:1080 when no --socks, --http nor --forward is given.
     #[arg(long, value_name = "ADDR:PORT")]

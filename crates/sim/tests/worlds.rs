@@ -250,6 +250,7 @@ fn what_there_is_not_is_skipped_with_the_reason() {
         ("aggligator", "does not have this system"),
         ("sumlink:fbdt+bbr", "bbr"),
         ("sumlink:fbdt+auto+auto", "by measuring"),
+        ("sumlink:fbdt+early", "wait for their targets"),
     ] {
         match run(&scenario, system, 1).unwrap().outcome {
             Outcome::Skipped { reason: said } => assert!(said.contains(reason), "{said}"),

@@ -17,16 +17,21 @@ pub enum Early {
     Always,
 }
 
+impl Early {
+    /// What they are called, in files and flags.
+    pub const NAMES: [&str; 3] = ["never", "known", "always"];
+}
+
 impl FromStr for Early {
     type Err = String;
 
-    /// `never`, `known` or `always`.
+    /// One of [`Early::NAMES`].
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "never" => Ok(Self::Never),
             "known" => Ok(Self::Known),
             "always" => Ok(Self::Always),
-            _ => Err(format!("`{text}` is not one of never, known, always")),
+            _ => Err(format!("`{text}` is not one of {}", Self::NAMES.join(", "))),
         }
     }
 }

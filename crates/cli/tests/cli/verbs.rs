@@ -224,6 +224,22 @@ fn the_schedulers_are_listed_wherever_one_is_chosen() {
 }
 
 #[test]
+fn when_programs_are_told_early_is_listed_and_nothing_else_is_taken() {
+    let bench = Bench::new();
+    let refused = bench.run(&["client", "--early", "soon"]);
+    assert_eq!(refused.code, 2);
+    for text in [
+        bench.run(&["completions", "bash"]).out,
+        bench.run(&["man", "client"]).out,
+        refused.err,
+    ] {
+        for name in sumlink_transport::Early::NAMES {
+            assert!(text.contains(name), "{name} is not in: {text}");
+        }
+    }
+}
+
+#[test]
 fn the_selectors_are_listed_wherever_one_is_chosen() {
     let bench = Bench::new();
     let texts = [
