@@ -30,6 +30,10 @@ use reference::Reference;
 const ERROR: f64 = 0.001;
 /// By how many its threshold may be below, of which TCP_INFO has the whole part.
 const BELOW: f64 = 1.0 + ERROR;
+/// Packets that no script comes near: a threshold above was not computed by a twin.
+const UNSAID: f64 = 1e6;
+/// How often a script is played in which the kernel was seen not to have asked the twin.
+const PLAYS: usize = 3;
 
 /// All scripts by their file names, in the order of these.
 fn scripts() -> Vec<(String, Script)> {
@@ -63,7 +67,8 @@ fn every_twin_has_the_windows_of_its_reference() {
     );
 }
 
-/// As Linux 6.18 does now and then: the threshold that a program computed is not what the kernel takes.
+/// As Linux 6.18 does now and then ([`Unasked`]), but with every answer: the threshold that a program computed is not what the
+/// kernel takes.
 #[test]
 fn answers_that_the_kernel_does_not_get_are_put_right() {
     if is_left_out() {
@@ -111,18 +116,30 @@ fn disagreements(
                 kernel: Kernel::new(system_name, script, &bonds),
                 reference: Reference::new(algorithm, &script.settings, script.rtts.len()),
             };
-            for (line, flow, step) in &script.steps {
-                let at = format!("line {line}, {system_name}");
-                play.step(&at, *flow, step);
-            }
+            script.steps.iter().try_for_each(|(line, flow, step)| {
+                play.step(&format!("line {line}, {system_name}"), *flow, step)
+            })
         };
-        if thread::scope(|scope| scope.spawn(play).join()).is_err() {
+        let result =
+            (0..PLAYS).find_map(|_| match thread::scope(|scope| scope.spawn(play).join()) {
+                Ok(Ok(())) => Some(true),
+                Ok(Err(Unasked(what))) => {
+                    eprintln!("{name} is played again, for the kernel was wrong: {what}");
+                    None
+                }
+                Err(_) => Some(false),
+            });
+        if result != Some(true) {
             wrong.push(format!("{name} with {algorithm}"));
         }
     }
     assert!(played > 0, "there is no script for {algorithm}");
     wrong
 }
+
+/// In that step the kernel went on with what no program can have said (docs/congestion.md, "What a kernel does not run"): the
+/// play says nothing about the twin.
+struct Unasked(String);
 
 /// A twin and its reference, doing the same.
 struct Play<'b> {
@@ -131,63 +148,64 @@ struct Play<'b> {
 }
 
 impl Play<'_> {
-    fn step(&mut self, at: &str, flow: usize, step: &Step) {
+    fn step(&mut self, at: &str, flow: usize, step: &Step) -> Result<(), Unasked> {
         match *step {
             Step::Rounds(count) => {
                 for _ in 0..count {
                     for _ in 0..self.kernel.info(flow).cwnd {
-                        self.acknowledge(at, flow, 1);
+                        self.acknowledge(at, flow, 1)?;
                     }
                 }
             }
-            Step::Ack(packets) => self.acknowledge(at, flow, packets),
+            Step::Ack(packets) => self.acknowledge(at, flow, packets)?,
             Step::Rtt(rtt) => self.kernel.set_rtt(flow, rtt),
-            Step::Sack(packets) => self.lose(at, flow, packets),
+            Step::Sack(packets) => self.lose(at, flow, packets)?,
             Step::Timeout => {
                 self.kernel.time_out(flow);
                 self.reference.time_out(flow);
-                self.compare(at, flow, Some(f64::from(self.kernel.info(flow).cwnd)));
+                self.compare(at, flow, Some(f64::from(self.kernel.info(flow).cwnd)))?;
             }
-            Step::Recover => self.recover(at, flow),
+            Step::Recover => self.recover(at, flow)?,
             Step::Undo => {
                 let told = self.kernel.undo(flow);
                 self.reference.undo(flow, &told);
-                self.compare(at, flow, Some(told.member.cwnd));
+                self.compare(at, flow, Some(told.member.cwnd))?;
             }
             Step::Loss => {
-                self.lose(at, flow, self.kernel.in_flight(flow) - 1);
-                self.recover(at, flow);
+                self.lose(at, flow, self.kernel.in_flight(flow) - 1)?;
+                self.recover(at, flow)?;
             }
-            Step::Idle(lasted) => self.idle(at, lasted),
+            Step::Idle(lasted) => self.idle(at, lasted)?,
             // Of round-trip times that are not quite those of the script.
             Step::Expect { .. } => {}
         }
+        Ok(())
     }
 
-    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) {
+    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) -> Result<(), Unasked> {
         let told = self.kernel.acknowledge(flow, packets);
-        self.tell(at, flow, &told);
+        self.tell(at, flow, &told)
     }
 
-    fn lose(&mut self, at: &str, flow: usize, behind: u32) {
+    fn lose(&mut self, at: &str, flow: usize, behind: u32) -> Result<(), Unasked> {
         let told = self.kernel.lose(flow, behind);
         self.reference.acknowledge(flow, &told, true);
         // The kernel's window approaches ssthresh, the reference's is there.
-        self.compare(at, flow, None);
+        self.compare(at, flow, None)
     }
 
-    fn recover(&mut self, at: &str, flow: usize) {
+    fn recover(&mut self, at: &str, flow: usize) -> Result<(), Unasked> {
         let told = self.kernel.recover(flow);
-        self.tell(at, flow, &told);
+        self.tell(at, flow, &told)
     }
 
     /// The kernel halves whole packets. What its window is below the reference's by then, the reference gives up, too, so that
     /// what comes after is compared as exactly as what came before.
-    fn idle(&mut self, at: &str, lasted: Duration) {
+    fn idle(&mut self, at: &str, lasted: Duration) -> Result<(), Unasked> {
         let flows = self.reference.flows();
         for flow in 0..flows {
             let told = self.kernel.drain(flow);
-            self.tell(at, flow, &told);
+            self.tell(at, flow, &told)?;
         }
         for (flow, (lasted, rto)) in self.kernel.idle(lasted).into_iter().enumerate() {
             self.reference.idle(flow, lasted, rto);
@@ -207,21 +225,28 @@ impl Play<'_> {
         for flow in 0..flows {
             self.kernel.fill(flow);
         }
+        Ok(())
     }
 
-    fn tell(&mut self, at: &str, flow: usize, told: &Told) {
+    fn tell(&mut self, at: &str, flow: usize, told: &Told) -> Result<(), Unasked> {
         self.reference.acknowledge(flow, told, false);
-        self.compare(at, flow, Some(told.member.cwnd));
+        self.compare(at, flow, Some(told.member.cwnd))
     }
 
-    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) {
+    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) -> Result<(), Unasked> {
         let (expected, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
         let found = self.kernel.info(flow).ssthresh;
+        if found.is_finite() && found > UNSAID && ssthresh < UNSAID {
+            return Err(Unasked(format!(
+                "{at}, flow {flow}: it has a threshold of {found}, the reference {ssthresh}"
+            )));
+        }
         let same_ssthresh =
             found == ssthresh || (ssthresh - BELOW..=ssthresh + ERROR).contains(&found);
         assert!(
             same_ssthresh && cwnd.is_none_or(|cwnd| (cwnd - expected).abs() <= ERROR),
             "{at}, flow {flow}: the kernel has {cwnd:?} {found}, the reference {expected} {ssthresh}",
         );
+        Ok(())
     }
 }
