@@ -1,5 +1,7 @@
 //! sumlink: one connection over every link a machine has. One binary, both roles.
 
+#![deny(unsafe_code)]
+
 mod args;
 mod cc;
 mod check;
@@ -10,6 +12,8 @@ mod control;
 mod edge;
 mod exit;
 mod generate;
+#[expect(unsafe_code, reason = "mallopt(3) has no safe wrapper")]
+mod heap;
 mod keys;
 mod link;
 mod links;
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), CliError> {
     logging::start(cli.verbose, cli.quiet)?;
+    heap::keep_freed();
     match cli.verb {
         Verb::Keygen(args) => keys::keygen(&args),
         Verb::Pubkey(args) => keys::pubkey(&args),

@@ -41,7 +41,7 @@ fn client_of(machine: Option<u64>) -> u64 {
 }
 
 /// What this program may use, in bytes: the machine's memory, or that of its control group (cgroup v2) if less.
-fn machine() -> Option<u64> {
+pub(crate) fn machine() -> Option<u64> {
     let read = |file: &str| fs::read_to_string(Path::new(file)).ok();
     let all = total(&read("/proc/meminfo")?)?;
     let group = read("/proc/self/cgroup").and_then(|text| Some(group(&text)?.to_owned()));

@@ -5,7 +5,7 @@
 //! that `sumlink check` can tell all problems at once.
 
 mod document;
-mod memory;
+pub(crate) mod memory;
 mod raw;
 mod read;
 mod settings;
