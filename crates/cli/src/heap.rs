@@ -8,7 +8,8 @@ use std::ops::RangeInclusive;
 
 use crate::config::memory;
 
-/// What each of the heap's arenas may keep, in bytes. There is one for each thread, of which there are as many as processors.
+/// What each of the heap's arenas may keep, in bytes. Each busy thread has one of its own, and those that carry streams are as many
+/// as processors.
 const KEPT: RangeInclusive<u64> = 1 << 20..=32 << 20;
 
 /// An arena's part of what the machine has.
