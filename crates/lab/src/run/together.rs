@@ -1,7 +1,8 @@
 //! Several runs at once, where the machine has room for them.
 //!
 //! Each has namespaces and an emulator of its own, so that all they share is the machine. A run that found too little of
-//! it left is done again alone, and from then on there are fewer at once: how much a machine carries, nobody knows before.
+//! it left is done again alone, and from then on there are fewer at once; as long as that has not happened, there are more at once
+//! whenever they have left the machine idle: how much it carries, nobody knows before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +10,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 use crate::error::LabError;
-use crate::results::{Outcome, Run};
+use crate::results::{ALONE, Outcome, Run};
 
 use super::once::{self, Company, Job};
 
@@ -23,6 +24,13 @@ const LIGHT: u64 = 400_000_000;
 const RUNS_OF_PROCESSOR: usize = 4;
 /// What is left of the room when it has proven too large for the machine.
 const SHRINK: f64 = 0.75;
+/// What becomes of the room when those that filled it have used less than [`IDLE`] of the machine, and the most that it grows to,
+/// in thousandths of each processor: loads are estimated for a slow machine.
+const GROW: f64 = 1.25;
+const IDLE: f64 = 0.3;
+const LARGEST_ROOM: u64 = 2 * LOAD_OF_PROCESSOR;
+/// When they have used more than this, it has grown too large, though nothing has to be done again yet.
+const CROWDED: f64 = 0.5;
 
 /// How much runs at once at the most.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +39,11 @@ pub(crate) struct Room {
     runs: usize,
     /// Sum of their loads, in thousandths of a processor.
     load: u64,
+    /// What it was reckoned to be, and what it may grow to.
+    smallest: u64,
+    largest: u64,
+    /// How often it has proven too large.
+    shrunk: u32,
 }
 
 /// What a run at that rate (bit/s) uses at the most, in thousandths of a processor: emulator, both ends of the system, and the
@@ -51,7 +64,24 @@ impl Room {
         Self {
             runs: most.unwrap_or(RUNS_OF_PROCESSOR * processors),
             load: LOAD_OF_PROCESSOR * processors as u64,
+            smallest: LOAD_OF_PROCESSOR * processors as u64,
+            largest: LARGEST_ROOM * processors as u64,
+            shrunk: 0,
         }
+    }
+
+    /// Too much was at once: from now on there is less, though not less than so much, and never more again.
+    fn shrink(&mut self, least: u64) {
+        self.load = ((self.load as f64 * SHRINK) as u64).max(least);
+        self.largest = self.load;
+        self.shrunk += 1;
+        let processors = self.load as f64 / 1000.0;
+        tracing::info!("fewer runs at once from now on: for {processors:.2} processors");
+    }
+
+    /// What filled it left the machine idle.
+    fn grow(&mut self) {
+        self.load = ((self.load as f64 * GROW) as u64).min(self.largest);
     }
 
     /// How many runs like this one there are at once.
@@ -166,8 +196,11 @@ struct Place {
 struct Share {
     /// Its part of the room's load.
     load: u64,
-    /// The room's load when it began.
+    /// The room's load when it began, and how often that had proven too large by then.
     room: u64,
+    shrunk: u32,
+    /// What of that was taken then, this run's part included.
+    taken: u64,
 }
 
 impl<'a, 'j> Queue<'a, 'j> {
@@ -189,20 +222,21 @@ impl<'a, 'j> Queue<'a, 'j> {
             return Some((index, Company::Alone));
         }
         let index = *self.waiting.front()?;
+        let loads = self
+            .running
+            .values()
+            .map(|place| Some(place.share.as_ref()?.load));
+        let taken: Option<u64> = loads.sum();
         let share = self.room.share(self.jobs[index]).map(|load| Share {
             load,
             room: self.room.load,
+            shrunk: self.room.shrunk,
+            taken: taken.unwrap_or_default() + load,
         });
         let has_room = match share {
             None => is_quiet,
-            Some(Share { load, .. }) => {
-                let loads = self
-                    .running
-                    .values()
-                    .map(|place| Some(place.share.as_ref()?.load));
-                let taken: Option<u64> = loads.sum();
-                self.running.len() < self.room.runs
-                    && taken.is_some_and(|taken| taken + load <= self.room.load)
+            Some(Share { taken: all, .. }) => {
+                self.running.len() < self.room.runs && taken.is_some() && all <= self.room.load
             }
         };
         if !has_room {
@@ -244,14 +278,28 @@ impl<'a, 'j> Queue<'a, 'j> {
                 tracing::info!(%scenario, %system, seed = run.seed, %reason, "to be done again alone");
                 self.again.push_back(index);
                 // Those that were with it say the same thing once more.
-                if share.room == self.room.load {
-                    self.room.load = (self.room.load as f64 * SHRINK) as u64;
-                    let processors = self.room.load as f64 / 1000.0;
-                    tracing::info!(
-                        "fewer runs at once from now on: for {processors:.2} processors"
-                    );
+                if share.shrunk == self.room.shrunk {
+                    self.room.shrink(0);
                 }
                 false
+            }
+            (Outcome::Measured(figures), Some(share)) => {
+                let machine = figures.machine.unwrap_or_default();
+                let used = machine.runs_share;
+                let is_grown = self.room.load > self.room.smallest;
+                // Those that were in it together say the same thing.
+                if used > CROWDED && is_grown && share.shrunk == self.room.shrunk {
+                    self.room.shrink(self.room.smallest);
+                } else if share.room == self.room.load && run.system != ALONE {
+                    // What a full room would use; of one that nearly nobody was in, nothing follows. A link by itself is cheaper than
+                    // what the load was reckoned for.
+                    let part = share.taken as f64 / share.room as f64;
+                    let busy = (used + machine.others_share) / part;
+                    if part > 0.5 && used > 0.0 && busy < IDLE {
+                        self.room.grow();
+                    }
+                }
+                true
             }
             _ => true,
         }
@@ -440,5 +488,75 @@ mod tests {
         assert_eq!(begun(&mut queue), [5, 6, 7]);
         assert!(!queue.ended(5, &refused));
         assert_eq!(queue.room.load, 562);
+        // What was once too much is not tried again.
+        queue.ended(6, &measured(0.1));
+        queue.ended(7, &measured(0.1));
+        assert_eq!(queue.room.load, 562);
+    }
+
+    fn measured(runs_share: f64) -> Run {
+        let machine = Machine {
+            runs_share,
+            ..Machine::default()
+        };
+        run(Outcome::Measured(Box::new(Measurement {
+            machine: Some(machine),
+            ..Measurement::default()
+        })))
+    }
+
+    #[test]
+    fn where_the_machine_is_idle_there_are_more_at_once() {
+        let scenario = scenario();
+        let jobs = [100; 12].map(|mbit| job(&scenario, Some(mbit)));
+        let jobs: Vec<&Job<'_>> = jobs.iter().collect();
+        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        let room = |queue: &Queue<'_, '_>| queue.room.load;
+        for (index, expected) in [(0, 1250), (1, 1562)] {
+            assert_eq!(begun(&mut queue), [index]);
+            queue.ended(index, &measured(0.14));
+            assert_eq!(room(&queue), expected);
+        }
+        // Two of them used what one had: the second one's word is of the same room.
+        assert_eq!(begun(&mut queue), [2, 3]);
+        queue.ended(3, &measured(0.28));
+        queue.ended(2, &measured(0.28));
+        assert_eq!(room(&queue), 1952);
+        // Busy enough.
+        assert_eq!(begun(&mut queue), [4, 5]);
+        assert!(queue.ended(4, &measured(0.4)));
+        assert_eq!(room(&queue), 1952);
+        // Too busy: the run counts, and there are never again so many.
+        assert!(queue.ended(5, &measured(0.51)));
+        assert_eq!(room(&queue), 1464);
+        queue.room.grow();
+        assert_eq!(room(&queue), 1464);
+        // Half of what filled it was idle, but a full one would not be.
+        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        assert_eq!(begun(&mut queue), [0]);
+        queue.ended(0, &measured(0.24));
+        assert_eq!(room(&queue), 1000);
+        // What is reckoned is not given up for less than a refusal.
+        queue.room.grow();
+        assert_eq!(begun(&mut queue), [1]);
+        assert!(queue.ended(1, &measured(0.6)));
+        assert_eq!(room(&queue), 1000);
+        // However idle, to twice what was reckoned; however busy, not below it without a refusal.
+        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        for _ in 0..10 {
+            queue.room.grow();
+        }
+        assert_eq!(room(&queue), 2000);
+        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        assert_eq!(begun(&mut queue), [0]);
+        assert!(queue.ended(0, &measured(0.6)));
+        assert_eq!(room(&queue), 1000);
+        // A small run by itself in a large room tells nothing of it.
+        let small = job(&scenario, Some(1));
+        let jobs = [&small];
+        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        assert_eq!(begun(&mut queue), [0]);
+        queue.ended(0, &measured(0.01));
+        assert_eq!(room(&queue), 1000);
     }
 }
