@@ -8,6 +8,7 @@ use serde_json::json;
 use super::judge::{Line, Verdict};
 use super::matrix::{Group, Row};
 use super::records::Records;
+use super::side_by_side::SideBySide;
 use super::summary::summary;
 use super::tables::{bar, mixture, section};
 use super::{BenchOptions, Lines, chart, plan};
@@ -38,6 +39,11 @@ impl Page<'_> {
         let systems: Vec<String> = systems.collect();
         let palette = Palette::new(systems.iter().map(String::as_str));
         let mut text = self.head();
+        let all = SideBySide::new(self.lines);
+        if !all.is_empty() {
+            text.push_str(&all.table("side-by-side.svg"));
+            write_text(&directory.join("side-by-side.svg"), &all.picture(&palette))?;
+        }
         for (group, lines) in self.groups.iter().zip(self.lines) {
             let lines: Vec<&Line> = lines.iter().map(|(line, _)| line).collect();
             let pictures = chart::draw(group, &lines, &palette);

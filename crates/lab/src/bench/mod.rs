@@ -16,6 +16,7 @@ mod matrix;
 mod plan;
 mod quantities;
 mod records;
+mod side_by_side;
 mod sources;
 mod summary;
 mod tables;
