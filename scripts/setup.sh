@@ -74,6 +74,7 @@ if [ "$purpose" = ns3 ]; then
     need python3 "runs ns3/run" have python3
 fi
 if [ "$purpose" = test ]; then
+    need xz-utils "unpacks the runs behind docs/results" have xz
     need ffmpeg "is the camera and the encoder of live video" have ffmpeg
     need iperf3 "measures the emulated links" have iperf3
     need nftables "is the firewall around the edge node in the end-to-end tests" have nft

@@ -127,6 +127,36 @@ fn the_front_page_quotes_what_was_measured() {
 }
 
 #[test]
+fn the_page_is_what_its_runs_say() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let place = tempfile::tempdir().unwrap();
+    let mut unpack = Command::new("tar");
+    unpack.args(["-xJf", "docs/results/runs.tar.xz", "-C"]);
+    let unpacked = unpack.arg(place.path()).current_dir(root).status().unwrap();
+    assert!(unpacked.success());
+    let page = place.path().join("page");
+    let mut judge = Command::new(program());
+    judge.args(["lab", "bench", "--judge-only", "--rows", "*", "--runs"]);
+    judge.arg(place.path()).arg("--out").arg(&page);
+    let output = judge.current_dir(root).output().unwrap();
+    let told = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 10)), "{told}");
+    let made = fs::read_dir(&page).unwrap();
+    let names: Vec<_> = made
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        let again = fs::read(page.join(&name)).unwrap();
+        let written = fs::read(format!("{root}/docs/results/{name}")).unwrap();
+        assert!(
+            again == written,
+            "docs/results/{name} is not what its runs give: make bench-pack where they are newer, then sumlink lab bench --judge-only --rows '*'"
+        );
+    }
+}
+
+#[test]
 fn a_row_is_measured_once_and_judged() {
     if is_skipped() {
         return;
