@@ -73,7 +73,6 @@ impl Room {
     /// Too much was at once: from now on there is less, though not less than so much, and never more again.
     fn shrink(&mut self, least: u64) {
         self.load = ((self.load as f64 * SHRINK) as u64).max(least);
-        self.largest = self.load;
         self.shrunk += 1;
         let processors = self.load as f64 / 1000.0;
         tracing::info!("fewer runs at once from now on: for {processors:.2} processors");
@@ -81,7 +80,9 @@ impl Room {
 
     /// What filled it left the machine idle.
     fn grow(&mut self) {
-        self.load = ((self.load as f64 * GROW) as u64).min(self.largest);
+        if self.shrunk == 0 {
+            self.load = ((self.load as f64 * GROW) as u64).min(self.largest);
+        }
     }
 
     /// How many runs like this one there are at once.
