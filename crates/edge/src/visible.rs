@@ -65,7 +65,8 @@ pub struct Situation {
     pub boostable: bool,
     /// min(B^a / B^s) over the links that are up, 0 to 1.
     pub free: f64,
-    /// N: flows with something outstanding whose users acknowledge something at the moment.
+    /// N: flows with something outstanding whose users acknowledge something at the moment, those that are owed something, and the one
+    /// that this is about.
     pub flows: usize,
     /// Mean LTT of the links that are up; nothing before the first measurement.
     pub trip: Option<Duration>,

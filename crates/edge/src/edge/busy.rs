@@ -1,7 +1,8 @@
-//! N: the flows whose users acknowledge something at the moment.
+//! N: the flows that share the links at the moment.
 //!
-//! A flow whose host has gone keeps what was outstanding until its sender gives up, which takes TCP a quarter of an hour. It
-//! takes nothing of the links, and nobody has to share with it.
+//! A flow counts while its user acknowledges something. One whose host has gone keeps what was outstanding until its sender gives
+//! up, which takes TCP a quarter of an hour: it takes nothing of the links, and nobody has to share with it. Unless it is owed
+//! something: a debt counts until it is paid, or debts would grow with the number of users that fall silent.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,49 +13,75 @@ use crate::flow::FlowId;
 /// An entry is as exact as this: so that not every acknowledgement moves it.
 const GRAIN: Duration = Duration::from_millis(100);
 
-/// Flows by the time of their last acknowledgement.
+/// The flows that count.
 #[derive(Debug, Default)]
-pub(super) struct Busy(BTreeSet<(Instant, FlowId)>);
+pub(super) struct Busy {
+    /// Flows by the time of their last acknowledgement.
+    heard: BTreeSet<(Instant, FlowId)>,
+    /// Flows that are owed something.
+    owed: usize,
+    /// Of them, those without a place in `heard`.
+    silent: usize,
+}
+
+/// Why a flow counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Its user has acknowledged something of late, at this time.
+    pub(super) heard: Option<Instant>,
+    /// It is owed something.
+    pub(super) owed: bool,
+}
+
+impl Share {
+    /// Whether it counts at all.
+    pub(super) fn counts(self) -> bool {
+        self.heard.is_some() || self.owed
+    }
+
+    fn is_silent(self) -> bool {
+        self.owed && self.heard.is_none()
+    }
+}
 
 impl Busy {
-    /// How many there are.
+    /// N.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.heard.len() + self.silent
     }
 
-    /// Those with an acknowledgement since then.
+    /// Flows that are owed something.
+    pub(super) fn owed(&self) -> usize {
+        self.owed
+    }
+
+    /// N, of acknowledgements since then.
     pub(super) fn since(&self, time: Instant) -> usize {
-        self.0
-            .iter()
-            .rev()
-            .take_while(|(at, _)| *at >= time)
-            .count()
+        let recent = self.heard.iter().rev().take_while(|(at, _)| *at >= time);
+        recent.count() + self.silent
     }
 
-    /// A flow's entry is another one, or none, from now on; what it is.
-    pub(super) fn replace(
-        &mut self,
-        id: FlowId,
-        before: Option<Instant>,
-        now: Option<Instant>,
-    ) -> Option<Instant> {
-        if let (Some(before), Some(now)) = (before, now)
-            && now.saturating_sub(before) < GRAIN
-        {
-            return Some(before);
-        }
-        if before != now {
-            if let Some(before) = before {
-                self.0.remove(&(before, id));
+    /// A flow's share is another one from now on; what it is.
+    pub(super) fn replace(&mut self, id: FlowId, before: Share, now: Share) -> Share {
+        let heard = match (before.heard, now.heard) {
+            (Some(before), Some(now)) if now.saturating_sub(before) < GRAIN => Some(before),
+            (_, now) => now,
+        };
+        if before.heard != heard {
+            if let Some(before) = before.heard {
+                self.heard.remove(&(before, id));
             }
-            self.0.extend(now.map(|now| (now, id)));
+            self.heard.extend(heard.map(|heard| (heard, id)));
         }
+        let now = Share { heard, ..now };
+        self.owed = self.owed + usize::from(now.owed) - usize::from(before.owed);
+        self.silent = self.silent + usize::from(now.is_silent()) - usize::from(before.is_silent());
         now
     }
 
-    /// Takes one out that was heard of before `time`.
-    pub(super) fn expire(&mut self, time: Instant) -> Option<FlowId> {
-        self.0.first().filter(|(at, _)| *at < time)?;
-        self.0.pop_first().map(|(_, id)| id)
+    /// The flow that was heard of before `time`, and before all others.
+    pub(super) fn longest_silent(&self, time: Instant) -> Option<FlowId> {
+        let (at, id) = self.heard.first()?;
+        (*at < time).then_some(*id)
     }
 }

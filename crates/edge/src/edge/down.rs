@@ -181,7 +181,10 @@ impl Edge {
         match user.and_then(|user| self.sequences.next(user, now)) {
             Some((sequence, true)) => Header { sequence }.write_young(bits, packet).into(),
             Some((sequence, false)) => Header { sequence }.write(bits, packet).into(),
-            None => packet.clone(),
+            None => {
+                self.counters.not_numbered += 1;
+                packet.clone()
+            }
         }
     }
 
@@ -293,6 +296,7 @@ impl Edge {
         if let Some(waiting) = waiting {
             self.send_again_from(link, &waiting, now);
         }
+        self.hurry_repairs(now);
     }
 
     /// The segments that wait for a link, and so are not lost.

@@ -2,6 +2,7 @@
 
 mod busy;
 mod down;
+mod losses;
 mod repair;
 mod report;
 mod sequences;
@@ -22,7 +23,8 @@ use crate::steering::{self, Steering};
 use crate::visible::Visible;
 use crate::{Config, ConfigError, Instant, LinkId, Mode};
 
-use busy::Busy;
+use busy::{Busy, Share};
+use losses::Losses;
 use sequences::Sequences;
 
 use times::Times;
@@ -38,7 +40,7 @@ pub struct Edge {
     stranded: Vec<bool>,
     steering: Box<dyn Steering>,
     flows: FlowTable<Tracked>,
-    /// N: flows with something outstanding of which the user has acknowledged something lately.
+    /// N: flows with something outstanding of which the user has acknowledged something lately, and those that are owed something.
     busy: Busy,
     /// Bytes of all packets that are kept.
     kept: usize,
@@ -68,6 +70,8 @@ struct Tracked {
     visible: Visible,
     /// A hole that is repaired from here.
     repair: Option<Repair>,
+    /// What is known of losses behind that hole, where the user has told of any.
+    losses: Option<Box<Losses>>,
     /// What was sent again from here and may come back as a duplicate SACK block.
     repaired: RangeSet,
     times: Times,
@@ -78,8 +82,8 @@ struct Tracked {
     used: Instant,
     /// When its user acknowledged something for the last time.
     heard: Option<Instant>,
-    /// Its entry among the busy ones.
-    busy: Option<Instant>,
+    /// What it is among those that share the links.
+    share: Share,
     /// Its entry among the timers.
     timer: Option<Instant>,
 }
@@ -194,6 +198,7 @@ impl Edge {
         Counters {
             flows: self.flows.len(),
             busy_flows: self.busy.len(),
+            owed_flows: self.busy.owed(),
             kept_bytes: self.kept,
             ..self.counters
         }
@@ -213,10 +218,14 @@ impl Edge {
     /// Flows whose users have been silent for long are not busy any more.
     fn expire_busy(&mut self, now: Instant) {
         let since = self.active_since(now);
-        while let Some(id) = self.busy.expire(since) {
-            if let Some(tracked) = self.flows.get_mut(id) {
-                tracked.busy = None;
-            }
+        while let Some(id) = self.busy.longest_silent(since)
+            && let Some(tracked) = self.flows.get_mut(id)
+        {
+            let silent = Share {
+                heard: None,
+                ..tracked.share
+            };
+            tracked.share = self.busy.replace(id, tracked.share, silent);
         }
     }
 
@@ -244,12 +253,14 @@ impl Edge {
         }
         if self.flows.is_full() {
             // What is owed to a user is delivered first.
-            let victim = self
-                .flows
-                .idle()
-                .take(MOST_LOOKS)
-                .find(|(_, _, tracked)| tracked.flow.owed() == 0)?
-                .0;
+            let idle = self.flows.idle().take(MOST_LOOKS);
+            let mut free = idle.filter(|(.., tracked)| tracked.flow.owed() == 0);
+            let victim = free.next().map(|(id, ..)| id);
+            drop(free);
+            let Some(victim) = victim else {
+                self.counters.not_tracked += 1;
+                return None;
+            };
             self.forget(victim);
             self.counters.forgotten += 1;
         }
@@ -258,13 +269,14 @@ impl Edge {
             copies: Copies::default(),
             visible: Visible::new(&self.config.visible),
             repair: None,
+            losses: None,
             repaired: RangeSet::new(),
             times: Times::default(),
             orphaned: None,
             renewal: None,
             used: now,
             heard: None,
-            busy: None,
+            share: Share::default(),
             timer: None,
         };
         self.flows.insert(key, tracked, now)
@@ -289,8 +301,11 @@ impl Edge {
         self.ranges = self.ranges + tracked.ranges() - ranges;
         let since = self.active_since(now);
         let heard = tracked.heard.filter(|heard| *heard >= since);
-        let heard = heard.filter(|_| tracked.flow.outstanding() > 0);
-        tracked.busy = self.busy.replace(id, tracked.busy, heard);
+        let share = Share {
+            heard: heard.filter(|_| tracked.flow.outstanding() > 0),
+            owed: tracked.flow.owed() > 0,
+        };
+        tracked.share = self.busy.replace(id, tracked.share, share);
         self.kept = self.kept + tracked.copies.bytes() - kept;
         let wanted = tracked.wants_timer(&self.config);
         if wanted != tracked.timer {
@@ -332,7 +347,7 @@ impl Edge {
     /// Forgets a flow.
     fn forget(&mut self, id: FlowId) {
         if let Some((_, tracked)) = self.flows.remove(id) {
-            self.busy.replace(id, tracked.busy, None);
+            self.busy.replace(id, tracked.share, Share::default());
             self.kept -= tracked.copies.bytes();
             self.ranges -= tracked.ranges();
             if let Some(at) = tracked.timer {
@@ -374,23 +389,26 @@ impl Tracked {
             copies: Copies::default(),
             visible: Visible::new(&crate::visible::Parameters::default()),
             repair: None,
+            losses: None,
             repaired: RangeSet::new(),
             times: Times::default(),
             orphaned: None,
             renewal: None,
             used: Instant::ZERO,
             heard: None,
-            busy: None,
+            share: Share::default(),
             timer: None,
         }
     }
 
     fn ranges(&self) -> usize {
-        self.flow.ranges() + self.repaired.count()
+        let losses = self.losses.as_ref().map_or(0, |losses| losses.ranges());
+        self.flow.ranges() + self.repaired.count() + losses
     }
 
     fn keep_ranges(&mut self, most: usize) {
         self.flow.keep_ranges(most);
+        self.losses.take_if(|losses| losses.ranges() > most);
         while self.repaired.count() > most
             && let Some(first) = self.repaired.first()
         {

@@ -1,5 +1,7 @@
 //! Sending again from here, and what happens when time passes.
 
+use std::time::Duration;
+
 use super::{Edge, Event, MOST_FAREWELLS, Repair, Reset, Tracked, Waiting};
 use crate::flow::{FlowId, Phase};
 use crate::packet;
@@ -70,7 +72,7 @@ impl Edge {
         });
     }
 
-    fn repair_wait(&self) -> Instant {
+    pub(super) fn repair_wait(&self) -> Duration {
         let longest = self.trips().max().unwrap_or_default();
         longest
             .mul_f64(self.config.visible.repair_after)
@@ -99,6 +101,40 @@ impl Edge {
         repair.at = now + self.repair_wait() * (1 << repair.attempts.min(MOST_BACKOFF));
         tracked.repair = Some(repair);
         false
+    }
+
+    /// A user still asks for what it is owed, so that it is there and the last copy has not come: nobody else can send another one, and
+    /// the timer may have backed off far while the user was not there. RT^max is the sender's turn, and does not count here.
+    pub(super) fn repair_debt(&mut self, tracked: &mut Tracked, now: Instant) {
+        let wait = self.repair_wait();
+        let Some(position) = tracked.flow.acked().filter(|_| tracked.flow.owed() > 0) else {
+            return;
+        };
+        let copy = tracked.copies.holding(position);
+        if copy.is_none_or(|(_, kept)| kept.sent.0 + wait > now) {
+            return;
+        }
+        if self.send_again(tracked, position, now) {
+            self.counters.repaired += 1;
+            if let Some(repair) = &mut tracked.repair {
+                (repair.at, repair.attempts) = (now + wait, 0);
+            }
+        }
+    }
+
+    /// A link is back. What timers have sent while it was away may have had no way to the user: they begin anew.
+    pub(super) fn hurry_repairs(&mut self, now: Instant) {
+        let at = now + self.repair_wait();
+        for id in self.with_copies() {
+            let Some(used) = self.flows.get(id).map(|tracked| tracked.used) else {
+                continue;
+            };
+            self.with(id, used, |_, tracked| {
+                if let Some(repair) = tracked.repair.as_mut().filter(|repair| repair.at > at) {
+                    (repair.at, repair.attempts) = (at, 0);
+                }
+            });
+        }
     }
 
     /// Sends the packet at `position` again, over the link where it will be through first. Returns whether it could.

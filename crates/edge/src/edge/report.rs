@@ -54,12 +54,16 @@ pub enum Reset {
 pub struct Counters {
     /// Flows that are known now.
     pub flows: usize,
-    /// Of them, those with something outstanding and an acknowledgement of late (N).
+    /// Of them, those with something outstanding and an acknowledgement of late, and those that are owed something (N).
     pub busy_flows: usize,
+    /// Of them, those that are owed something: their senders were told of a segment that their users have not acknowledged.
+    pub owed_flows: usize,
     /// Bytes of packets that are kept now.
     pub kept_bytes: usize,
     /// Flows forgotten for want of room.
     pub forgotten: u64,
+    /// Packets of flows that there was no room for: they are steered and no more is known of them.
+    pub not_tracked: u64,
     /// Flows reset from here.
     pub resets: u64,
     /// Packets that could not be read, of both sides. They are passed on where they have an IP header.
@@ -82,6 +86,8 @@ pub struct Counters {
     pub repaired_late: u64,
     /// Packets not kept because memory was full.
     pub not_kept: u64,
+    /// LWA: packets without a sequence number, because they have no address that can be read, or too many others have numbers.
+    pub not_numbered: u64,
 }
 
 /// What is known of a flow now. Symbols are those of table I.

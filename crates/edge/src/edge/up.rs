@@ -84,6 +84,9 @@ impl Edge {
         if acknowledgement == Acknowledgement::Duplicate {
             self.counters.duplicates += 1;
         }
+        if believed == Some(true) {
+            self.repair_behind(tracked, segment, now);
+        }
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
         match acknowledgement {
             Acknowledgement::Duplicate | Acknowledgement::New { .. } => {}
@@ -122,6 +125,7 @@ impl Edge {
                 self.pass_duplicate(tracked, packet, segment, true);
             }
             Step::Pass if situation.duplicate => {
+                self.repair_debt(tracked, now);
                 self.pass_duplicate(tracked, packet, segment, false);
             }
             Step::Pass => {
@@ -154,7 +158,11 @@ impl Edge {
         tracked.repaired.remove(0..acked.saturating_sub(1 << 20));
         tracked.orphaned = None;
         tracked.repair = None;
-        if tracked.flow.owed() > 0 {
+        // The next hole's packet should have been here long ago, and there may be nothing under way behind it that would have the user
+        // say so: a whole window was lost, and its first packet has come again.
+        let hole = tracked.copies.holding(acked);
+        let is_late = hole.is_some_and(|(_, kept)| kept.sent.0 + self.repair_wait() <= now);
+        if tracked.flow.owed() > 0 || (is_late && self.visible()) {
             self.repair_later(tracked, now);
         }
     }
@@ -179,7 +187,7 @@ impl Edge {
             kept: tracked.copies.holding(acked).is_some(),
             boostable: boost_target(tracked).is_some(),
             free: self.free(),
-            flows: self.busy.len(),
+            flows: self.busy.len() + usize::from(!tracked.share.counts()),
             trip: (count > 0).then(|| sum / count.max(1)),
         }
     }

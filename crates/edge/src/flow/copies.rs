@@ -1,6 +1,7 @@
 //! The packets of one flow that the user has not acknowledged, kept to be sent again from here.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::seq::Position;
@@ -72,6 +73,12 @@ impl Copies {
     pub fn from(&self, position: Position) -> Option<&Kept> {
         let behind = || self.packets.range(position..).next().map(|(_, kept)| kept);
         self.holding(position).map(|(_, kept)| kept).or_else(behind)
+    }
+
+    /// The packets that start within a range, by position.
+    pub fn within(&self, range: Range<Position>) -> impl Iterator<Item = (Position, &Kept)> {
+        let packets = self.packets.range(range);
+        packets.map(|(&position, kept)| (position, kept))
     }
 
     /// The packet that starts exactly here.

@@ -78,6 +78,139 @@ fn a_debt_is_not_forgotten_when_its_flow_is_idle() {
     assert_eq!(event, Some(expected));
 }
 
+/// A flow that is owed something counts until it has it, or each user that falls silent would leave room for another debt.
+#[test]
+fn however_many_users_fall_silent_four_segments_are_owed_at_the_most() {
+    let mut edge = Edge::new(Config::default()).unwrap();
+    let mut now = ms(0);
+    let up = |port, number| Draft::between(([10, 0, 0, 2], port).into(), far(), number);
+    for port in 1..=12 {
+        let down = |number| Draft::between(far(), ([10, 0, 0, 2], port).into(), number).ack(501);
+        let syn = up(port, 500)
+            .syn()
+            .option(Option_::MaximumSegmentSize(1000));
+        edge.handle_user(syn.packet(), now);
+        edge.handle_far(down(999).syn().packet(), now);
+        edge.handle_user(up(port, 501).ack(1000).packet(), now);
+        for n in 0..4 {
+            edge.handle_far(down(1000 + 1000 * n).payload(&[0; 1000]).packet(), now);
+        }
+        sent(&mut edge, now);
+        for _ in 0..2 {
+            edge.handle_user(up(port, 501).ack(2000).packet(), now);
+        }
+        drain(&mut edge);
+        // Those before have been silent for long enough not to be busy.
+        assert_eq!(edge.counters().busy_flows, usize::from(port.min(5)));
+        assert_eq!(edge.counters().owed_flows, usize::from(port.min(4)));
+        let owed: u64 = edge.flows().map(|(_, report)| report.owed).sum();
+        assert_eq!(owed, 1000 * u64::from(port.min(4)));
+        now += ms(2_000);
+    }
+    // One of them is paid: there is room for another one.
+    edge.handle_user(up(2, 501).ack(5000).packet(), now);
+    edge.handle_user(up(9, 501).ack(3000).packet(), now);
+    edge.handle_user(up(9, 501).ack(3000).packet(), now);
+    assert_eq!(edge.counters().owed_flows, 4);
+    assert_eq!(edge.counters().boosted, 5);
+}
+
+/// Nobody else can send it: RT^max and the timer's back-off are no reason to let a user wait that is there again.
+#[test]
+fn a_user_that_asks_again_is_sent_what_it_is_owed() {
+    let mut edge = owing();
+    for n in 0..60 {
+        answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(42 + n));
+    }
+    let mut now = ms(102);
+    while now < ms(9_000) {
+        now = edge.poll_timeout().unwrap();
+        edge.handle_timeout(now);
+        sent(&mut edge, now);
+    }
+    let wait = edge.poll_timeout().unwrap() - now;
+    assert!(wait > ms(2_000), "{wait:?}");
+    let asked = now + wait / 2;
+    answer(&mut edge, ack(2000, &[(3000, 4000)]), asked);
+    assert_eq!(sent(&mut edge, asked), [data(1)]);
+    // Once, until that has had its time; and the timer begins anew.
+    answer(&mut edge, ack(2000, &[(3000, 4000)]), asked + ms(1));
+    assert!(sent(&mut edge, asked + ms(1)).is_empty());
+    let next = edge.poll_timeout().unwrap() - asked;
+    assert!(next < ms(200), "{next:?}");
+}
+
+/// Links take turns, so that one has the even segments and the other the odd ones.
+#[test]
+fn what_arrives_over_a_link_tells_what_that_link_has_lost_before_it() {
+    let config = Config {
+        steering: "roundrobin".into(),
+        ..Config::default()
+    };
+    let mut edge = started(config, 6);
+    for n in 6..9 {
+        edge.handle_far(data(n), ms(60));
+    }
+    sent(&mut edge, ms(60));
+    let first_hole = |packet: &Vec<u8>| *packet == data(1);
+    let mut again = |blocks: &[(u32, u32)], at| {
+        edge.handle_user(ack(2000, blocks), at);
+        drain(&mut edge);
+        let mut packets = sent(&mut edge, at);
+        packets.retain(|packet| !first_hole(packet));
+        packets
+    };
+    // The seventh has come, and the even ones before it have not.
+    assert_eq!(again(&[(7000, 8000)], ms(80)), [data(2), data(4)]);
+    // Nothing that is younger than what has come, and nothing twice.
+    assert!(again(&[(7000, 8000), (9000, 10_000)], ms(81)).is_empty());
+    // The other link has brought something, too, and it has also lost the first hole, which is algorithm 1's.
+    let blocks = [(7000, 9000), (9000, 10_000)];
+    assert_eq!(again(&blocks, ms(100)), [data(3), data(5)]);
+    assert_eq!(edge.counters().forgotten, 0);
+}
+
+/// Nothing is under way any more that would bring duplicates, and the far end is told of nothing.
+#[test]
+fn the_next_hole_of_a_lost_window_does_not_wait_for_duplicates() {
+    let mut edge = owing();
+    let at = edge.poll_timeout().unwrap();
+    edge.handle_timeout(at);
+    assert_eq!(sent(&mut edge, at), [data(1)]);
+    let later = at + ms(100);
+    edge.handle_user(ack(3000, &[]), later);
+    assert_eq!(edge.flow(&KEY()).unwrap().owed, 0);
+    let at = edge.poll_timeout().unwrap();
+    assert!(at < later + ms(200), "{:?}", at - later);
+    edge.handle_timeout(at);
+    assert_eq!(sent(&mut edge, at), [data(2)]);
+    // A packet that may still come is waited for.
+    let mut edge = owing();
+    edge.handle_user(ack(3000, &[]), ms(45));
+    let timer = edge.poll_timeout().unwrap();
+    assert!(timer > ms(10_000), "{timer:?}");
+}
+
+#[test]
+fn timers_that_have_backed_off_begin_anew_when_a_link_is_back() {
+    let mut edge = owing();
+    for link in [LinkId(0), LinkId(1)] {
+        edge.link_down(link, ms(50));
+    }
+    let mut now = ms(50);
+    while now < ms(9_000) {
+        now = edge.poll_timeout().unwrap();
+        edge.handle_timeout(now);
+    }
+    edge.link_up(LinkId(1), now);
+    assert!(sent(&mut edge, now).contains(&data(1)));
+    // Should that be lost as well, it is not the last for seconds.
+    let next = edge.poll_timeout().unwrap();
+    assert!(next < now + ms(200), "{:?}", next - now);
+    edge.handle_timeout(next);
+    assert_eq!(sent(&mut edge, next), [data(1)]);
+}
+
 #[test]
 fn a_debt_outlives_acknowledgements_of_what_was_never_sent() {
     let mut edge = owing();

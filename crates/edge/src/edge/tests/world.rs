@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use sumlink_engine::RangeSet;
-use sumlink_link::{Change, Link, LinkConfig, Loss, QueueLimit, Random};
+use sumlink_link::{Change, Link, LinkConfig, Loss, Packet, QueueLimit, Random};
 
 use super::peer::{MSS, Server, User};
 use crate::flow::FlowKey;
@@ -25,9 +25,22 @@ pub(super) struct Line {
     pub(super) loss: f64,
 }
 
+/// A packet on a link, with the epoch of the node that gave it.
+#[derive(Debug)]
+struct Carried {
+    epoch: u8,
+    packet: Vec<u8>,
+}
+
+impl Packet for Carried {
+    fn wire_len(&self) -> usize {
+        self.packet.len()
+    }
+}
+
 struct Wire {
     line: Line,
-    link: Link<Vec<u8>>,
+    link: Link<Carried>,
     /// When it can take the next packet: it is given them at its rate.
     ready: Instant,
     asked: bool,
@@ -57,6 +70,10 @@ pub(super) struct World {
     up_loss: f64,
     random: Random,
     reorder: Option<Reorder>,
+    /// How many nodes there were before this one, and before that which the user has heard of: what the epoch in the tunnels' header
+    /// tells.
+    epoch: u8,
+    heard: u8,
     /// Bytes of the stream that nodes were handed.
     handed: RangeSet,
     /// The most that a node had acknowledged and the user had not got.
@@ -96,6 +113,8 @@ impl World {
             up: VecDeque::new(),
             up_loss: 0.0,
             random: Random::new(u64::from(start)),
+            epoch: 0,
+            heard: 0,
             reorder: lwa.then(|| Reorder::new(ReorderConfig::default())),
             handed: RangeSet::new(),
             most_owed: 0,
@@ -128,7 +147,12 @@ impl World {
     }
 
     pub(super) fn over(&self) -> bool {
-        self.server.done() || self.server.failed || self.user.failed
+        self.server.done() || self.failed()
+    }
+
+    /// An end has seen its connection fail.
+    pub(super) fn failed(&self) -> bool {
+        self.server.failed || self.user.failed
     }
 
     fn next(&self) -> Option<Instant> {
@@ -212,10 +236,7 @@ impl World {
             Incident::Restart => {
                 self.edge = Edge::new(self.config.clone()).unwrap();
                 self.restarted = true;
-                // Its numbers begin anew, which a receiver is told by the epoch in the tunnels' header.
-                if let Some(reorder) = &mut self.reorder {
-                    *reorder = Reorder::new(ReorderConfig::default());
-                }
+                self.epoch += 1;
             }
         }
     }
@@ -235,8 +256,14 @@ impl World {
     }
 
     /// A packet has come out of a link.
-    fn arrive(&mut self, packet: Vec<u8>) {
+    fn arrive(&mut self, Carried { epoch, packet }: Carried) {
+        if epoch > self.heard {
+            // Its numbers begin anew.
+            self.heard = epoch;
+            self.reorder = (self.reorder.take()).map(|_| Reorder::new(ReorderConfig::default()));
+        }
         match &mut self.reorder {
+            Some(_) if epoch < self.heard && is_numbered(&packet) => {}
             Some(reorder) if is_numbered(&packet) => reorder.handle_pdu(&packet, self.now),
             _ => self.receive(packet),
         }
@@ -285,7 +312,8 @@ impl World {
                 wire.ready = now
                     + Duration::from_secs_f64(packet.len() as f64 * 8.0 / wire.line.rate as f64);
                 wire.asked = false;
-                wire.link.enqueue(now, packet.to_vec());
+                let (epoch, packet) = (self.epoch, packet.to_vec());
+                wire.link.enqueue(now, Carried { epoch, packet });
             }
         }
     }
