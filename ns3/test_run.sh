@@ -23,7 +23,9 @@ refuses 'no system of csma is called `sumlink:fbdt`' csma --systems sumlink:fbdt
 refuses '--out: fig6 tells what happens over time' fig6 --out nowhere
 refuses 'no system of csma is called `lwip`' csma --systems lwip
 refuses 'fig6 is about a node between two links' fig6 --systems lte
-refuses 'no system is called `mptcp:lia`' fig13 --systems mptcp:lia
+refuses 'mptcp:lia is for one user' fig13 --systems mptcp:lia
+refuses 'mptcp:lia is for one user' fig12 --users 2 --systems mptcp:lia
+refuses 'mptcp:lia is for one user' fig10 --systems mptcp:lia
 refuses '--load is a number' csma --load -1
 refuses 'no system is called `lte:qdepl`' fig12 --systems lte:qdepl
 refuses 'no system is called ``' fig12 --systems ''
@@ -114,10 +116,18 @@ for program in ../target/release/sumlink ../target/debug/sumlink; do
     break
 done
 rm -r "$kept"
-for figure in csma manet-static; do
-    line=$(./run $figure --json --systems mptcp:lia --seconds 1) || failed=1
-    printf '%s\n' "$line" | grep -q '"outcome":"measured".*"goodput_bps":[1-9]' || {
+# Every topology carries, and so do the bonds that fig12 has where nothing is said, each under its name.
+for figure in csma wifi-csma manet-static manet-mobile full-mesh dual-homed; do
+    line=$(./run $figure --json --systems mptcp:lia --seconds 2) || failed=1
+    [ "$(printf '%s\n' "$line" | grep -c "\"scenario\":\"$figure\".*\"goodput_bps\":[1-9][0-9]\{4\}")" -eq 1 ] || {
         echo "ns3/run $figure --json: $line" >&2
+        failed=1
+    }
+done
+line=$(./run fig12 --json --seconds 1) || failed=1
+for control in uncoupled coupled lia; do
+    [ "$(printf '%s\n' "$line" | grep -c "\"system\":\"mptcp:$control\".*\"goodput_bps\":[1-9][0-9]\{6\}")" -eq 3 ] || {
+        echo "ns3/run fig12 --json, mptcp:$control: $line" >&2
         failed=1
     }
 done
