@@ -20,6 +20,7 @@ mod outbox;
 mod receive;
 pub mod status;
 mod tunnel;
+mod warnings;
 pub mod wire;
 
 pub use config::{LinkConfig, NodeConfig, Role, TunConfig};

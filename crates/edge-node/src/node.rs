@@ -21,6 +21,7 @@ pub use crate::end::Notice;
 use crate::error::NodeError;
 use crate::status::NodeStatus;
 use crate::tunnel::{Inbox, Tunnel};
+use crate::warnings::Warnings;
 
 /// How often the status is written down for those who ask.
 const STATUS: Duration = Duration::from_millis(100);
@@ -187,7 +188,7 @@ fn carry(
         tracing::debug!(%error, "timer slack");
     }
     let (mut input, mut inbox) = (Input::new(), Inbox::new());
-    let mut next_status = Instant::ZERO;
+    let (mut next_status, mut warnings) = (Instant::ZERO, Warnings::default());
     loop {
         let now = clock.elapsed();
         end.handle_timeout(now);
@@ -197,7 +198,9 @@ fn carry(
             let _ = tell.try_send(notice);
         }
         if next_status <= now {
-            shared.write(end.status(now));
+            let status = end.status(now);
+            warnings.say(&status, now);
+            shared.write(status);
             next_status = now + STATUS;
         }
         let due = end.poll_timeout(now).min(next_status);

@@ -37,7 +37,7 @@ type Total = (&'static str, &'static str, fn(&NodeStatus) -> u64);
 /// The same of a link.
 type PerLink<T> = (&'static str, &'static str, fn(&LinkStatus) -> T);
 
-const COUNTERS: [Total; 17] = [
+const COUNTERS: [Total; 19] = [
     (
         "down_packets",
         "Packets from the device for the links",
@@ -85,6 +85,16 @@ const COUNTERS: [Total; 17] = [
         "Packets of which no copy was kept: memory was full",
         |s| s.core.not_kept,
     ),
+    (
+        "not_tracked_packets",
+        "Packets of flows that there was no room for",
+        |s| s.core.not_tracked,
+    ),
+    (
+        "not_numbered_packets",
+        "Packets of lwa without a number: too many users have some",
+        |s| s.core.not_numbered,
+    ),
     ("evicted_flows", "Flows forgotten for want of room", |s| {
         s.core.forgotten
     }),
@@ -111,11 +121,18 @@ const COUNTERS: [Total; 17] = [
     ),
 ];
 
-const GAUGES: [Total; 3] = [
+const GAUGES: [Total; 4] = [
     ("flows", "TCP flows that are known", |s| s.core.flows as u64),
-    ("busy_flows", "Flows with something outstanding", |s| {
-        s.core.busy_flows as u64
-    }),
+    (
+        "busy_flows",
+        "Flows whose users acknowledge something, and those that are owed something",
+        |s| s.core.busy_flows as u64,
+    ),
+    (
+        "owed_flows",
+        "Flows whose users have not got what was acknowledged in their place",
+        |s| s.core.owed_flows as u64,
+    ),
     (
         "kept_bytes",
         "Bytes of copies that could be sent again",

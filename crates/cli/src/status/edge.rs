@@ -20,8 +20,8 @@ pub(super) fn render(edge: &NodeStatus, width: usize) -> String {
     line(
         "flows",
         format!(
-            "{}, {} of them busy; {} reset",
-            core.flows, core.busy_flows, core.resets
+            "{}, {} of them busy, {} owed something; {} reset",
+            core.flows, core.busy_flows, core.owed_flows, core.resets
         ),
     );
     line(

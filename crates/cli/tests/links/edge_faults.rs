@@ -129,6 +129,11 @@ fn what_is_no_segment_of_tcp_harms_nobody() {
             (malformed > 20).then_some(malformed)
         });
         assert!(malformed < 60, "{mode}: {malformed}");
+        until("the log tells of them", || {
+            (edge.node.lines_with("packets that cannot be read") > 0).then_some(())
+        });
+        // However many come, in one line.
+        assert!(edge.node.lines_with("packets that cannot be read") <= 2);
         let expected = edge.offer(1_000_000);
         assert!(edge.curl().wait().unwrap().success(), "{mode}");
         assert_eq!(edge.copy(), expected, "{mode}");
@@ -189,10 +194,68 @@ fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
         (count(&edge.status("node"), "/core/forgotten") > forgotten + MOST_FLOWS).then_some(())
     });
     assert_eq!(count(&edge.status("node"), "/core/flows"), MOST_FLOWS);
+    let lines = edge.node.lines_with("more flows than there is room for");
+    assert!(lines > 0, "{}", edge.node.log());
     let grown = edge.node.resident().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes more");
     let expected = edge.offer(1_000_000);
     assert!(edge.curl().wait().unwrap().success());
     assert_eq!(edge.copy(), expected);
     edge.stop();
+}
+
+/// What comes to a tunnel's port and is no datagram of it: cut off, of another version or number, numbered and nothing behind it,
+/// probes of other lengths, answers to what was never asked.
+#[test]
+fn datagrams_that_are_none_of_the_tunnels_harm_nobody() {
+    for (mode, users, kind) in [
+        ("lwip", "lwip", 0),
+        ("lwa", "lwa", 2),
+        ("lwip+visible", "lwip", 0),
+    ] {
+        let lines = |mode| format!("mode = \"{mode}\"");
+        let Some(mut edge) = Edge::start(&lines(mode), &lines(users)) else {
+            return;
+        };
+        // From the user's own address and port, as the sockets are connected: its end makes room for that.
+        edge.kill_user();
+        let header = |kind: u8| [0xed, 0x10 | kind, 0, 0, 0, 0, 0, 9];
+        let mut bad: Vec<Vec<u8>> = (0..8).map(|len| header(0)[..len].to_vec()).collect();
+        bad.push([&header(0)[..], &[0x45, 0, 0]].concat());
+        for (at, byte) in [(0, 0xee), (1, 0x20), (1, 0x1f), (3, 7)] {
+            let mut other = header(kind).to_vec();
+            other[at] = byte;
+            other.extend([0x45; 40]);
+            bad.push(other);
+        }
+        for kind in 1..5 {
+            for len in [0, 1, 3, 7, 9, 600] {
+                bad.push([&header(kind)[..], &vec![0xff; len]].concat());
+            }
+        }
+        // Numbers from all over, with a packet behind each that is none.
+        for number in 0..64u32 {
+            let number = (number * 0x00fe_dcba).to_be_bytes();
+            bad.push([&header(2)[..], &number[..3], &[0x45; 60]].concat());
+        }
+        let ends = [2, 1].map(|host| SocketAddrV4::new(Ipv4Addr::new(10, 77, 1, host), 7400));
+        let send = move || {
+            let socket = UdpSocket::bind(ends[0]).unwrap();
+            for datagram in &bad {
+                socket.send_to(datagram, ends[1]).unwrap();
+            }
+        };
+        edge.bench.lab.run(Side::Client, send).unwrap();
+        until("they are counted", || {
+            (count(&edge.status("node"), "/links/0/foreign") > 20).then_some(())
+        });
+        until("the log tells of them", || {
+            (edge.node.lines_with("not of this tunnel") > 0).then_some(())
+        });
+        edge.restart_user();
+        let expected = edge.offer(1_000_000);
+        assert!(edge.curl().wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
 }
