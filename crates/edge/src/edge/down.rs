@@ -265,7 +265,7 @@ impl Edge {
                 lost: 0,
             });
         }
-        let (moved, lost) = self.move_packets(link);
+        let (moved, lost) = self.move_packets(link, now);
         self.event(Event::LinkDown { link, moved, lost });
         self.send_again_from(link, &Waiting::new(), now);
     }
@@ -289,7 +289,7 @@ impl Edge {
             .collect();
         for other in dead {
             self.stranded[usize::from(other.0)] = false;
-            self.move_packets(other);
+            self.move_packets(other, now);
             self.send_again_from(other, &Waiting::new(), now);
         }
         // What it had been given before it died is lost as well, if nothing took it over.
@@ -328,7 +328,7 @@ impl Edge {
     }
 
     /// Moves what waits for a dead link to others; returns how many packets were moved and how many had no room.
-    fn move_packets(&mut self, dead: LinkId) -> (usize, usize) {
+    fn move_packets(&mut self, dead: LinkId, now: Instant) -> (usize, usize) {
         let (mut moved, mut lost) = (0, 0);
         for packet in self.links[usize::from(dead.0)].drain() {
             // PDUs of LWA cannot be read; any link is as good for them.
@@ -347,15 +347,15 @@ impl Edge {
             }
             moved += 1;
             if let Parsed::Tcp(segment) = parsed {
-                self.moved(&segment, link);
+                self.moved(&segment, (now, link));
             }
         }
         self.counters.dropped += lost as u64;
         (moved, lost)
     }
 
-    /// What is kept of a segment waits for another link now: it is not lost with the first.
-    fn moved(&mut self, segment: &Segment, link: LinkId) {
+    /// What is kept of a segment waits for another link since now: it is not lost with the first.
+    fn moved(&mut self, segment: &Segment, sent: (Instant, LinkId)) {
         let key = FlowKey {
             far: segment.source,
             user: segment.destination,
@@ -365,7 +365,7 @@ impl Edge {
         };
         let position = tracked.flow.locate(segment.sequence);
         if let Some(kept) = tracked.copies.at_mut(position) {
-            kept.sent.1 = link;
+            kept.sent = sent;
         }
     }
 }

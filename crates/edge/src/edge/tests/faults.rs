@@ -386,6 +386,43 @@ fn all_that_a_dead_link_had_been_given_is_sent_again() {
     assert!(sent(&mut edge, ms(64)).is_empty());
 }
 
+/// It stands behind what the other link had been given already.
+#[test]
+fn what_moves_to_another_link_is_not_lost_because_that_brings_something() {
+    let config = Config {
+        steering: "roundrobin".into(),
+        ..Config::default()
+    };
+    let mut edge = started(config, 1);
+    for n in 1..5 {
+        edge.handle_far(data(n), ms(50));
+    }
+    edge.handle_far(data(5), ms(90));
+    let links = [LinkId(0), LinkId(1)];
+    let with_the_last = links.map(|id| edge.link(id).unwrap().packets().any(|one| one == data(5)));
+    let (dead, alive) = match with_the_last {
+        [false, true] => (links[0], links[1]),
+        _ => (links[1], links[0]),
+    };
+    let has = |n: &u32| {
+        edge.link(alive)
+            .unwrap()
+            .packets()
+            .any(|one| one == data(*n))
+    };
+    let its_own = (2..5).filter(has).count();
+    edge.link_down(dead, ms(91));
+    // Its own leave it; what has moved waits.
+    for _ in 0..=its_own {
+        edge.poll_link(alive, ms(92));
+    }
+    edge.handle_user(ack(2000, &[(6000, 7000)]), ms(120));
+    drain(&mut edge);
+    // The first hole is algorithm 1's.
+    assert_eq!(edge.counters().repaired, its_own as u64);
+    assert!(its_own < 3);
+}
+
 #[test]
 fn the_time_of_an_outage_is_no_links_trip_time() {
     for (name, mode) in Mode::NAMES {
