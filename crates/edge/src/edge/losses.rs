@@ -45,6 +45,10 @@ impl Losses {
 
     /// The user has this. Only what was sent once tells which link has brought it.
     fn learn(&mut self, block: Range<Position>, copies: &Copies) {
+        // Of the blocks of an acknowledgement all but one say what was said before.
+        if self.sacked.covers(block.clone()) {
+            return;
+        }
         let mut news = RangeSet::new();
         news.insert(block.clone());
         for known in self.sacked.within(block.clone()) {
