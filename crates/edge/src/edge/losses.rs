@@ -121,16 +121,19 @@ impl Edge {
         if !losses.is_new || now.saturating_sub(losses.looked) < window {
             return;
         }
-        (losses.is_new, losses.looked) = (false, now);
+        losses.looked = now;
         if self.free() <= self.config.visible.least_free {
             return;
         }
         let lost = losses.lost(acked, &tracked.copies, window);
         for position in lost {
             if !self.send_again(tracked, position, now) {
-                return;
+                return; // the rest with a later acknowledgement
             }
             self.counters.repaired += 1;
+        }
+        if let Some(losses) = &mut tracked.losses {
+            losses.is_new = false;
         }
     }
 }
