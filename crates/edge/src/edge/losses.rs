@@ -35,12 +35,20 @@ pub(super) struct Losses {
     /// Something was brought since this was looked through, which was at that time.
     is_new: bool,
     looked: Instant,
+    /// There was too much to remember: nothing is taken for lost before the user has acknowledged all that was sent by then.
+    blind_until: Position,
 }
 
 impl Losses {
     /// Ranges that are remembered.
     pub(super) fn ranges(&self) -> usize {
         self.sacked.count()
+    }
+
+    /// Forgets what the user has, and looks for no losses until it has everything up to `highest`.
+    pub(super) fn give_up(&mut self, highest: Position) {
+        self.sacked = RangeSet::new();
+        (self.is_new, self.blind_until) = (false, highest);
     }
 
     /// The user has this. Only what was sent once tells which link has brought it.
@@ -105,6 +113,9 @@ impl Edge {
         }
         let losses = tracked.losses.get_or_insert_default();
         losses.sacked.remove(0..acked);
+        if acked < losses.blind_until {
+            return;
+        }
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (seq::near(acked, left), seq::near(acked, right));
             if acked < left && left < right && right <= highest {
@@ -112,8 +123,7 @@ impl Edge {
             }
         }
         if losses.ranges() > MOST_RANGES {
-            tracked.losses = None;
-            return;
+            return losses.give_up(highest);
         }
         let trip = self.trips().max().unwrap_or_default();
         let window = (trip / 4).max(LEAST_WINDOW);

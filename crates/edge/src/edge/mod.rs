@@ -408,7 +408,11 @@ impl Tracked {
 
     fn keep_ranges(&mut self, most: usize) {
         self.flow.keep_ranges(most);
-        self.losses.take_if(|losses| losses.ranges() > most);
+        if let Some(losses) = &mut self.losses
+            && losses.ranges() > most
+        {
+            losses.give_up(self.flow.highest());
+        }
         while self.repaired.count() > most
             && let Some(first) = self.repaired.first()
         {

@@ -386,6 +386,37 @@ fn all_that_a_dead_link_had_been_given_is_sent_again() {
     assert!(sent(&mut edge, ms(64)).is_empty());
 }
 
+/// Every other packet has come, of more than are remembered: what was told first is not taken for lost when it is forgotten.
+#[test]
+fn a_user_with_too_many_holes_is_sent_nothing_for_them() {
+    let config = Config {
+        steering: "roundrobin".into(),
+        ..Config::default()
+    };
+    let mut edge = started(config, 1);
+    let wide = |blocks: &[(u32, u32)]| Draft::up(501).ack(2000).window(8000).sack(blocks).packet();
+    edge.handle_user(wide(&[]), ms(45));
+    let mut now = ms(50);
+    for n in 1..400 {
+        edge.handle_far(data(n), now);
+        sent(&mut edge, now);
+        now += ms(1);
+    }
+    let even = |n: u32| (1000 + 2000 * n, 2000 + 2000 * n);
+    for n in 1..190 {
+        edge.handle_user(wide(&[even(n)]), now);
+        now += ms(10);
+    }
+    drain(&mut edge);
+    let again = sent(&mut edge, now);
+    // Even segments have come, by the one link, and the odd ones are the other's.
+    assert!(
+        again
+            .iter()
+            .all(|packet| (0..200).all(|n| *packet != data(2 * n)))
+    );
+}
+
 /// It stands behind what the other link had been given already.
 #[test]
 fn what_moves_to_another_link_is_not_lost_because_that_brings_something() {
