@@ -37,6 +37,7 @@ typedef struct {
     uint64_t boosted;
     uint64_t held;
     uint64_t repaired;
+    uint64_t repaired_behind;
     uint64_t repaired_late;
 } sumlink_edge_counters_t;
 

@@ -89,6 +89,11 @@ impl LinkQueue {
         self.urgent.len() < self.limit
     }
 
+    /// Whether half of that room is left: the other half is for what somebody waits for.
+    pub fn has_spare_urgent_room(&self) -> bool {
+        self.urgent.len() < self.limit.div_ceil(2)
+    }
+
     /// The link can take a packet: the next one. What it takes while others wait is what its rate is measured by.
     pub fn pop(&mut self, now: Instant) -> Option<Arc<[u8]>> {
         let packet = self.urgent.pop_front().or_else(|| self.packets.pop_front());

@@ -49,6 +49,8 @@ pub struct SumlinkEdgeCounters {
     pub held: u64,
     /// Packets sent again from here because of an acknowledgement.
     pub repaired: u64,
+    /// Packets sent again from here because their link had lost them behind the first hole.
+    pub repaired_behind: u64,
     /// Packets sent again from here because time had passed.
     pub repaired_late: u64,
 }
@@ -278,6 +280,7 @@ pub unsafe extern "C" fn sumlink_edge_counters(edge: *const Edge, out: *mut Suml
         boosted: counters.boosted,
         held: counters.held,
         repaired: counters.repaired,
+        repaired_behind: counters.repaired_behind,
         repaired_late: counters.repaired_late,
     };
     unsafe { out.write(counters) };

@@ -37,7 +37,7 @@ type Total = (&'static str, &'static str, fn(&NodeStatus) -> u64);
 /// The same of a link.
 type PerLink<T> = (&'static str, &'static str, fn(&LinkStatus) -> T);
 
-const COUNTERS: [Total; 19] = [
+const COUNTERS: [Total; 20] = [
     (
         "down_packets",
         "Packets from the device for the links",
@@ -74,6 +74,11 @@ const COUNTERS: [Total; 19] = [
         "repaired_packets",
         "Packets sent again because of an acknowledgement",
         |s| s.core.repaired,
+    ),
+    (
+        "repaired_behind_packets",
+        "Packets sent again because their link had lost them behind the first hole",
+        |s| s.core.repaired_behind,
     ),
     (
         "repaired_late_packets",

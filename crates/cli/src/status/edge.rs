@@ -38,7 +38,7 @@ pub(super) fn render(edge: &NodeStatus, width: usize) -> String {
             core.duplicates,
             core.boosted,
             core.held,
-            core.repaired + core.repaired_late
+            core.sent_again()
         ),
     );
     line(

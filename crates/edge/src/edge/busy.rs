@@ -4,7 +4,7 @@
 //! up, which takes TCP a quarter of an hour: it takes nothing of the links, and nobody has to share with it. Unless it is owed
 //! something: a debt counts until it is paid, or debts would grow with the number of users that fall silent.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::Instant;
@@ -16,8 +16,8 @@ const GRAIN: Duration = Duration::from_millis(100);
 /// The flows that count.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
-    /// Flows by the time of their last acknowledgement.
-    heard: BTreeSet<(Instant, FlowId)>,
+    /// Flows by the time of their last acknowledgement, and whether they are owed something.
+    heard: BTreeMap<(Instant, FlowId), bool>,
     /// Flows that are owed something.
     owed: usize,
     /// Of them, those without a place in `heard`.
@@ -57,8 +57,11 @@ impl Busy {
 
     /// N, of acknowledgements since then.
     pub(super) fn since(&self, time: Instant) -> usize {
-        let recent = self.heard.iter().rev().take_while(|(at, _)| *at >= time);
-        recent.count() + self.silent
+        let heard = self.heard.iter();
+        heard
+            .filter(|((at, _), owed)| *at >= time || **owed)
+            .count()
+            + self.silent
     }
 
     /// A flow's share is another one from now on; what it is.
@@ -67,11 +70,12 @@ impl Busy {
             (Some(before), Some(now)) if now.saturating_sub(before) < GRAIN => Some(before),
             (_, now) => now,
         };
-        if before.heard != heard {
+        if (before.heard, before.owed) != (heard, now.owed) {
             if let Some(before) = before.heard {
                 self.heard.remove(&(before, id));
             }
-            self.heard.extend(heard.map(|heard| (heard, id)));
+            self.heard
+                .extend(heard.map(|heard| ((heard, id), now.owed)));
         }
         let now = Share { heard, ..now };
         self.owed = self.owed + usize::from(now.owed) - usize::from(before.owed);
@@ -81,7 +85,7 @@ impl Busy {
 
     /// The flow that was heard of before `time`, and before all others.
     pub(super) fn longest_silent(&self, time: Instant) -> Option<FlowId> {
-        let (at, id) = self.heard.first()?;
-        (*at < time).then_some(*id)
+        let (&(at, id), _) = self.heard.first_key_value()?;
+        (at < time).then_some(id)
     }
 }

@@ -20,6 +20,8 @@ struct Data {
     position: Position,
     /// The timestamp that the far end gave it.
     theirs: Option<u32>,
+    /// None of it had been received before: which link brings it is told by its acknowledgement.
+    is_new: bool,
 }
 
 impl Edge {
@@ -63,7 +65,7 @@ impl Edge {
         let theirs = segment.options.timestamps.map(|(value, _)| value);
         // What comes along with a SYN begins one number behind it (RFC 7413): it is the sender's to repeat, as SYNs are.
         let is_data = segment.len > 0 && !segment.flags.syn;
-        let position = self.with(id, now, |_, tracked| {
+        let arrived = self.with(id, now, |_, tracked| {
             let arrival = tracked.flow.far_segment(segment);
             if visible
                 && !tracked.flow.sealed()
@@ -75,13 +77,15 @@ impl Edge {
             if tracked.orphaned.is_some() && tracked.flow.orphaned().is_none() {
                 tracked.orphaned = None;
             }
-            arrival.position
-        })?;
+            (arrival.position, arrival.new_bytes)
+        });
+        let (position, new_bytes) = arrived?;
         self.end_if_closed(id);
         Some(Data {
             flow: id,
             position: position.filter(|_| is_data)?,
             theirs,
+            is_new: new_bytes >= segment.len as u64,
         })
     }
 
@@ -211,6 +215,7 @@ impl Edge {
             flow,
             position,
             theirs,
+            is_new,
         } = data;
         let end = position + segment.len as u64;
         let kept = self.with(flow, now, |_, tracked| {
@@ -224,7 +229,9 @@ impl Edge {
             {
                 // The sender sends it again: the time until it is acknowledged says nothing any more.
                 (before.sent, before.again, before.theirs) = ((now, link), true, theirs);
-            } else if fits && (flow.owed() == 0 || flow.told() <= position) {
+                return true;
+            }
+            if fits && (flow.owed() == 0 || flow.told() <= position) {
                 // What was promised stays as it was.
                 let timestamp = segment.options.timestamps.map(|(value, _)| value);
                 tracked.copies.keep(
@@ -235,13 +242,14 @@ impl Edge {
                         timestamp,
                         theirs,
                         sent: (now, link),
-                        again: false,
+                        again: !is_new,
+                        repaired: 0,
                     },
                 );
             }
             fits
         });
-        self.counters.not_kept += u64::from(kept == Some(false));
+        self.counters.not_kept += u64::from(kept == Some(false) && self.visible());
     }
 
     /// A link carries nothing any more. What waits for it goes to the others, and so does what it had been given and nobody

@@ -17,12 +17,13 @@ use super::{Edge, Tracked};
 use crate::Instant;
 use crate::flow::Copies;
 use crate::packet::Segment;
+use crate::queue::LinkQueue;
 use crate::seq::{self, Position};
 
 /// The reordering window is no shorter.
 const LEAST_WINDOW: Duration = Duration::from_millis(5);
 
-/// Separate ranges that are remembered; a user with more holes is helped with the first only.
+/// Separate ranges that are remembered; a user with more holes is helped with the first only, until it has all that was sent by then.
 const MOST_RANGES: usize = 128;
 
 /// What is known of one flow.
@@ -35,7 +36,7 @@ pub(super) struct Losses {
     /// Something was brought since this was looked through, which was at that time.
     is_new: bool,
     looked: Instant,
-    /// There was too much to remember: nothing is taken for lost before the user has acknowledged all that was sent by then.
+    /// There was too much to remember: nothing is taken for lost before the user has acknowledged all that it has told of meanwhile.
     blind_until: Position,
 }
 
@@ -45,10 +46,12 @@ impl Losses {
         self.sacked.count()
     }
 
-    /// Forgets what the user has, and looks for no losses until it has everything up to `highest`.
-    pub(super) fn give_up(&mut self, highest: Position) {
+    /// Forgets what the user has, and looks for no losses until it has all of that.
+    pub(super) fn give_up(&mut self) {
+        let told = self.sacked.last().map_or(0, |last| last.end);
+        self.blind_until = self.blind_until.max(told);
         self.sacked = RangeSet::new();
-        (self.is_new, self.blind_until) = (false, highest);
+        self.is_new = false;
     }
 
     /// The user has this. Only what was sent once tells which link has brought it.
@@ -80,8 +83,8 @@ impl Losses {
         self.sacked.insert(block);
     }
 
-    /// What is lost behind `first`, the missing packet that the user asks for.
-    fn lost(&self, first: Position, copies: &Copies, window: Duration) -> Vec<Position> {
+    /// What is lost behind `first`, the missing packet that the user asks for, and was sent again less than `most` times.
+    fn lost(&self, first: Position, copies: &Copies, window: Duration, most: u32) -> Vec<Position> {
         let end = self.sacked.last().map_or(first, |last| last.start);
         let brought = |link: u8| {
             self.brought
@@ -91,7 +94,8 @@ impl Losses {
         };
         let behind = copies.within(first + 1..end.max(first + 1));
         let lost = behind.filter(|(position, kept)| {
-            kept.sent.0 + window < brought(kept.sent.1.0)
+            kept.repaired < most
+                && kept.sent.0 + window < brought(kept.sent.1.0)
                 && !self.sacked.covers(*position..kept.end)
         });
         lost.map(|(position, _)| position).collect()
@@ -100,30 +104,37 @@ impl Losses {
 
 impl Edge {
     /// Takes what an acknowledgement says of what has arrived beyond it, and sends again what is lost there.
-    pub(super) fn repair_behind(&mut self, tracked: &mut Tracked, segment: &Segment, now: Instant) {
+    /// `moved`: its number is another one than before.
+    pub(super) fn repair_behind(
+        &mut self,
+        tracked: &mut Tracked,
+        segment: &Segment,
+        moved: bool,
+        now: Instant,
+    ) {
         let (Some(acked), highest) = (tracked.flow.acked(), tracked.flow.highest()) else {
             return;
         };
-        if tracked.flow.outstanding() == 0 {
-            tracked.losses = None;
-            return;
-        }
         if segment.options.sack.is_empty() {
+            // Who acknowledges more and names no block has nothing beyond it any more (RFC 2018, section 8).
+            tracked.losses.take_if(|_| moved);
             return;
         }
         let losses = tracked.losses.get_or_insert_default();
         losses.sacked.remove(0..acked);
-        if acked < losses.blind_until {
-            return;
-        }
+        let is_blind = acked < losses.blind_until;
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (seq::near(acked, left), seq::near(acked, right));
-            if acked < left && left < right && right <= highest {
-                losses.learn(left..right, &tracked.copies);
+            if !(acked < left && left < right && right <= highest) {
+                continue;
+            }
+            match is_blind {
+                true => losses.blind_until = losses.blind_until.max(right),
+                false => losses.learn(left..right, &tracked.copies),
             }
         }
         if losses.ranges() > MOST_RANGES {
-            return losses.give_up(highest);
+            losses.give_up();
         }
         let trip = self.trips().max().unwrap_or_default();
         let window = (trip / 4).max(LEAST_WINDOW);
@@ -135,12 +146,15 @@ impl Edge {
         if self.free() <= self.config.visible.least_free {
             return;
         }
-        let lost = losses.lost(acked, &tracked.copies, window);
-        for position in lost {
-            if !self.send_again(tracked, position, now) {
+        let most = self.config.visible.most_retransmissions;
+        for position in losses.lost(acked, &tracked.copies, window, most) {
+            if !self.send_again(tracked, position, now, LinkQueue::has_spare_urgent_room) {
                 return; // the rest with a later acknowledgement
             }
-            self.counters.repaired += 1;
+            if let Some(kept) = tracked.copies.at_mut(position) {
+                kept.repaired += 1;
+            }
+            self.counters.repaired_behind += 1;
         }
         if let Some(losses) = &mut tracked.losses {
             losses.is_new = false;

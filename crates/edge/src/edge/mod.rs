@@ -7,16 +7,14 @@ mod repair;
 mod report;
 mod sequences;
 mod times;
+mod tracked;
 mod up;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sumlink_engine::RangeSet;
-
-use crate::flow::{Copies, Flow, FlowId, FlowKey, FlowTable, Phase};
-use crate::packet::Segment;
+use crate::flow::{Copies, FlowId, FlowKey, FlowTable};
 use crate::queue::LinkQueue;
 use crate::seq::Position;
 use crate::steering::{self, Steering};
@@ -24,10 +22,8 @@ use crate::visible::Visible;
 use crate::{Config, ConfigError, Instant, LinkId, Mode};
 
 use busy::{Busy, Share};
-use losses::Losses;
 use sequences::Sequences;
-
-use times::Times;
+use tracked::Tracked;
 
 pub use report::{Counters, Event, FlowReport, Reset};
 
@@ -62,32 +58,6 @@ pub struct Edge {
     counters: Counters,
 }
 
-/// A flow and what is kept for it.
-#[derive(Debug)]
-struct Tracked {
-    flow: Flow,
-    copies: Copies,
-    visible: Visible,
-    /// A hole that is repaired from here.
-    repair: Option<Repair>,
-    /// What is known of losses behind that hole, where the user has told of any.
-    losses: Option<Box<Losses>>,
-    /// What was sent again from here and may come back as a duplicate SACK block.
-    repaired: RangeSet,
-    times: Times,
-    /// Since when its far end has been sending again what its user cannot use.
-    orphaned: Option<Instant>,
-    /// A SYN that would begin another connection between the same ends, if the other end agrees.
-    renewal: Option<Box<Segment>>,
-    used: Instant,
-    /// When its user acknowledged something for the last time.
-    heard: Option<Instant>,
-    /// What it is among those that share the links.
-    share: Share,
-    /// Its entry among the timers.
-    timer: Option<Instant>,
-}
-
 /// Where there is no room for copies, those of flows that nobody has used for so long make it.
 const ABANDONED: Duration = Duration::from_secs(10);
 /// How often is looked for them, where there were too few.
@@ -95,17 +65,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Segments that wait for a link, by flow and position.
 type Waiting = HashSet<(FlowId, Position)>;
-
-/// The repair of one hole by time.
-#[derive(Clone, Copy, Debug)]
-struct Repair {
-    /// Where it starts.
-    position: Position,
-    since: Instant,
-    /// When it is sent again.
-    at: Instant,
-    attempts: u32,
-}
 
 /// A flow counts as busy for so long, and the longest link trip time, behind its user's last acknowledgement.
 const ACTIVE: Duration = Duration::from_secs(1);
@@ -265,19 +224,9 @@ impl Edge {
             self.counters.forgotten += 1;
         }
         let tracked = Tracked {
-            flow: Flow::new(),
-            copies: Copies::default(),
             visible: Visible::new(&self.config.visible),
-            repair: None,
-            losses: None,
-            repaired: RangeSet::new(),
-            times: Times::default(),
-            orphaned: None,
-            renewal: None,
             used: now,
-            heard: None,
-            share: Share::default(),
-            timer: None,
+            ..Tracked::placeholder()
         };
         self.flows.insert(key, tracked, now)
     }
@@ -319,6 +268,16 @@ impl Edge {
         Some(result)
     }
 
+    /// The same where nobody has used the flow: it is idle for as long as before.
+    fn in_passing<R>(
+        &mut self,
+        id: FlowId,
+        action: impl FnOnce(&mut Self, &mut Tracked) -> R,
+    ) -> Option<R> {
+        let used = self.flows.get(id)?.used;
+        self.with(id, used, action)
+    }
+
     /// Drops copies of flows that nobody has used for a while, most likely because their users are gone, until there is room for so
     /// many bytes and some more; that idle for longest first, and nothing of what is owed.
     fn make_room(&mut self, bytes: usize, now: Instant) {
@@ -331,12 +290,12 @@ impl Edge {
                 break;
             }
             if tracked.copies.bytes() > 0 && tracked.flow.owed() == 0 {
-                found.push((id, used));
+                found.push(id);
                 sum += tracked.copies.bytes();
             }
         }
-        for (id, used) in found {
-            self.with(id, used, |_, tracked| tracked.copies = Copies::default());
+        for id in found {
+            self.in_passing(id, |_, tracked| tracked.copies = Copies::default());
         }
         if sum < bytes.max(1) {
             // Looking at all flows for each packet would cost more than what is won.
@@ -378,60 +337,6 @@ impl Edge {
             .iter()
             .filter(|link| link.is_up())
             .filter_map(LinkQueue::trip)
-    }
-}
-
-impl Tracked {
-    /// What stands in a flow's place while it is worked on.
-    fn placeholder() -> Self {
-        Self {
-            flow: Flow::new(),
-            copies: Copies::default(),
-            visible: Visible::new(&crate::visible::Parameters::default()),
-            repair: None,
-            losses: None,
-            repaired: RangeSet::new(),
-            times: Times::default(),
-            orphaned: None,
-            renewal: None,
-            used: Instant::ZERO,
-            heard: None,
-            share: Share::default(),
-            timer: None,
-        }
-    }
-
-    fn ranges(&self) -> usize {
-        let losses = self.losses.as_ref().map_or(0, |losses| losses.ranges());
-        self.flow.ranges() + self.repaired.count() + losses
-    }
-
-    fn keep_ranges(&mut self, most: usize) {
-        self.flow.keep_ranges(most);
-        if let Some(losses) = &mut self.losses
-            && losses.ranges() > most
-        {
-            losses.give_up(self.flow.highest());
-        }
-        while self.repaired.count() > most
-            && let Some(first) = self.repaired.first()
-        {
-            self.repaired.remove(first);
-        }
-    }
-
-    /// When it wants to be looked at: for a repair, or because it is half open, closing or orphaned.
-    fn wants_timer(&self, config: &Config) -> Option<Instant> {
-        let short = matches!(
-            self.flow.phase(),
-            Phase::HalfOpen | Phase::Closing | Phase::Closed
-        );
-        let expiry = (short && self.flow.owed() == 0).then(|| self.used + config.idle_half_open);
-        self.repair
-            .map(|repair| repair.at)
-            .into_iter()
-            .chain(expiry)
-            .min()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Edge, Event, MOST_FAREWELLS, Repair, Reset, Tracked, Waiting};
+use super::tracked::{Repair, Tracked};
+use super::{Edge, Event, MOST_FAREWELLS, Reset, Waiting};
 use crate::flow::{FlowId, Phase};
 use crate::packet;
 use crate::queue::LinkQueue;
@@ -13,7 +14,7 @@ use crate::{Instant, LinkId};
 const MOST_BACKOFF: u32 = 6;
 
 /// Ranges that are remembered of what was sent again.
-const MOST_REPAIRED: usize = 64;
+const MOST_REPAIRED: usize = 256;
 
 impl Edge {
     /// A timer of [`Edge::poll_timeout`] has fired; too early it does nothing.
@@ -22,14 +23,13 @@ impl Edge {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
         {
-            let used = self.flows.get(id).map_or(now, |tracked| tracked.used);
             let due = self
                 .flows
                 .get(id)
                 .and_then(|tracked| tracked.repair)
                 .filter(|repair| repair.at <= now);
             if due.is_some() {
-                let over = self.with(id, used, |edge, tracked| edge.repair_now(tracked, now));
+                let over = self.in_passing(id, |edge, tracked| edge.repair_now(tracked, now));
                 if over == Some(true) {
                     self.reset(id, Reset::Undeliverable);
                 }
@@ -53,7 +53,7 @@ impl Edge {
     }
 
     /// The hole is looked at again after some link trip times, if nothing is heard of it until then.
-    pub(super) fn repair_later(&self, tracked: &mut Tracked, now: Instant) {
+    pub(super) fn repair_later(&self, tracked: &mut Tracked, wait: Duration, now: Instant) {
         let Some(position) = tracked.flow.acked() else {
             return;
         };
@@ -63,7 +63,7 @@ impl Edge {
         {
             return;
         }
-        let at = now + self.repair_wait();
+        let at = now + wait;
         tracked.repair = Some(Repair {
             position,
             since: now,
@@ -96,7 +96,8 @@ impl Edge {
             tracked.repair = None;
             return false;
         }
-        self.counters.repaired_late += u64::from(self.send_again(tracked, repair.position, now));
+        let sent = self.send_again(tracked, repair.position, now, LinkQueue::has_urgent_room);
+        self.counters.repaired_late += u64::from(sent);
         repair.attempts += 1;
         repair.at = now + self.repair_wait() * (1 << repair.attempts.min(MOST_BACKOFF));
         tracked.repair = Some(repair);
@@ -114,7 +115,7 @@ impl Edge {
         if copy.is_none_or(|(_, kept)| kept.sent.0 + wait > now) {
             return;
         }
-        if self.send_again(tracked, position, now) {
+        if self.send_again(tracked, position, now, LinkQueue::has_urgent_room) {
             self.counters.repaired += 1;
             if let Some(repair) = &mut tracked.repair {
                 (repair.at, repair.attempts) = (now + wait, 0);
@@ -126,10 +127,7 @@ impl Edge {
     pub(super) fn hurry_repairs(&mut self, now: Instant) {
         let at = now + self.repair_wait();
         for id in self.with_copies() {
-            let Some(used) = self.flows.get(id).map(|tracked| tracked.used) else {
-                continue;
-            };
-            self.with(id, used, |_, tracked| {
+            self.in_passing(id, |_, tracked| {
                 if let Some(repair) = tracked.repair.as_mut().filter(|repair| repair.at > at) {
                     (repair.at, repair.attempts) = (at, 0);
                 }
@@ -137,12 +135,14 @@ impl Edge {
         }
     }
 
-    /// Sends the packet at `position` again, over the link where it will be through first. Returns whether it could.
+    /// Sends the packet at `position` again, over the link where it will be through first, of those that have room for it. Returns
+    /// whether it could.
     pub(super) fn send_again(
         &mut self,
         tracked: &mut Tracked,
         position: Position,
         now: Instant,
+        has_room: fn(&LinkQueue) -> bool,
     ) -> bool {
         let Some((start, end)) = tracked
             .copies
@@ -159,7 +159,7 @@ impl Edge {
             .links
             .iter_mut()
             .enumerate()
-            .filter(|(_, link)| link.is_up() && link.has_urgent_room());
+            .filter(|(_, link)| link.is_up() && has_room(link));
         let Some((n, link)) = able.min_by(|a, b| time(a.1).total_cmp(&time(b.1))) else {
             return false;
         };
@@ -208,14 +208,12 @@ impl Edge {
                 return;
             }
             self.unsent.pop_front();
-            let Some(used) = self.flows.get(id).map(|tracked| tracked.used) else {
-                continue;
-            };
-            self.with(id, used, |edge, tracked| {
+            self.in_passing(id, |edge, tracked| {
                 // It may have been acknowledged or sent again meanwhile.
                 let kept = tracked.copies.at_mut(position);
                 if kept.is_some_and(|kept| kept.sent == sent) {
-                    let again = edge.send_again(tracked, position, now);
+                    let room = LinkQueue::has_urgent_room;
+                    let again = edge.send_again(tracked, position, now, room);
                     edge.counters.repaired_late += u64::from(again);
                 }
             });

@@ -82,12 +82,21 @@ pub struct Counters {
     pub held: u64,
     /// Packets sent again from here, because of an acknowledgement.
     pub repaired: u64,
+    /// Packets sent again from here, because their link had lost them behind the first hole.
+    pub repaired_behind: u64,
     /// Packets sent again from here, because time had passed.
     pub repaired_late: u64,
     /// Packets not kept because memory was full.
     pub not_kept: u64,
     /// LWA: packets without a sequence number, because they have no address that can be read, or too many others have numbers.
     pub not_numbered: u64,
+}
+
+impl Counters {
+    /// Packets sent again from here, for whatever reason.
+    pub fn sent_again(&self) -> u64 {
+        self.repaired + self.repaired_behind + self.repaired_late
+    }
 }
 
 /// What is known of a flow now. Symbols are those of table I.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Edge, Tracked};
 use crate::flow::{Acknowledgement, FlowKey, Phase};
 use crate::packet::{self, Malformed, Parsed, SackBlocks, Segment};
+use crate::queue::LinkQueue;
 use crate::seq::{self, Position};
 use crate::visible::{Situation, Step};
 use crate::{Instant, LinkId};
@@ -84,13 +85,28 @@ impl Edge {
         if acknowledgement == Acknowledgement::Duplicate {
             self.counters.duplicates += 1;
         }
+        let pass = self.decide(tracked, packet, segment, (acknowledgement, moved), now);
+        // Behind the first hole's packet, which somebody waits for.
         if believed == Some(true) {
-            self.repair_behind(tracked, segment, now);
+            self.repair_behind(tracked, segment, moved, now);
         }
+        pass
+    }
+
+    /// Algorithm 1: whether the acknowledgement is passed on, and as what.
+    fn decide(
+        &mut self,
+        tracked: &mut Tracked,
+        packet: &mut [u8],
+        segment: &Segment,
+        (acknowledgement, moved): (Acknowledgement, bool),
+        now: Instant,
+    ) -> bool {
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
         match acknowledgement {
             Acknowledgement::Duplicate | Acknowledgement::New { .. } => {}
             Acknowledgement::Same if segment.flags.ack => {
+                self.repair_debt(tracked, now);
                 self.rewrite(tracked, packet, segment, None, false);
                 return true;
             }
@@ -110,17 +126,18 @@ impl Edge {
             Step::Boost => {
                 self.counters.boosted += 1;
                 self.boost(tracked, packet, segment);
-                self.repair_later(tracked, now);
+                self.repair_later(tracked, self.repair_wait(), now);
             }
             Step::Hold => {
                 self.counters.held += 1;
-                self.repair_later(tracked, now);
+                self.repair_later(tracked, self.repair_wait(), now);
                 return false;
             }
             Step::Retransmit => {
-                self.repair_later(tracked, now);
+                self.repair_later(tracked, self.repair_wait(), now);
                 if let Some(acked) = tracked.flow.acked() {
-                    self.counters.repaired += u64::from(self.send_again(tracked, acked, now));
+                    let sent = self.send_again(tracked, acked, now, LinkQueue::has_urgent_room);
+                    self.counters.repaired += u64::from(sent);
                 }
                 self.pass_duplicate(tracked, packet, segment, true);
             }
@@ -149,8 +166,9 @@ impl Edge {
             && !first.again
         {
             let (sent, LinkId(n)) = first.sent;
+            tracked.trip = now.saturating_sub(sent);
             if let Some(link) = self.links.get_mut(usize::from(n)) {
-                link.trip_sample(now.saturating_sub(sent));
+                link.trip_sample(tracked.trip);
             }
         }
         tracked.copies.release(acked);
@@ -158,12 +176,17 @@ impl Edge {
         tracked.repaired.remove(0..acked.saturating_sub(1 << 20));
         tracked.orphaned = None;
         tracked.repair = None;
-        // The next hole's packet should have been here long ago, and there may be nothing under way behind it that would have the user
-        // say so: a whole window was lost, and its first packet has come again.
-        let hole = tracked.copies.holding(acked);
-        let is_late = hole.is_some_and(|(_, kept)| kept.sent.0 + self.repair_wait() <= now);
-        if tracked.flow.owed() > 0 || (is_late && self.visible()) {
-            self.repair_later(tracked, now);
+        if tracked.flow.owed() > 0 {
+            self.repair_later(tracked, self.repair_wait(), now);
+        } else if self.visible() {
+            // The next hole's packet should have been here long ago, and there may be nothing under way behind it that would have the
+            // user say so: a whole window was lost, and its first packet has come again. Users have trip times of their own.
+            let own = tracked.trip.mul_f64(self.config.visible.repair_after);
+            let wait = self.repair_wait().max(own);
+            let hole = tracked.copies.holding(acked);
+            if hole.is_some_and(|(_, kept)| kept.sent.0 + wait <= now) {
+                self.repair_later(tracked, wait, now);
+            }
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Kept {
     pub sent: (Instant, LinkId),
     /// It was sent more than once: what an acknowledgement says of the time is ambiguous (Karn and Partridge, 1987).
     pub again: bool,
+    /// How often it was sent again from here because its link had lost it.
+    pub repaired: u32,
 }
 
 /// What an entry costs beside its packet, in bytes.
@@ -138,6 +140,7 @@ mod tests {
             theirs: None,
             sent,
             again: false,
+            repaired: 0,
         }
     }
 

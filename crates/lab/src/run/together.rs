@@ -24,11 +24,11 @@ const LIGHT: u64 = 400_000_000;
 const RUNS_OF_PROCESSOR: usize = 4;
 /// What is left of the room when it has proven too large for the machine.
 const SHRINK: f64 = 0.75;
-/// What becomes of the room when those that filled it have used less than [`IDLE`] of the machine, and the most that it grows to,
-/// in thousandths of each processor: loads are estimated for a slow machine.
+/// What becomes of the room when those that filled it have used less than [`IDLE`] of the machine, and how many times what was
+/// reckoned it may grow to: loads are estimated for a slow machine.
 const GROW: f64 = 1.25;
 const IDLE: f64 = 0.3;
-const LARGEST_ROOM: u64 = 2 * LOAD_OF_PROCESSOR;
+const LARGEST: u64 = 2;
 /// When they have used more than this, it has grown too large, though nothing has to be done again yet.
 const CROWDED: f64 = 0.5;
 
@@ -39,9 +39,8 @@ pub(crate) struct Room {
     runs: usize,
     /// Sum of their loads, in thousandths of a processor.
     load: u64,
-    /// What it was reckoned to be, and what it may grow to.
+    /// What it was reckoned to be.
     smallest: u64,
-    largest: u64,
     /// How often it has proven too large.
     shrunk: u32,
 }
@@ -65,7 +64,6 @@ impl Room {
             runs: most.unwrap_or(RUNS_OF_PROCESSOR * processors),
             load: LOAD_OF_PROCESSOR * processors as u64,
             smallest: LOAD_OF_PROCESSOR * processors as u64,
-            largest: LARGEST_ROOM * processors as u64,
             shrunk: 0,
         }
     }
@@ -81,7 +79,7 @@ impl Room {
     /// What filled it left the machine idle.
     fn grow(&mut self) {
         if self.shrunk == 0 {
-            self.load = ((self.load as f64 * GROW) as u64).min(self.largest);
+            self.load = ((self.load as f64 * GROW) as u64).min(LARGEST * self.smallest);
         }
     }
 

@@ -241,7 +241,7 @@ impl NodeAccount {
         let c = &self.counters;
         let mut note = format!("node: {} dropped", c.dropped);
         if c.duplicates > 0 {
-            let repaired = c.repaired + c.repaired_late;
+            let repaired = c.sent_again();
             note += &format!(
                 ", {} duplicates, of them {} boosted and {} held, {repaired} sent again",
                 c.duplicates, c.boosted, c.held

@@ -45,6 +45,9 @@ pub(super) struct End {
     arrived: RangeSet,
     room: u64,
     keepalive: bool,
+    /// It tells what has arrived out of order, if the other end has offered to read it.
+    sack: bool,
+    sack_offered: bool,
     pub(super) timer: Instant,
     timeouts: u32,
     pub(super) failed: bool,
@@ -59,6 +62,7 @@ impl End {
         opens: bool,
         (total, room): (u64, u64),
         keepalive: bool,
+        sack: bool,
     ) -> Self {
         Self {
             me,
@@ -77,6 +81,8 @@ impl End {
             arrived: RangeSet::new(),
             room,
             keepalive,
+            sack,
+            sack_offered: false,
             timer: Instant::ZERO,
             timeouts: 0,
             failed: false,
@@ -111,11 +117,24 @@ impl End {
             .syn()
             .option(Option_::MaximumSegmentSize(MSS as u16))
             .option(Option_::WindowScale(self.scale()));
+        let syn = match self.sack {
+            true => syn.option(Option_::SelectiveAcknowledgementPermitted),
+            false => syn,
+        };
         self.out.push(syn.packet());
     }
 
     fn acknowledge(&mut self) {
-        self.out.push(self.draft(self.next).packet());
+        let mut draft = self.draft(self.next);
+        if let Some(theirs) = self.theirs.filter(|_| self.sack && self.sack_offered) {
+            let number = |position: u64| theirs.wrapping_add(position as u32);
+            let blocks = self.arrived.iter().rev().take(3);
+            let blocks: Vec<_> = blocks
+                .map(|one| (number(one.start), number(one.end)))
+                .collect();
+            draft = draft.sack(&blocks);
+        }
+        self.out.push(draft.packet());
     }
 
     fn emit(&mut self, position: u64, len: u64) {
@@ -191,6 +210,7 @@ impl End {
                 .is_none();
             self.permitted = self.permitted.max(segment.window.into());
             self.their_scale = segment.options.window_scale.unwrap_or(0);
+            self.sack_offered = segment.options.sack_permitted.is_some();
             if is_new && !self.opens {
                 (self.timer, self.timeouts) = (now + RTO, 0);
             }

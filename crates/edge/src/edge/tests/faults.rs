@@ -10,7 +10,7 @@ use crate::packet::{Parsed, parse};
 use crate::{Config, Edge, Event, LinkId, Mode, Reset, lwa};
 
 /// One that owes a segment at 2000 and has nothing else to do.
-fn owing() -> Edge {
+pub(super) fn owing() -> Edge {
     let mut edge = started(Config::default(), 6);
     let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
     assert_eq!(boosted.ack, 3000);
@@ -138,57 +138,6 @@ fn a_user_that_asks_again_is_sent_what_it_is_owed() {
     assert!(sent(&mut edge, asked + ms(1)).is_empty());
     let next = edge.poll_timeout().unwrap() - asked;
     assert!(next < ms(200), "{next:?}");
-}
-
-/// Links take turns, so that one has the even segments and the other the odd ones.
-#[test]
-fn what_arrives_over_a_link_tells_what_that_link_has_lost_before_it() {
-    let config = Config {
-        steering: "roundrobin".into(),
-        ..Config::default()
-    };
-    let mut edge = started(config, 6);
-    for n in 6..9 {
-        edge.handle_far(data(n), ms(60));
-    }
-    sent(&mut edge, ms(60));
-    let first_hole = |packet: &Vec<u8>| *packet == data(1);
-    let mut again = |blocks: &[(u32, u32)], at| {
-        edge.handle_user(ack(2000, blocks), at);
-        drain(&mut edge);
-        let mut packets = sent(&mut edge, at);
-        packets.retain(|packet| !first_hole(packet));
-        packets
-    };
-    // The seventh has come, and the even ones before it have not.
-    assert_eq!(again(&[(7000, 8000)], ms(80)), [data(2), data(4)]);
-    // Nothing that is younger than what has come, and nothing twice.
-    assert!(again(&[(7000, 8000), (9000, 10_000)], ms(81)).is_empty());
-    // The other link has brought something, too, and it has also lost the first hole, which is algorithm 1's.
-    let blocks = [(7000, 9000), (9000, 10_000)];
-    assert_eq!(again(&blocks, ms(100)), [data(3), data(5)]);
-    assert_eq!(edge.counters().forgotten, 0);
-}
-
-/// Nothing is under way any more that would bring duplicates, and the far end is told of nothing.
-#[test]
-fn the_next_hole_of_a_lost_window_does_not_wait_for_duplicates() {
-    let mut edge = owing();
-    let at = edge.poll_timeout().unwrap();
-    edge.handle_timeout(at);
-    assert_eq!(sent(&mut edge, at), [data(1)]);
-    let later = at + ms(100);
-    edge.handle_user(ack(3000, &[]), later);
-    assert_eq!(edge.flow(&KEY()).unwrap().owed, 0);
-    let at = edge.poll_timeout().unwrap();
-    assert!(at < later + ms(200), "{:?}", at - later);
-    edge.handle_timeout(at);
-    assert_eq!(sent(&mut edge, at), [data(2)]);
-    // A packet that may still come is waited for.
-    let mut edge = owing();
-    edge.handle_user(ack(3000, &[]), ms(45));
-    let timer = edge.poll_timeout().unwrap();
-    assert!(timer > ms(10_000), "{timer:?}");
 }
 
 #[test]
@@ -384,74 +333,6 @@ fn all_that_a_dead_link_had_been_given_is_sent_again() {
     assert_eq!(again[again.len() - 10..], given[100..]);
     assert!(again.len() < 60, "{}", again.len());
     assert!(sent(&mut edge, ms(64)).is_empty());
-}
-
-/// Every other packet has come, of more than are remembered: what was told first is not taken for lost when it is forgotten.
-#[test]
-fn a_user_with_too_many_holes_is_sent_nothing_for_them() {
-    let config = Config {
-        steering: "roundrobin".into(),
-        ..Config::default()
-    };
-    let mut edge = started(config, 1);
-    let wide = |blocks: &[(u32, u32)]| Draft::up(501).ack(2000).window(8000).sack(blocks).packet();
-    edge.handle_user(wide(&[]), ms(45));
-    let mut now = ms(50);
-    for n in 1..400 {
-        edge.handle_far(data(n), now);
-        sent(&mut edge, now);
-        now += ms(1);
-    }
-    let even = |n: u32| (1000 + 2000 * n, 2000 + 2000 * n);
-    for n in 1..190 {
-        edge.handle_user(wide(&[even(n)]), now);
-        now += ms(10);
-    }
-    drain(&mut edge);
-    let again = sent(&mut edge, now);
-    // Even segments have come, by the one link, and the odd ones are the other's.
-    assert!(
-        again
-            .iter()
-            .all(|packet| (0..200).all(|n| *packet != data(2 * n)))
-    );
-}
-
-/// It stands behind what the other link had been given already.
-#[test]
-fn what_moves_to_another_link_is_not_lost_because_that_brings_something() {
-    let config = Config {
-        steering: "roundrobin".into(),
-        ..Config::default()
-    };
-    let mut edge = started(config, 1);
-    for n in 1..5 {
-        edge.handle_far(data(n), ms(50));
-    }
-    edge.handle_far(data(5), ms(90));
-    let links = [LinkId(0), LinkId(1)];
-    let with_the_last = links.map(|id| edge.link(id).unwrap().packets().any(|one| one == data(5)));
-    let (dead, alive) = match with_the_last {
-        [false, true] => (links[0], links[1]),
-        _ => (links[1], links[0]),
-    };
-    let has = |n: &u32| {
-        edge.link(alive)
-            .unwrap()
-            .packets()
-            .any(|one| one == data(*n))
-    };
-    let its_own = (2..5).filter(has).count();
-    edge.link_down(dead, ms(91));
-    // Its own leave it; what has moved waits.
-    for _ in 0..=its_own {
-        edge.poll_link(alive, ms(92));
-    }
-    edge.handle_user(ack(2000, &[(6000, 7000)]), ms(120));
-    drain(&mut edge);
-    // The first hole is algorithm 1's.
-    assert_eq!(edge.counters().repaired, its_own as u64);
-    assert!(its_own < 3);
 }
 
 #[test]

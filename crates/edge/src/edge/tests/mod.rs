@@ -1,6 +1,7 @@
 mod ends;
 mod faults;
 mod hostile;
+mod losses;
 mod memory;
 mod network;
 mod peer;

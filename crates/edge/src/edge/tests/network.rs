@@ -84,6 +84,26 @@ fn reordering_costs_and_a_receiver_that_puts_in_order_gets_it_back() {
     );
 }
 
+/// However far one link's packets are behind the other's: each keeps its order, and nothing is lost but what the node drops itself, of
+/// which it has no copy.
+#[test]
+fn what_is_late_is_not_taken_for_lost() {
+    for (delay, boost) in [(15, true), (80, true), (15, false), (80, false)] {
+        let lines = [line(50, 1, 0.0), line(50, delay, 0.0)];
+        let config = Config {
+            visible: Parameters {
+                boost,
+                ..Parameters::default()
+            },
+            ..config(Mode::LwipVisible, "roundrobin")
+        };
+        let world = goodput(config, &lines, true).1;
+        let counters = world.edge.counters();
+        assert!(counters.duplicates > 500, "{delay} ms: {counters:?}");
+        assert_eq!(counters.repaired_behind, 0, "{delay} ms: {counters:?}");
+    }
+}
+
 /// The figures of docs/edge.md.
 #[test]
 #[ignore = "a measurement of some minutes; its output is in docs/edge.md"]
