@@ -3,16 +3,16 @@
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
 use sumlink_lab::Side;
 
-use crate::bench::{Bench, until};
+use crate::bench::until;
 use crate::edge::{Edge, count};
+use crate::segments::{SYN, Segment, send_raw};
 
-const MODES: [&str; 3] = ["lwip", "lwa", "lwip+visible"];
+pub(crate) const MODES: [&str; 3] = ["lwip", "lwa", "lwip+visible"];
 
-const NODE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
-const USER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
+pub(crate) const NODE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+pub(crate) const USER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 
 /// In the users' network, and nobody.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
@@ -52,55 +52,15 @@ fn both_links_may_die_under_load_and_come_back() {
     }
 }
 
-/// The Internet checksum (RFC 1071).
-fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2);
-    let words = words.map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    let mut sum: u32 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
-/// A SYN (RFC 9293, section 3.1) whose checksum holds, with what may follow the fixed header.
-fn syn([from, to]: [(Ipv4Addr, u16); 2], options: &[u8]) -> Vec<u8> {
-    let mut segment = Vec::new();
-    segment.extend(from.1.to_be_bytes());
-    segment.extend(to.1.to_be_bytes());
-    segment.extend([0, 0, 0, 9, 0, 0, 0, 0]);
-    segment.extend([
-        (5 + options.len() as u8 / 4) << 4,
-        2,
-        0xff,
-        0xff,
-        0,
-        0,
-        0,
-        0,
-    ]);
-    segment.extend(options);
-    let pseudo = [
-        &from.0.octets()[..],
-        &to.0.octets(),
-        &[0, 6, 0, segment.len() as u8],
-    ]
-    .concat();
-    let sum = checksum(&[pseudo, segment.clone()].concat());
-    segment[16..18].copy_from_slice(&sum.to_be_bytes());
-    segment
-}
-
-/// Sends these as the payload of TCP, whatever they are.
-fn send_raw(bench: &Bench, side: Side, to: Ipv4Addr, segments: Vec<Vec<u8>>) {
-    let send = move || {
-        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::TCP)).unwrap();
-        for segment in segments {
-            let to = SocketAddrV4::new(to, 0);
-            socket.send_to(&segment, &to.into()).unwrap();
-        }
+/// A SYN with what may follow the fixed header.
+fn syn(ends: [(Ipv4Addr, u16); 2], options: &[u8]) -> Vec<u8> {
+    let syn = Segment {
+        sequence: 9,
+        flags: SYN,
+        options,
+        ..Segment::default()
     };
-    bench.lab.run(side, send).unwrap();
+    syn.between(ends)
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! TCP segments made by hand, for what no kernel would send.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use sumlink_lab::Side;
+
+use crate::bench::Bench;
+
+pub(crate) const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const ACK: u8 = 16;
+
+/// A segment (RFC 9293, section 3.1) of a connection from the first end to the second.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Segment<'a> {
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgement: u32,
+    pub(crate) flags: u8,
+    /// What follows the fixed header: whole words.
+    pub(crate) options: &'a [u8],
+    pub(crate) payload: &'a [u8],
+}
+
+impl Segment<'_> {
+    /// Its bytes, with a checksum that holds.
+    pub(crate) fn between(&self, [from, to]: [(Ipv4Addr, u16); 2]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(from.1.to_be_bytes());
+        bytes.extend(to.1.to_be_bytes());
+        bytes.extend(self.sequence.to_be_bytes());
+        bytes.extend(self.acknowledgement.to_be_bytes());
+        let words = 5 + self.options.len() as u8 / 4;
+        bytes.extend([words << 4, self.flags, 0xff, 0xff, 0, 0, 0, 0]);
+        bytes.extend(self.options);
+        bytes.extend(self.payload);
+        let [high, low] = (bytes.len() as u16).to_be_bytes();
+        let pseudo = [
+            &from.0.octets()[..],
+            &to.0.octets(),
+            &[0, 6, high, low],
+            &bytes,
+        ];
+        let sum = checksum(&pseudo.concat());
+        bytes[16..18].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    }
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2);
+    let words = words.map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// A socket on one side that sends and receives segments of TCP, those with IP headers.
+pub(crate) fn raw_socket(bench: &Bench, side: Side) -> Socket {
+    let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::TCP)).unwrap();
+    bench.lab.run(side, open).unwrap()
+}
+
+/// Sends these as the payload of TCP, whatever they are.
+pub(crate) fn send_raw(bench: &Bench, side: Side, to: Ipv4Addr, segments: Vec<Vec<u8>>) {
+    let socket = raw_socket(bench, side);
+    let to = SocketAddrV4::new(to, 0).into();
+    for segment in segments {
+        socket.send_to(&segment, &to).unwrap();
+    }
+}
