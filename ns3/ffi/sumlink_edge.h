@@ -36,6 +36,7 @@ typedef struct {
     uint64_t duplicates;
     uint64_t boosted;
     uint64_t held;
+    uint64_t unneeded;
     uint64_t repaired;
     uint64_t repaired_behind;
     uint64_t repaired_late;

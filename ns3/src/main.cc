@@ -326,11 +326,11 @@ int main(int argc, char **argv) {
         auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
         std::printf("{\"scenario\":\"lte-11%s\",\"seed\":%u,\"system\":\"%s\",\"outcome\":\"measured\",\"reason\":null,"
                     "\"goodput_bps\":%.0f,\"users\":%u,\"flows\":%u,\"seconds\":%g,\"node\":{\"down_packets\":%llu,\"dropped\":%llu,"
-                    "\"malformed\":%llu,\"up_packets\":%llu,\"duplicates\":%llu,\"boosted\":%llu,\"held\":%llu,"
+                    "\"malformed\":%llu,\"up_packets\":%llu,\"duplicates\":%llu,\"boosted\":%llu,\"held\":%llu,\"unneeded\":%llu,"
                     "\"repaired\":%llu,\"repaired_behind\":%llu,\"repaired_late\":%llu,\"resets\":%llu}",
                     o.wifi.c_str(), o.seed, o.system.c_str(), 8.0 * (received() - before) / o.seconds, o.users, o.flows,
                     o.seconds, n(count.down_packets), n(count.dropped), n(count.malformed), n(count.up_packets),
-                    n(count.duplicates), n(count.boosted), n(count.held), n(count.repaired), n(count.repaired_behind),
+                    n(count.duplicates), n(count.boosted), n(count.held), n(count.unneeded), n(count.repaired), n(count.repaired_behind),
                     n(count.repaired_late), n(count.resets));
         if (sumlink) {
             uint64_t twice = 0, waited = 0, back = 0;

@@ -47,6 +47,8 @@ pub struct SumlinkEdgeCounters {
     pub boosted: u64,
     /// Of them, those held.
     pub held: u64,
+    /// Acknowledgements not passed on, as the far end was told the same of late.
+    pub unneeded: u64,
     /// Packets sent again from here because of an acknowledgement.
     pub repaired: u64,
     /// Packets sent again from here because their link had lost them behind the first hole.
@@ -279,6 +281,7 @@ pub unsafe extern "C" fn sumlink_edge_counters(edge: *const Edge, out: *mut Suml
         duplicates: counters.duplicates,
         boosted: counters.boosted,
         held: counters.held,
+        unneeded: counters.unneeded,
         repaired: counters.repaired,
         repaired_behind: counters.repaired_behind,
         repaired_late: counters.repaired_late,

@@ -185,7 +185,7 @@ fn the_headers_declare_what_is_here() {
             .split_once(':')
             .map(|(name, _)| name)
     });
-    assert_eq!(of_header.len(), 50);
+    assert_eq!(of_header.len(), 51);
     assert_eq!(of_header, of_code);
 }
 

@@ -37,7 +37,7 @@ type Total = (&'static str, &'static str, fn(&NodeStatus) -> u64);
 /// The same of a link.
 type PerLink<T> = (&'static str, &'static str, fn(&LinkStatus) -> T);
 
-const COUNTERS: [Total; 20] = [
+const COUNTERS: [Total; 21] = [
     (
         "down_packets",
         "Packets from the device for the links",
@@ -70,6 +70,11 @@ const COUNTERS: [Total; 20] = [
         |s| s.core.boosted,
     ),
     ("held_acks", "Duplicates held", |s| s.core.held),
+    (
+        "unneeded_acks",
+        "Acknowledgements that were not passed on, as the far end was told the same of late",
+        |s| s.core.unneeded,
+    ),
     (
         "repaired_packets",
         "Packets sent again because of an acknowledgement",

@@ -107,6 +107,8 @@ impl Edge {
         let Some((id, tracked)) = begun.filter(|_| segment.flags.syn) else {
             return self.track(key, now);
         };
+        // The challenge has to arrive, though it may say what was said just before.
+        tracked.told = None;
         if !segment.flags.ack {
             tracked.renewal = Some(Box::new(segment.clone()));
             return None;

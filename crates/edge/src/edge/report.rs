@@ -80,6 +80,8 @@ pub struct Counters {
     pub boosted: u64,
     /// Of them, those held.
     pub held: u64,
+    /// Acknowledgements not passed on, as the far end was told the same of late: what users say to that which they have already.
+    pub unneeded: u64,
     /// Packets sent again from here, because of an acknowledgement.
     pub repaired: u64,
     /// Packets sent again from here, because their link had lost them behind the first hole.

@@ -35,6 +35,8 @@ pub(super) struct Tracked {
     pub(super) trip: Duration,
     /// When its user acknowledged something for the last time.
     pub(super) heard: Option<Instant>,
+    /// When its far end was told the user's number for the last time.
+    pub(super) told: Option<Instant>,
     /// What it is among those that share the links.
     pub(super) share: Share,
     /// Its entry among the timers.
@@ -68,6 +70,7 @@ impl Tracked {
             used: Instant::ZERO,
             trip: Duration::ZERO,
             heard: None,
+            told: None,
             share: Share::default(),
             timer: None,
         }

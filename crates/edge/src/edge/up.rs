@@ -75,6 +75,7 @@ impl Edge {
         }
         if moved {
             self.acknowledged(tracked, before, now);
+            tracked.told = Some(now);
         }
         if acknowledgement == Acknowledgement::Duplicate && tracked.flow.orphaned().is_some() {
             tracked.orphaned.get_or_insert(now);
@@ -105,7 +106,12 @@ impl Edge {
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
         match acknowledgement {
             Acknowledgement::Duplicate | Acknowledgement::New { .. } => {}
-            Acknowledgement::Same if segment.flags.ack => {
+            Acknowledgement::Repeated if self.says_nothing(tracked, segment, now) => {
+                self.counters.unneeded += 1;
+                return false;
+            }
+            Acknowledgement::Same | Acknowledgement::Repeated if segment.flags.ack => {
+                tracked.told = Some(now);
                 self.repair_debt(tracked, now);
                 self.rewrite(tracked, packet, segment, None, false);
                 return true;
@@ -188,6 +194,18 @@ impl Edge {
                 self.repair_later(tracked, wait, now);
             }
         }
+    }
+
+    /// The far end was told of late what this says, and of nothing else.
+    ///
+    /// A user answers what it has already with the number that it has said before (RFC 9293, section 3.10.7.4). Of a packet that was
+    /// only late and is sent again, two arrive, so that there is one such answer to each. Where the user has all that the node has
+    /// received, the far end may have sent more by then, and takes the third of them for a loss (RFC 5681, section 3.2); what it sends
+    /// again thereupon is answered so, too. It may have missed the number, so that it is told it again, but later.
+    fn says_nothing(&self, tracked: &Tracked, segment: &Segment, now: Instant) -> bool {
+        let wait = self.repair_wait();
+        let blocks = told_blocks(tracked, segment, tracked.flow.locate(segment.ack));
+        blocks.is_empty() && tracked.told.is_some_and(|told| now < told + wait)
     }
 
     fn situation(&self, tracked: &Tracked, duplicate: bool, now: Instant) -> Situation {

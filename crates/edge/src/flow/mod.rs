@@ -63,7 +63,10 @@ pub enum Acknowledgement {
     },
     /// The same number again, with nothing else in it, while data is outstanding.
     Duplicate,
-    /// The same number with something else: data, FIN, another window.
+    /// The same number again with nothing else in it, while nothing is outstanding: the answer to something that the user had. A
+    /// window that permits no more than before is nothing else, one that is closed may answer a probe.
+    Repeated,
+    /// The same number with something else: data, FIN, more window.
     Same,
     /// Of an earlier number: overtaken on its way.
     Old,
@@ -289,16 +292,21 @@ impl Flow {
             return Acknowledgement::Beyond;
         }
         let same_window = self.window == segment.window;
+        let permits_more = permitted > self.permitted;
         self.window = segment.window;
         self.permitted = self.permitted.max(permitted);
         if ack == before {
             let pure = segment.len == 0 && !segment.flags.syn && !segment.flags.fin;
-            let duplicate =
-                pure && self.outstanding() > 0 && (same_window || !segment.options.sack.is_empty());
-            return if duplicate {
-                Acknowledgement::Duplicate
-            } else {
-                Acknowledgement::Same
+            return match pure {
+                true if self.outstanding() == 0 && !permits_more && segment.window > 0 => {
+                    Acknowledgement::Repeated
+                }
+                true if self.outstanding() > 0
+                    && (same_window || !segment.options.sack.is_empty()) =>
+                {
+                    Acknowledgement::Duplicate
+                }
+                _ => Acknowledgement::Same,
             };
         }
         self.acked = Some(ack);

@@ -99,9 +99,18 @@ fn what_carries_data_or_opens_the_window_is_no_duplicate() {
     );
     assert_eq!(
         ack(&mut flow, 1200),
-        Acknowledgement::Same,
+        Acknowledgement::Repeated,
         "nothing is outstanding, a keepalive is no duplicate"
     );
+    let up = || Draft::up(502).ack(1200);
+    for (window, expected) in [
+        (9, Acknowledgement::Repeated),
+        (u16::MAX, Acknowledgement::Same),
+        (0, Acknowledgement::Same),
+    ] {
+        let segment = up().window(window).segment();
+        assert_eq!(flow.user_segment(&segment), expected, "{window}");
+    }
 }
 
 #[test]
@@ -206,7 +215,7 @@ fn a_flow_that_is_seen_from_one_side_only_knows_only_that() {
     let mut flow = Flow::new();
     assert!(matches!(ack(&mut flow, 1000), Acknowledgement::New { .. }));
     assert!(matches!(ack(&mut flow, 2000), Acknowledgement::New { .. }));
-    assert_eq!(ack(&mut flow, 2000), Acknowledgement::Same);
+    assert_eq!(ack(&mut flow, 2000), Acknowledgement::Repeated);
     assert_eq!(flow.outstanding(), 0);
     assert!(!flow.has_received(flow.acked().unwrap() + 1));
 }
@@ -258,7 +267,7 @@ proptest! {
                 let expected = match offset.cmp(&acked) {
                     std::cmp::Ordering::Less => Acknowledgement::Old,
                     std::cmp::Ordering::Equal if highest > acked => Acknowledgement::Duplicate,
-                    std::cmp::Ordering::Equal => Acknowledgement::Same,
+                    std::cmp::Ordering::Equal => Acknowledgement::Repeated,
                     std::cmp::Ordering::Greater if offset > highest => Acknowledgement::Beyond,
                     std::cmp::Ordering::Greater => Acknowledgement::New { from: base + acked as u64 },
                 };

@@ -196,10 +196,11 @@ impl System for Edge {
         if self.variant.config.mode == Mode::LwipVisible {
             let _ = write!(
                 note,
-                "; of {} duplicates it boosted {} and held {}, and it sent {} + {} + {} packets again",
+                "; of {} duplicates it boosted {} and held {}, it kept {} answers to itself, and sent {} + {} + {} packets again",
                 core("duplicates"),
                 core("boosted"),
                 core("held"),
+                core("unneeded"),
                 core("repaired"),
                 core("repaired_behind"),
                 core("repaired_late"),

@@ -4,6 +4,7 @@ mod hostile;
 mod losses;
 mod memory;
 mod network;
+mod once;
 mod peer;
 mod scripted;
 mod world;
