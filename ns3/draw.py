@@ -10,7 +10,7 @@ matplotlib.rcParams["svg.hashsalt"] = "sumlink"
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what it draws on)
 
 # What the node did with an acknowledgement, with its colour.
-ANSWERS = {"advance": "0.5", "duplicate": "tab:orange", "hold": "tab:blue", "boost": "tab:green", "repair": "tab:red"}
+ANSWERS = {"advance": "0.5", "unneeded": "tab:purple", "duplicate": "tab:orange", "hold": "tab:blue", "boost": "tab:green", "repair": "tab:red"}
 # Of each figure over time: the heading, and of each curve its name, its field, and what its values are divided by.
 OVER_TIME = {
     "fig7": ("time that duplicates are held, ms", [("H", "held_ms", 1)]),

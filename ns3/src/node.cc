@@ -88,6 +88,8 @@ void Node::FromUser(Ptr<Socket> socket) {
             answer.what = "hold";
         } else if (after.duplicates > before.duplicates) {
             answer.what = "duplicate";
+        } else if (after.unneeded > before.unneeded) {
+            answer.what = "unneeded";
         }
         answered(answer);
     }

@@ -16,10 +16,10 @@ constexpr uint16_t TUNNEL_PORT = 7400;
 
 /// What the node did with an acknowledgement of a user.
 struct Answer {
-    /// Its number, and the number that was passed on; nothing where it was held.
+    /// Its number, and the number that was passed on; nothing where none was.
     uint32_t number = 0;
     std::optional<uint32_t> passed;
-    /// `boost`, `hold`, `repair`, `duplicate` (passed on as it came) or `advance`.
+    /// `boost`, `hold`, `repair`, `duplicate` (passed on as it came), `unneeded` (told of late) or `advance`.
     const char *what = "advance";
 };
 
