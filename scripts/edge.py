@@ -29,6 +29,17 @@ GROUPS = {
         CELLS,
         ["lwip@hosts=nosack", "lwa@hosts=nosack", "lwip+visible@hosts=nosack", "lwip+visible@boost=off:hosts=nosack"],
     ),
+    "many": ("The same with eight flows", CELLS, [f"{mode}@flows=8" for mode in MODES[2:]]),
+    "policies": (
+        "Basic LWIP with the other steering policies, one flow and eight",
+        CELLS,
+        ["lwip:flowhash", "lwip:lrtt", "lwip:roundrobin", "lwip:flowhash@flows=8"],
+    ),
+    "noundo": (
+        "Hosts with SACK that take nothing back",
+        CELLS,
+        [f"{mode}@hosts=noundo" for mode in MODES[2:]],
+    ),
     "newreno": ("Hosts that are as near to NewReno as Linux can be set", [f"{cell}-newreno" for cell in CELLS], None),
     "jitter": (
         "With a millisecond of jitter",
@@ -40,7 +51,7 @@ GROUPS = {
         ],
     ),
     "controls": ("CUBIC and BBR, one flow and eight", ["lte-11g-cubic", "lte-11g-bbr"], None),
-    "up": ("The other way, CUBIC, one flow and eight", ["lte-11g-up"], None),
+    "up": ("The other way, CUBIC, Reno and BBR, one flow and eight", ["lte-11g-up", "lte-11g-up-reno", "lte-11g-up-bbr"], None),
     "profiles": ("Links that change by themselves, CUBIC, one flow and eight", ["profiles", "profiles-even"], None),
     "profiles-controls": (
         "The same with Reno and BBR",
