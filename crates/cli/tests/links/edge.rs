@@ -417,7 +417,8 @@ fn what_a_dead_node_owed_ends_the_connection_at_both_ends() {
         let curl = edge.bench.spawn(Side::Client, &words);
         edge.until_copied(500_000);
         edge.bench.set("b", "loss=100%");
-        // What is still on its way may pay a debt that is seen now: packets overtake each other here.
+        // What is still on its way may pay a debt that is seen now: packets overtake each other here. Between two looks is more time than
+        // the slow link takes.
         let mut before = (0, u64::MAX);
         let owed = until("something is owed and nothing on its way", || {
             let status = edge.status("node");

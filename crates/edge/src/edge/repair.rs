@@ -172,6 +172,7 @@ impl Edge {
         }
         kept.sent = (now, LinkId(n as u8));
         kept.again = true;
+        tracked.again = Some(now);
         tracked.repaired.insert(start..end);
         while tracked.repaired.count() > MOST_REPAIRED
             && let Some(first) = tracked.repaired.first()

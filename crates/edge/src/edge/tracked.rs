@@ -37,6 +37,8 @@ pub(super) struct Tracked {
     pub(super) heard: Option<Instant>,
     /// When its far end was told the user's number for the last time.
     pub(super) told: Option<Instant>,
+    /// When something of it was sent again from here for the last time.
+    pub(super) again: Option<Instant>,
     /// What it is among those that share the links.
     pub(super) share: Share,
     /// Its entry among the timers.
@@ -71,6 +73,7 @@ impl Tracked {
             trip: Duration::ZERO,
             heard: None,
             told: None,
+            again: None,
             share: Share::default(),
             timer: None,
         }

@@ -10,6 +10,10 @@ use crate::seq::{self, Position};
 use crate::visible::{Situation, Step};
 use crate::{Instant, LinkId};
 
+/// What the far end was told is told again after so long, if the user says it again: no sender's timer runs out before (Linux has 200 ms
+/// at the least).
+const LONGEST_SILENCE: Duration = Duration::from_millis(100);
+
 impl Edge {
     /// A packet of a user has come over a link, whichever.
     pub fn handle_user(&mut self, mut packet: Vec<u8>, now: Instant) {
@@ -196,16 +200,21 @@ impl Edge {
         }
     }
 
-    /// The far end was told of late what this says, and of nothing else.
+    /// The far end was told of late what this says, and of nothing else: the answer to something that was sent again from here.
     ///
     /// A user answers what it has already with the number that it has said before (RFC 9293, section 3.10.7.4). Of a packet that was
     /// only late and is sent again, two arrive, so that there is one such answer to each. Where the user has all that the node has
     /// received, the far end may have sent more by then, and takes the third of them for a loss (RFC 5681, section 3.2); what it sends
-    /// again thereupon is answered so, too. It may have missed the number, so that it is told it again, but later.
+    /// again thereupon is answered so, too. It may have missed the number, so that it is told it again, but later. What a user asks
+    /// (keepalives, probes of a closed window) has a number of its own before the next.
     fn says_nothing(&self, tracked: &Tracked, segment: &Segment, now: Instant) -> bool {
-        let wait = self.repair_wait();
-        let blocks = told_blocks(tracked, segment, tracked.flow.locate(segment.ack));
-        blocks.is_empty() && tracked.told.is_some_and(|told| now < told + wait)
+        let wait = self.repair_wait().min(LONGEST_SILENCE);
+        let within = |at: Option<Instant>, wait| at.is_some_and(|at| now < at + wait);
+        within(tracked.told, wait)
+            && within(tracked.again, self.repair_wait() * 2)
+            && !segment.flags.marked
+            && tracked.flow.user_next() == Some(segment.sequence)
+            && told_blocks(tracked, segment, tracked.flow.locate(segment.ack)).is_empty()
     }
 
     fn situation(&self, tracked: &Tracked, duplicate: bool, now: Instant) -> Situation {

@@ -63,8 +63,8 @@ pub enum Acknowledgement {
     },
     /// The same number again, with nothing else in it, while data is outstanding.
     Duplicate,
-    /// The same number again with nothing else in it, while nothing is outstanding: the answer to something that the user had. A
-    /// window that permits no more than before is nothing else, one that is closed may answer a probe.
+    /// The same number again with nothing else in it, while nothing is outstanding: the answer to something that the user had, or a
+    /// question of its own. A window that permits no more than before is nothing else, one that is closed may answer a probe.
     Repeated,
     /// The same number with something else: data, FIN, more window.
     Same,
@@ -292,7 +292,7 @@ impl Flow {
             return Acknowledgement::Beyond;
         }
         let same_window = self.window == segment.window;
-        let permits_more = permitted > self.permitted;
+        let permits_more = segment.window > self.window;
         self.window = segment.window;
         self.permitted = self.permitted.max(permitted);
         if ack == before {

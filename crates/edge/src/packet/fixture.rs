@@ -26,6 +26,7 @@ pub(crate) struct Draft {
     pub(crate) syn: bool,
     pub(crate) fin: bool,
     pub(crate) rst: bool,
+    pub(crate) ece: bool,
     pub(crate) options: Vec<TcpOptionElement>,
     pub(crate) payload: Vec<u8>,
 }
@@ -51,6 +52,7 @@ impl Draft {
             syn: false,
             fin: false,
             rst: false,
+            ece: false,
             options: Vec::new(),
             payload: Vec::new(),
         }
@@ -78,6 +80,12 @@ impl Draft {
 
     pub(crate) fn rst(mut self) -> Self {
         self.rst = true;
+        self
+    }
+
+    /// Congestion was experienced.
+    pub(crate) fn ece(mut self) -> Self {
+        self.ece = true;
         self
     }
 
@@ -117,6 +125,7 @@ impl Draft {
         builder = if self.syn { builder.syn() } else { builder };
         builder = if self.fin { builder.fin() } else { builder };
         builder = if self.rst { builder.rst() } else { builder };
+        builder = if self.ece { builder.ece() } else { builder };
         let builder = builder.options(&self.options).unwrap();
         let mut packet = Vec::new();
         builder.write(&mut packet, &self.payload).unwrap();

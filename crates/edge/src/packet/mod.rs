@@ -72,6 +72,8 @@ pub struct Flags {
     pub rst: bool,
     /// The acknowledgement number counts.
     pub ack: bool,
+    /// It says more than its number: urgent data, or congestion that was experienced (RFC 3168; ECE, CWR or, with AccECN, their third).
+    pub marked: bool,
 }
 
 /// One TCP segment, and where its parts are in the packet.
@@ -164,6 +166,7 @@ pub fn parse(packet: &[u8], verify: bool) -> Parsed {
             fin: tcp.fin(),
             rst: tcp.rst(),
             ack: tcp.ack(),
+            marked: tcp.urg() || tcp.ece() || tcp.cwr() || tcp.ns(),
         },
         options,
         header,

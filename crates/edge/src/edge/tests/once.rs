@@ -4,72 +4,107 @@ use super::scripted::{ack, answer, data, ms, sent, started};
 use crate::packet::fixture::Draft;
 use crate::{Config, Edge, Mode};
 
-/// A node whose user has all that has come, and said so at 41 ms.
-fn all_arrived(mode: Mode) -> Edge {
+/// A node that has sent the second of three segments again, and whose user has all of them and has said so at that millisecond.
+fn all_arrived(mode: Mode) -> (Edge, u64) {
     let config = Config {
         mode,
         ..Config::default()
     };
     let mut edge = started(config, 3);
-    assert!(answer(&mut edge, ack(4000, &[]), ms(41)).is_some());
-    edge
-}
-
-/// How many of so many acknowledgements of `draft`, a millisecond apart, are passed on.
-fn passed(edge: &mut Edge, draft: fn() -> Vec<u8>, from: u64, count: u64) -> usize {
-    let times = (from..from + count).map(ms);
-    times.filter_map(|now| answer(edge, draft(), now)).count()
+    answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41));
+    if let Some(at) = edge.poll_timeout().filter(|_| mode == Mode::LwipVisible) {
+        edge.handle_timeout(at);
+        assert_eq!(sent(&mut edge, at).len(), 1);
+        assert_eq!(edge.counters().repaired_late, 1);
+    }
+    let now = 130;
+    assert!(answer(&mut edge, again(), ms(now)).is_some());
+    (edge, now)
 }
 
 fn again() -> Vec<u8> {
     ack(4000, &[])
 }
 
+/// How many of so many acknowledgements, one each millisecond, are passed on.
+fn passed(edge: &mut Edge, packet: &[u8], from: u64, count: u64) -> usize {
+    let times = (from..from + count).map(ms);
+    times
+        .filter_map(|now| answer(edge, packet.to_vec(), now))
+        .count()
+}
+
 #[test]
 fn what_a_user_says_again_of_late_is_not_passed_on() {
-    let mut edge = all_arrived(Mode::LwipVisible);
-    assert_eq!(passed(&mut edge, again, 42, 10), 0);
+    let (mut edge, now) = all_arrived(Mode::LwipVisible);
+    assert_eq!(passed(&mut edge, &again(), now + 1, 10), 0);
     assert_eq!(edge.counters().unneeded, 10);
-    // The far end may have missed it: it hears it again, but later, and not three times at once.
-    assert_eq!(passed(&mut edge, again, 500, 10), 1);
-    let blocks_of_repairs = || ack(4000, &[(3000, 4000)]);
+    let of_the_repair = ack(4000, &[(2000, 3000)]);
+    assert_eq!(passed(&mut edge, &of_the_repair, now + 11, 5), 0);
+    let of_another = ack(4000, &[(3000, 4000)]);
     assert_eq!(
-        passed(&mut edge, blocks_of_repairs, 510, 5),
+        passed(&mut edge, &of_another, now + 16, 5),
         5,
         "it has received twice what was not sent again from here, and the far end takes back what it did"
     );
 }
 
 #[test]
+fn it_is_passed_on_now_and_then_and_whenever_nothing_was_sent_again_of_late() {
+    let (mut edge, now) = all_arrived(Mode::LwipVisible);
+    // The far end may have missed it: it hears it again, but later, and not three times at once.
+    let heard = passed(&mut edge, &again(), now + 1, 110);
+    assert_eq!(heard, 1);
+    assert_eq!(passed(&mut edge, &again(), now + 500, 10), 10);
+    // A flow of which the node sees one side only: all that is outstanding is unknown to it.
+    let mut edge = Edge::new(Config {
+        mode: Mode::LwipVisible,
+        ..Config::default()
+    })
+    .unwrap();
+    assert_eq!(passed(&mut edge, &again(), 1, 20), 20);
+}
+
+#[test]
 fn what_says_anything_else_is_passed_on() {
-    let more = |draft: fn(Draft) -> Draft| draft(Draft::up(501).ack(4000)).packet();
-    let drafts: [(&str, Vec<u8>); 4] = [
-        ("data", more(|draft| draft.window(1000).payload(b"x"))),
-        ("a window that opens", more(|draft| draft.window(2000))),
-        ("one that is closed", more(|draft| draft.window(0))),
-        ("the end", more(|draft| draft.window(1000).fin())),
-    ];
-    for (what, packet) in drafts {
-        let mut edge = all_arrived(Mode::LwipVisible);
-        assert!(answer(&mut edge, packet, ms(42)).is_some(), "{what}");
+    let draft = || Draft::up(501).ack(4000).window(1000);
+    for (what, draft) in [
+        ("data", draft().payload(b"x")),
+        ("a window that opens", draft().window(2000)),
+        ("one that is closed", draft().window(0)),
+        ("the end", draft().fin()),
+        ("congestion", draft().ece()),
+        (
+            "a keepalive of the user's",
+            Draft::up(500).ack(4000).window(1000),
+        ),
+    ] {
+        let (mut edge, now) = all_arrived(Mode::LwipVisible);
+        let passed = passed(&mut edge, &draft.packet(), now + 1, 1);
+        assert_eq!(passed, 1, "{what}");
     }
+    // A window that was closed and opens to where it was.
+    let (mut edge, now) = all_arrived(Mode::LwipVisible);
+    let closed = draft().window(0).packet();
+    assert_eq!(passed(&mut edge, &closed, now + 1, 3), 3);
+    assert_eq!(passed(&mut edge, &draft().packet(), now + 4, 3), 1);
     // A challenge: the far end has sent what is out of place.
     for draft in [Draft::down(9000).syn(), Draft::down(999).syn().ack(501)] {
-        let mut edge = all_arrived(Mode::LwipVisible);
-        edge.handle_far(draft.packet(), ms(42));
-        assert_eq!(passed(&mut edge, again, 43, 5), 1);
+        let (mut edge, now) = all_arrived(Mode::LwipVisible);
+        edge.handle_far(draft.packet(), ms(now + 1));
+        assert_eq!(passed(&mut edge, &again(), now + 2, 5), 1);
     }
     for mode in [Mode::Lwip, Mode::Lwa] {
-        assert_eq!(passed(&mut all_arrived(mode), again, 42, 5), 5);
+        let (mut edge, now) = all_arrived(mode);
+        assert_eq!(passed(&mut edge, &again(), now + 1, 5), 5);
     }
 }
 
 #[test]
 fn a_new_number_is_passed_on_at_once() {
-    let mut edge = all_arrived(Mode::LwipVisible);
-    edge.handle_far(data(3), ms(42));
-    sent(&mut edge, ms(43));
-    assert!(answer(&mut edge, ack(5000, &[]), ms(46)).is_some());
-    let last = || ack(5000, &[]);
-    assert_eq!(passed(&mut edge, last, 47, 3), 0);
+    let (mut edge, now) = all_arrived(Mode::LwipVisible);
+    edge.handle_far(data(3), ms(now + 1));
+    sent(&mut edge, ms(now + 2));
+    let last = ack(5000, &[]);
+    assert_eq!(passed(&mut edge, &last, now + 3, 4), 1);
 }
