@@ -88,8 +88,8 @@ def bars(lines):
     panel.set_xticks(range(len(scenarios)), scenarios)
     panel.set_ylabel("goodput, Mbit/s")
     panel.grid(axis="y", alpha=0.3)
-    panel.margins(y=0.25)
     panel.set_ylim(bottom=0)
-    panel.legend(fontsize="small", ncols=2)
+    # Above the bars, where it hides none.
+    panel.legend(fontsize="small", ncols=min(len(systems), 5), loc="lower left", bbox_to_anchor=(0, 1))
     picture.tight_layout()
     return picture
