@@ -1,6 +1,7 @@
 //! `sumlink edge`: ordinary programs with the kernel's TCP at both ends, an edge node and two links between them.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,12 @@ use sumlink_lab::Side;
 use crate::bench::{Bench, until};
 use crate::daemon::Daemon;
 use crate::traffic::Pattern;
+
+pub(crate) const MODES: [&str; 3] = ["lwip", "lwa", "lwip+visible"];
+
+/// Addresses of the ends' devices.
+pub(crate) const NODE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+pub(crate) const USER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 
 /// Unequal enough for packets to overtake each other.
 pub(crate) const LINKS: [&str; 2] = ["a:rate=16mbit,delay=5ms", "b:rate=8mbit,delay=15ms"];

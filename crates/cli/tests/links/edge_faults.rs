@@ -6,13 +6,8 @@ use std::time::Duration;
 use sumlink_lab::Side;
 
 use crate::bench::until;
-use crate::edge::{Edge, count};
+use crate::edge::{Edge, MODES, NODE, USER, count};
 use crate::segments::{SYN, Segment, send_raw};
-
-pub(crate) const MODES: [&str; 3] = ["lwip", "lwa", "lwip+visible"];
-
-pub(crate) const NODE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
-pub(crate) const USER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 
 /// In the users' network, and nobody.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);

@@ -1,7 +1,7 @@
 //! `sumlink edge` and sequence numbers that wrap around, or stand for one content now and for another then.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -10,8 +10,7 @@ use socket2::{Domain, Socket, Type};
 use sumlink_lab::Side;
 
 use crate::bench::{Bench, PATIENCE, until};
-use crate::edge::{Edge, count};
-use crate::edge_faults::{MODES, NODE, USER};
+use crate::edge::{Edge, MODES, NODE, USER, count};
 use crate::segments::{ACK, FIN, SYN, Segment, raw_socket};
 use crate::traffic::Pattern;
 
@@ -276,7 +275,7 @@ fn data_that_is_sent_again_with_another_content_is_one_of_the_two_at_the_end() {
         let raw = raw_socket(&edge.bench, Side::Server);
         let socket = tcp_socket(&edge.bench, Side::Client);
         let user = thread::spawn(move || {
-            let to = SocketAddr::from((NODE as Ipv4Addr, PORT));
+            let to = SocketAddr::from((NODE, PORT));
             socket.connect_timeout(&to.into(), PATIENCE).unwrap();
             take(&socket.into(), u64::MAX)
         });

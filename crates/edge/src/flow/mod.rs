@@ -297,15 +297,12 @@ impl Flow {
         self.permitted = self.permitted.max(permitted);
         if ack == before {
             let pure = segment.len == 0 && !segment.flags.syn && !segment.flags.fin;
-            return match pure {
-                true if self.outstanding() == 0 && !permits_more && segment.window > 0 => {
-                    Acknowledgement::Repeated
-                }
-                true if self.outstanding() > 0
-                    && (same_window || !segment.options.sack.is_empty()) =>
-                {
-                    Acknowledgement::Duplicate
-                }
+            let waiting = self.outstanding() > 0;
+            let duplicate = same_window || !segment.options.sack.is_empty();
+            let repeated = !permits_more && segment.window > 0;
+            return match (pure, waiting) {
+                (true, true) if duplicate => Acknowledgement::Duplicate,
+                (true, false) if repeated => Acknowledgement::Repeated,
                 _ => Acknowledgement::Same,
             };
         }
