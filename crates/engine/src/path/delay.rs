@@ -103,6 +103,37 @@ mod tests {
         }
     }
 
+    /// In its first slow start: `arrived` and its window in flight, at the rate of the window before.
+    fn in_slow_start(arrived: u64, window: u64) -> Path {
+        let mut path = Path::new(PathId(0), Instant::ZERO);
+        path.sent = arrived + window;
+        let sample = PathSample {
+            srtt: 40 * MS,
+            min_rtt: 40 * MS,
+            cwnd: window,
+            in_flight: window,
+            delivery_rate: window / 2 * 25,
+            ..PathSample::default()
+        };
+        path.update(sample, Instant::ZERO);
+        path
+    }
+
+    #[test]
+    fn a_window_twice_the_one_before_is_no_queue() {
+        assert_eq!(in_slow_start(100_000, 100_000).queued_delay(), 20 * MS);
+    }
+
+    #[test]
+    fn a_path_that_was_given_less_for_some_round_trips_is_still_in_slow_start() {
+        assert_eq!(in_slow_start(300_000, 100_000).queued_delay(), 20 * MS);
+    }
+
+    #[test]
+    fn what_has_long_shown_what_it_can_has_a_queue_of_what_is_beyond() {
+        assert_eq!(in_slow_start(500_000, 100_000).queued_delay(), 60 * MS);
+    }
+
     #[test]
     fn a_queue_that_others_make_counts_as_it_was_measured() {
         let path = path(10_000, 140 * MS);

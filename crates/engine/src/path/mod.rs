@@ -127,6 +127,9 @@ const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 /// Initial congestion window of RFC 6928 in bytes, for a path that has not been measured.
 const UNKNOWN_CWND: u64 = 14_600;
 
+/// A path is in its first slow start until so many times its window has arrived, at the latest.
+const FIRST_WINDOWS: u64 = 4;
+
 /// Segment size of a path that has not been measured: that of an Ethernet with timestamps.
 const UNKNOWN_MSS: u64 = 1448;
 
@@ -299,11 +302,15 @@ impl Path {
         self.sample.delivery_rate == 0 || self.sent < 4 * UNKNOWN_CWND
     }
 
-    /// Whether its window has doubled in every round trip until now: then all that was ever sent is at most twice what is in
-    /// flight, and what was measured is the rate of the window before.
+    /// Whether it is in its first slow start, in which the window doubles in each round trip that fills it: what was measured is
+    /// the rate of the window before, then.
+    ///
+    /// All that has arrived is as much as the window where each was filled. A path that was given less for some round trips
+    /// has had more arrive, and must not be taken for one that has shown all it can: it would be given less still.
     pub(crate) fn is_doubling(&self) -> bool {
         let arrived = self.sent.saturating_sub(self.sample.in_flight);
-        self.sample.ssthresh.is_none() && arrived <= self.sample.in_flight + UNKNOWN_CWND
+        let window = self.sample.cwnd.max(UNKNOWN_CWND);
+        self.sample.ssthresh.is_none() && arrived <= FIRST_WINDOWS * window
     }
 
     /// Bytes per second that the window allows.

@@ -4,6 +4,9 @@ use super::Session;
 use crate::path::Control;
 use crate::{Instant, StreamId};
 
+/// The part of a new stream's credit that its program has read before it gets more, 16 KiB of a MiB.
+const QUESTION: u64 = 64;
+
 impl Session {
     /// `len` bytes of a stream are read or dropped: the peer gets new credit when it is worth a frame.
     pub(super) fn release(&mut self, stream: StreamId, len: u64, now: Instant) {
@@ -68,7 +71,11 @@ impl Session {
         let news = receive.read - receive.read_at_grant;
         let left = credit.granted - credit.used;
         let urgent = news > 0 && news >= self.config.share().more(0, left) / 2;
-        if urgent || limit > receive.granted && limit - receive.granted >= most / 4 {
+        // A question is answered before it needs credit, and a packet for that would take the place of a full one in the answer's
+        // first window.
+        let is_bulk = receive.read >= credit.initial / QUESTION;
+        let is_worth_it = limit > receive.granted && limit - receive.granted >= most / 4;
+        if urgent || is_bulk && is_worth_it {
             // A limit cannot sink; that it rises says that the reader moves.
             receive.granted = limit.max(receive.granted + 1);
             receive.read_at_grant = receive.read;

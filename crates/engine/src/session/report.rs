@@ -142,7 +142,14 @@ impl Reports {
             true => since + REPORT_DELAY,
             false => since + REPORT_ANYWHERE,
         };
-        Some(own.min(copy))
+        // The first one after a pause is in no greater hurry than any other: a packet of its own takes the place of a full one in
+        // the window of an answer, which comes a moment later.
+        Some(own.min(copy.max(since + REPORT_DELAY)))
+    }
+
+    /// Whether `path` has something to tell that no path has.
+    pub(super) fn has_news(&self, path: &Path) -> bool {
+        self.since.is_some() && path.reported_version < self.version
     }
 
     /// Appends what `path` has not told yet, as far as `budget` goes.

@@ -12,7 +12,7 @@ use crate::{
 const PATH: PathId = PathId(0);
 
 /// A session with one path whose peer allows everything; time stands still unless said.
-fn session(role: Role) -> (Session, Instant) {
+pub(super) fn session(role: Role) -> (Session, Instant) {
     let now = Instant::from_secs(1);
     let mut session = Session::new(Config::new(role), now).unwrap();
     session.path_up(PATH, now);
@@ -31,7 +31,7 @@ fn session(role: Role) -> (Session, Instant) {
     (session, now)
 }
 
-fn feed(session: &mut Session, path: PathId, frames: &[Frame<'_>], now: Instant) {
+pub(super) fn feed(session: &mut Session, path: PathId, frames: &[Frame<'_>], now: Instant) {
     let mut bytes = Vec::new();
     frames.iter().for_each(|frame| frame.encode(&mut bytes));
     session
@@ -40,7 +40,7 @@ fn feed(session: &mut Session, path: PathId, frames: &[Frame<'_>], now: Instant)
 }
 
 /// Everything that a path sends now, as text.
-fn drain(session: &mut Session, path: PathId, now: Instant) -> Vec<String> {
+pub(super) fn drain(session: &mut Session, path: PathId, now: Instant) -> Vec<String> {
     let mut out = Vec::new();
     while session.poll_transmit(path, 1 << 16, now, &mut out) > 0 {}
     let (mut rest, mut frames) = (&out[..], Vec::new());
@@ -91,7 +91,7 @@ fn credit(session: &Session) -> (u64, u64) {
     (credit.used, credit.released)
 }
 
-fn open(stream: StreamId, class: u64) -> Frame<'static> {
+pub(super) fn open(stream: StreamId, class: u64) -> Frame<'static> {
     let target = b"t";
     Frame::Open {
         stream,
@@ -100,7 +100,7 @@ fn open(stream: StreamId, class: u64) -> Frame<'static> {
     }
 }
 
-fn data(stream: StreamId, offset: u64, data: &[u8]) -> Frame<'_> {
+pub(super) fn data(stream: StreamId, offset: u64, data: &[u8]) -> Frame<'_> {
     Frame::Data {
         stream,
         offset,

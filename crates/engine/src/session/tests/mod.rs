@@ -1,5 +1,6 @@
 //! Two sessions against each other, in virtual time.
 
+mod answers;
 mod asked;
 mod corners;
 mod coupling;

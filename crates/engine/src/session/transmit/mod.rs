@@ -15,6 +15,9 @@ use crate::{Instant, PathId, StreamId};
 /// Bytes of a DATA frame beside its data, in the first GiB of a stream and with streams up to 16,383.
 const DATA_HEAD: usize = 9;
 
+/// Most reports have room in so many bytes. What goes beyond a batch would leave as a packet of a few bytes.
+const SHORT_REPORT: usize = 64;
+
 /// What is handed to a path at once.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
@@ -91,8 +94,7 @@ impl Session {
         let due = self.paths.get(&id);
         let due = due.and_then(|path| self.reports.due(path, best));
         if due.is_some_and(|due| due <= now) {
-            self.reports
-                .write(id, &mut self.paths, &self.streams, batch.budget, now, out);
+            self.write_report(batch, out);
         }
         self.write_ping(batch, out);
         while batch.left(out) > 0 {
@@ -110,6 +112,21 @@ impl Session {
                 }
                 Pick::Idle => break,
             }
+        }
+        // What leaves anyway takes along what is not due yet: no packet of its own for it.
+        let goes_along = best && batch.written(out) > 0 && batch.left(out) >= SHORT_REPORT;
+        let news = self.paths.get(&id);
+        if goes_along && news.is_some_and(|path| self.reports.has_news(path)) {
+            self.write_report(batch, out);
+        }
+    }
+
+    fn write_report(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+        let Batch { path, now, .. } = *batch;
+        let budget = batch.left(out);
+        if budget > 0 {
+            self.reports
+                .write(path, &mut self.paths, &self.streams, budget, now, out);
         }
     }
 

@@ -1,0 +1,86 @@
+//! What leaves beside an answer. A window has room for so many packets, however small they are: each one of a few bytes takes
+//! the place of a full one, and in slow start of two in the next round trip.
+
+use std::time::Duration;
+
+use super::corners::{data, drain, feed, open, session};
+use crate::{Instant, PathId, Role, Session, StreamId};
+
+const PATH: PathId = PathId(0);
+const MS: Duration = Duration::from_millis(1);
+
+/// A server that was asked something after a pause, which its program has read.
+fn asked(question: &[u8]) -> (Session, StreamId, Instant) {
+    let (mut server, now) = session(Role::Server);
+    let stream = 0;
+    feed(&mut server, PATH, &[open(stream, 0)], now);
+    server.accept(stream, now).unwrap();
+    drain(&mut server, PATH, now + 10 * MS);
+    let now = now + Duration::from_secs(1);
+    // A question whether the path still delivers is due after such a pause, and not of interest here.
+    drain(&mut server, PATH, now);
+    let frames: Vec<_> = (question.chunks(8192).zip(0..))
+        .map(|(chunk, index)| data(stream, index * 8192, chunk))
+        .collect();
+    feed(&mut server, PATH, &frames, now);
+    let mut read = Vec::new();
+    server
+        .read(stream, question.len(), &mut read, now)
+        .expect("the stream is there");
+    assert_eq!(read, question);
+    (server, stream, now)
+}
+
+#[test]
+fn a_question_has_no_packet_of_its_own_before_the_answer() {
+    let (mut server, _, now) = asked(b"question");
+    assert_eq!(drain(&mut server, PATH, now), [] as [String; 0]);
+    assert_eq!(drain(&mut server, PATH, now + 4 * MS), [] as [String; 0]);
+}
+
+#[test]
+fn the_report_of_a_question_goes_along_with_the_answer() {
+    let (mut server, stream, now) = asked(b"question");
+    let now = now + MS;
+    server.write(stream, b"answer", now).unwrap();
+    let mut out = Vec::new();
+    assert!(server.poll_transmit(PATH, 1 << 16, now, &mut out) > 0);
+    let mut with_answer = Vec::new();
+    let mut rest = &out[..];
+    while let Some((frame, len)) = crate::frame::Frame::decode(rest).unwrap() {
+        with_answer.push(format!("{frame:?}"));
+        rest = &rest[len..];
+    }
+    assert!(with_answer[0].starts_with("Data"), "{with_answer:?}");
+    let reports = |frames: &[String]| frames.iter().filter(|f| f.starts_with("Ack")).count();
+    assert_eq!(reports(&with_answer), 1, "{with_answer:?}");
+    assert_eq!(reports(&drain(&mut server, PATH, now + 10 * MS)), 0);
+}
+
+#[test]
+fn what_goes_along_makes_no_batch_longer_than_it_may_be() {
+    for answer in 1300..1400 {
+        let (mut server, stream, now) = asked(b"question");
+        server.write(stream, &vec![7; answer], now).unwrap();
+        let mut out = Vec::new();
+        server.poll_transmit(PATH, 1400, now, &mut out);
+        assert!(out.len() <= 1400, "{answer}: {}", out.len());
+    }
+}
+
+#[test]
+fn without_an_answer_the_report_leaves_by_itself() {
+    let (mut server, _, now) = asked(b"question");
+    let frames = drain(&mut server, PATH, now + 5 * MS);
+    assert!(frames.iter().any(|f| f.starts_with("Ack")), "{frames:?}");
+}
+
+#[test]
+fn who_asks_gets_no_credit_for_it_and_who_sends_much_does() {
+    for (question, is_credited) in [(16 * 1024 - 1, false), (16 * 1024, true)] {
+        let (mut server, _, now) = asked(&vec![1; question]);
+        let frames = drain(&mut server, PATH, now + 10 * MS);
+        let credited = frames.iter().any(|f| f.starts_with("CreditStream"));
+        assert_eq!(credited, is_credited, "{question} bytes: {frames:?}");
+    }
+}
