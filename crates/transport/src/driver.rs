@@ -92,8 +92,8 @@ pub(crate) struct Driver {
     listeners: Listeners,
     timer: Pin<Box<Sleep>>,
     rates: RateWindow,
-    /// A program has been given bytes and waits for its turn on this thread.
-    has_given: bool,
+    /// A program has been given bytes or room for more, and waits for its turn on this thread.
+    owes_turn: bool,
     /// Frames on their way from the engine to a carrier.
     frames: Vec<u8>,
     /// When carriers are next looked at for silence.
@@ -150,7 +150,7 @@ impl Driver {
             listeners,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             rates: RateWindow::default(),
-            has_given: false,
+            owes_turn: false,
             frames: Vec::with_capacity(128 * 1024),
             silence_check: now + SILENCE,
             moving: Moving::new(now),
@@ -239,8 +239,8 @@ impl Future for Driver {
                 return Poll::Pending;
             }
             // Whoever is woken from here runs on this thread, after this task: a program that reads would get one
-            // chunk for all the rounds.
-            if std::mem::take(&mut this.has_given) {
+            // chunk for all the rounds, and one that writes would have the engine run dry.
+            if std::mem::take(&mut this.owes_turn) {
                 break;
             }
         }

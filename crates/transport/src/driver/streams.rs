@@ -8,6 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Command, Driver, Incoming, OpenReply, Opening};
 use crate::pipe::chunk::Chunk;
+use crate::pipe::memory::CHUNK;
 use crate::pipe::{Pipe, Pools};
 use crate::stream::Stream;
 use crate::target::{OpenError, Target};
@@ -180,6 +181,8 @@ impl Driver {
                     }
                 }
                 if local.up.is_empty() {
+                    let room = self.engine.room(id).unwrap_or(0);
+                    self.owes_turn |= room >= CHUNK as u64;
                     continue;
                 }
                 // The engine says when there is room again. A program that let go without having finished wants no
@@ -224,7 +227,7 @@ impl Driver {
         };
         if outcome.len > 0 || outcome.finished {
             local.pipe.give_down(chunk, outcome.finished);
-            self.has_given = true;
+            self.owes_turn = true;
         }
     }
 }
