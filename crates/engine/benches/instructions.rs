@@ -20,6 +20,9 @@ use fixture::session;
 /// Stream bytes that each benchmark moves.
 const BYTES: usize = 1 << 20;
 
+/// So much of a stream has to be read before it gets more credit.
+const FIRST: usize = 16 * 1024;
+
 /// What a carrier takes at once.
 const BUDGET: usize = 64 * 1024;
 
@@ -48,10 +51,10 @@ fn pair(scheduler: &str, paths: u32) -> Pair {
         .expect("streams are available");
     pair.greet(paths);
     // A first piece, so that the stream has more than a new one's credit.
-    pair.write(1000);
+    pair.write(FIRST);
     pair.send(paths);
     pair.arrive();
-    pair.read(1000);
+    pair.read(FIRST);
     pair.greet(paths);
     pair.write(BYTES);
     pair

@@ -8,6 +8,9 @@ use crate::Instant;
 /// No prediction is longer.
 const LONGEST: f64 = 60.0;
 
+/// In slow start a window is twice the one before, and what was measured is of what was sent a round trip before that was measured.
+const GROWTH: f64 = 4.0;
+
 impl Path {
     /// Time until a byte handed over now is at the peer: half a round trip, or more where the peer's reports say so
     /// ([`Path::beyond_half`]), and what waits before it.
@@ -18,7 +21,7 @@ impl Path {
     /// The same with the queue that the path's own bytes make: what is in flight beyond what fills the path stands in its queue
     /// and leaves at the path's rate (Little's law). Never less than [`Path::delay`].
     ///
-    /// While a window doubles in every round trip, twice what was measured a round trip before is no queue yet.
+    /// While a window doubles in every round trip it may carry four times what was measured without any queue.
     ///
     /// A smoothed round-trip time tells of a queue a round trip after it has begun to grow. Where one path after the other is
     /// chosen by that, each is given all there is for so long, and queues fill and empty in turn although all paths together
@@ -43,7 +46,7 @@ impl Path {
         let waiting = Duration::from_secs_f64(waiting.min(LONGEST));
         let least = self.least_rtt();
         let rate = match self.is_doubling() {
-            true => self.rate().max(self.window_rate()),
+            true => (self.rate()).max(self.window_rate().min(GROWTH * self.shown_rate())),
             false => self.rate(),
         };
         let leaves_in = sample.in_flight as f64 / rate;

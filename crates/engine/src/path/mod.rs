@@ -82,6 +82,8 @@ pub struct Path {
     pub(crate) receive_version: u64,
     /// When the last report left on this path.
     pub(crate) last_report: Instant,
+    /// When another path told the first thing that this one has not told yet.
+    pub(crate) behind_since: Option<Instant>,
     /// When the peer last confirmed something, or the path came to have something to confirm.
     pub(crate) last_progress: Instant,
     /// When it last showed that it delivers; nothing where TCP does not say.
@@ -165,6 +167,7 @@ impl Path {
             reported_version: 0,
             receive_version: 0,
             last_report: now,
+            behind_since: None,
             last_progress: now,
             heard: None,
             last_moved: None,

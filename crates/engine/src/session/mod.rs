@@ -155,7 +155,7 @@ pub struct ReadOutcome {
     pub finished: bool,
 }
 
-/// Credit that a new stream begins with, in bytes; the first read raises it to what the memory allows. Large enough that
+/// Credit that a new stream begins with, in bytes; when 16 KiB of it have been read they raise it to what the memory allows. Large enough that
 /// objects need not wait a round trip for more; what many streams hold that nobody reads is bounded by [`crate::share`].
 const INITIAL_CREDIT: u64 = 1024 * 1024;
 

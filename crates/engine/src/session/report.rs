@@ -130,26 +130,30 @@ impl Reports {
         if path.reported_version >= self.version {
             return None;
         }
+        // The first copy after a pause is no more urgent than others: a packet of its own takes the place of a full one in the
+        // window of an answer, which comes a moment later.
         let copy = path.last_report + REPORT_COPY;
-        let Some(since) = self.since else {
-            return Some(copy);
-        };
-        let own = match prompt {
+        let copy = path.behind_since.map(|at| copy.max(at + REPORT_ANYWHERE));
+        let own = self.since.map(|since| match prompt {
             true if self.unreported >= REPORT_BYTES => {
                 let pause = (path.srtt() / REPORTS_PER_TRIP).min(REPORT_DELAY);
                 since.max(path.last_report + pause)
             }
             true => since + REPORT_DELAY,
             false => since + REPORT_ANYWHERE,
-        };
-        // The first one after a pause is in no greater hurry than any other: a packet of its own takes the place of a full one in
-        // the window of an answer, which comes a moment later.
-        Some(own.min(copy.max(since + REPORT_DELAY)))
+        });
+        match (own, copy) {
+            (Some(own), Some(copy)) => Some(own.min(copy)),
+            // What is to be told again.
+            (None, None) => Some(path.last_report + REPORT_COPY),
+            (one, other) => one.or(other),
+        }
     }
 
-    /// Whether `path` has something to tell that no path has.
-    pub(super) fn has_news(&self, path: &Path) -> bool {
-        self.since.is_some() && path.reported_version < self.version
+    /// Whether `path` has something to tell that no path has, and has not just reported.
+    pub(super) fn has_news(&self, path: &Path, now: Instant) -> bool {
+        let is_new = self.since.is_some() && path.reported_version < self.version;
+        is_new && now >= path.last_report + REPORT_DELAY
     }
 
     /// Appends what `path` has not told yet, as far as `budget` goes.
@@ -202,9 +206,14 @@ impl Reports {
             self.since = None;
         }
         self.told = self.told.max(told);
-        if let Some(path) = paths.get_mut(&path) {
-            path.reported_version = told;
-            path.last_report = now;
+        for other in paths.values_mut() {
+            if other.id == path {
+                other.reported_version = told;
+                other.last_report = now;
+                other.behind_since = other.behind_since.filter(|_| told < self.told);
+            } else if other.reported_version < told {
+                other.behind_since.get_or_insert(now);
+            }
         }
         self.forget_told(paths);
     }

@@ -16,6 +16,9 @@ use crate::target::{OpenError, Target};
 /// Streams that may wait for the peer to allow more.
 const MAX_WAITING: usize = 4096;
 
+/// Who has written so much at once, in bytes, may well have more.
+const MUCH: usize = 32 * 1024;
+
 /// The session's end of a stream.
 #[derive(Debug)]
 pub(crate) struct Local {
@@ -168,6 +171,7 @@ impl Driver {
             let taken = local.pipe.take_up(&mut local.up);
             if !local.up.is_empty() {
                 let rest = local.up.rest();
+                let is_much = rest.len() >= MUCH;
                 let written = match local.up.is_dense() {
                     true => self.engine.write_chunk(id, rest, now),
                     false => self.engine.write(id, rest, now),
@@ -181,8 +185,8 @@ impl Driver {
                     }
                 }
                 if local.up.is_empty() {
-                    let room = self.engine.room(id).unwrap_or(0);
-                    self.owes_turn |= room >= CHUNK as u64;
+                    let has_room = || self.engine.room(id).is_ok_and(|room| room >= CHUNK as u64);
+                    self.owes_turn |= is_much && has_room();
                     continue;
                 }
                 // The engine says when there is room again. A program that let go without having finished wants no

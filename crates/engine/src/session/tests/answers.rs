@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use super::corners::{data, drain, feed, open, session};
+use super::corners::{confirm, data, drain, feed, open, session};
 use crate::{Instant, PathId, Role, Session, StreamId};
 
 const PATH: PathId = PathId(0);
+const OTHER: PathId = PathId(1);
 const MS: Duration = Duration::from_millis(1);
 
 /// A server that was asked something after a pause, which its program has read.
@@ -82,5 +83,49 @@ fn who_asks_gets_no_credit_for_it_and_who_sends_much_does() {
         let frames = drain(&mut server, PATH, now + 10 * MS);
         let credited = frames.iter().any(|f| f.starts_with("CreditStream"));
         assert_eq!(credited, is_credited, "{question} bytes: {frames:?}");
+    }
+}
+
+fn reports(frames: &[String]) -> bool {
+    frames.iter().any(|frame| frame.starts_with("Ack"))
+}
+
+#[test]
+fn the_copy_of_a_report_after_a_pause_is_no_sooner_than_others() {
+    let (mut server, stream, now) = asked(b"question");
+    server.path_up(OTHER, now);
+    drain(&mut server, OTHER, now);
+    drain(&mut server, PATH, now + 400 * MS);
+    drain(&mut server, OTHER, now + 420 * MS);
+    for path in [PATH, OTHER] {
+        confirm(&mut server, path, now + 430 * MS);
+    }
+    let later = now + 500 * MS;
+    feed(&mut server, PATH, &[data(stream, 8, b"another")], later);
+    server.write(stream, b"answer", later).unwrap();
+    assert!(reports(&drain(&mut server, PATH, later)));
+    assert!(!reports(&drain(&mut server, OTHER, later + 14 * MS)));
+    assert!(reports(&drain(&mut server, OTHER, later + 15 * MS)));
+}
+
+#[test]
+fn every_path_copies_reports_however_fast_bytes_arrive() {
+    for order in [[PATH, OTHER], [OTHER, PATH]] {
+        let (mut server, stream, mut now) = asked(b"question");
+        server.path_up(OTHER, now);
+        let (mut last, mut longest) = (now, Duration::ZERO);
+        for index in 0..1000 {
+            now += Duration::from_micros(500);
+            let bytes = data(stream, 8 + index, b"x");
+            feed(&mut server, PATH, &[bytes], now);
+            for path in order {
+                if reports(&drain(&mut server, path, now)) && path == OTHER {
+                    longest = longest.max(now - last);
+                    last = now;
+                }
+            }
+        }
+        assert!(longest <= 66 * MS, "{order:?}: {longest:?}");
+        assert!(now - last <= 66 * MS, "{order:?}");
     }
 }

@@ -56,7 +56,7 @@ fn events(session: &mut Session) -> Vec<Event> {
 }
 
 /// Tells a session that all it has sent on a path has arrived.
-fn confirm(session: &mut Session, path: PathId, now: Instant) {
+pub(super) fn confirm(session: &mut Session, path: PathId, now: Instant) {
     let received = session.paths[&path].sent;
     feed(
         session,

@@ -116,7 +116,7 @@ impl Session {
         // What leaves anyway takes along what is not due yet: no packet of its own for it.
         let goes_along = best && batch.written(out) > 0 && batch.left(out) >= SHORT_REPORT;
         let news = self.paths.get(&id);
-        if goes_along && news.is_some_and(|path| self.reports.has_news(path)) {
+        if goes_along && news.is_some_and(|path| self.reports.has_news(path, now)) {
             self.write_report(batch, out);
         }
     }
