@@ -8,7 +8,7 @@ use crate::Instant;
 /// No prediction is longer.
 const LONGEST: f64 = 60.0;
 
-/// In slow start a window is twice the one before, and what was measured is of what was sent a round trip before that was measured.
+/// In slow start a window is twice the one before, and what was measured is of the window before that.
 const GROWTH: f64 = 4.0;
 
 impl Path {
@@ -130,6 +130,19 @@ mod tests {
     #[test]
     fn a_path_that_was_given_less_for_some_round_trips_is_still_in_slow_start() {
         assert_eq!(in_slow_start(300_000, 100_000).queued_delay(), 20 * MS);
+    }
+
+    #[test]
+    fn a_window_of_many_times_what_was_measured_does_not_hide_a_queue() {
+        let mut path = in_slow_start(0, 100_000);
+        let sample = PathSample {
+            cwnd: 1_000_000,
+            in_flight: 400_000,
+            ..path.sample
+        };
+        path.update(sample, Instant::ZERO);
+        // 400 kB leave in 80 ms at four times the 1.25 MB/s that were measured.
+        assert_eq!(path.queued_delay(), 60 * MS);
     }
 
     #[test]

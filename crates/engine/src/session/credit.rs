@@ -4,8 +4,8 @@ use super::Session;
 use crate::path::Control;
 use crate::{Instant, StreamId};
 
-/// The part of a new stream's credit that its program has read before it gets more, 16 KiB of a MiB.
-const QUESTION: u64 = 64;
+/// Bytes of a stream that may all be a question: so many are read before it gets more than a new stream's credit.
+const QUESTION: u64 = 16 * 1024;
 
 impl Session {
     /// `len` bytes of a stream are read or dropped: the peer gets new credit when it is worth a frame.
@@ -73,7 +73,7 @@ impl Session {
         let urgent = news > 0 && news >= self.config.share().more(0, left) / 2;
         // A question is answered before it needs credit, and a packet for that would take the place of a full one in the answer's
         // first window.
-        let is_bulk = receive.read >= credit.initial / QUESTION;
+        let is_bulk = receive.read >= QUESTION;
         let is_worth_it = limit > receive.granted && limit - receive.granted >= most / 4;
         if urgent || is_bulk && is_worth_it {
             // A limit cannot sink; that it rises says that the reader moves.

@@ -155,8 +155,9 @@ pub struct ReadOutcome {
     pub finished: bool,
 }
 
-/// Credit that a new stream begins with, in bytes; when 16 KiB of it have been read they raise it to what the memory allows. Large enough that
-/// objects need not wait a round trip for more; what many streams hold that nobody reads is bounded by [`crate::share`].
+/// Credit that a new stream begins with, in bytes; it is raised to what the memory allows when a part of it has been read that is
+/// more than a question. Large enough that objects need not wait a round trip for more; what many streams hold that nobody
+/// reads is bounded by [`crate::share`].
 const INITIAL_CREDIT: u64 = 1024 * 1024;
 
 impl Session {

@@ -43,7 +43,12 @@ pub(super) fn feed(session: &mut Session, path: PathId, frames: &[Frame<'_>], no
 pub(super) fn drain(session: &mut Session, path: PathId, now: Instant) -> Vec<String> {
     let mut out = Vec::new();
     while session.poll_transmit(path, 1 << 16, now, &mut out) > 0 {}
-    let (mut rest, mut frames) = (&out[..], Vec::new());
+    decoded(&out)
+}
+
+/// Frames as text.
+pub(super) fn decoded(mut rest: &[u8]) -> Vec<String> {
+    let mut frames = Vec::new();
     while let Some((frame, len)) = Frame::decode(rest).expect("own frames decode") {
         frames.push(format!("{frame:?}"));
         rest = &rest[len..];
