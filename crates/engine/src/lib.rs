@@ -58,6 +58,7 @@ mod pages;
 mod path;
 mod policy;
 mod ranges;
+mod received;
 pub mod scheduler;
 pub mod selector;
 mod session;
@@ -70,6 +71,7 @@ pub use pages::PAGE;
 pub use path::{Flight, LossState, Path, PathSample, PathState};
 pub use policy::{PathPolicy, PeerPolicy, Priority};
 pub use ranges::RangeSet;
+pub use received::Received;
 pub use selector::{Selection, SelectorConfig};
 pub use session::{
     Event, PathRefused, PathStats, ProtocolError, ReadOutcome, Session, Stats, StreamError,

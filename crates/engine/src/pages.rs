@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use crate::received::Received;
+
 /// Size of a page in bytes. One touched byte holds one page, so this is also the finest grain of accounting.
 pub const PAGE: usize = 2048;
 
-type Page = Box<[u8; PAGE]>;
+pub(crate) type Page = Box<[u8; PAGE]>;
 
 /// Bytes between two moving ends: written anywhere above the front, read anywhere, freed from the front.
 #[derive(Debug, Default)]
@@ -54,6 +56,28 @@ impl Pages {
             take(&page[at..at + part]);
             offset += part as u64;
         }
+    }
+
+    /// Moves the bytes of `range` to `out`, and gives up what lies before; all of the range must have been written. Pages go as they
+    /// are, but the last one stays when the range ends within it, since more may be written there: its bytes are copied.
+    pub(crate) fn hand_over(&mut self, range: Range<u64>, spare: &mut Spare, out: &mut Received) {
+        self.free_below(range.start, spare);
+        out.reserve((range.end - range.start) as usize / PAGE + 2);
+        let mut offset = range.start;
+        while offset < range.end {
+            let (index, at) = self.slot(offset);
+            let part = at..PAGE.min(at + (range.end - offset) as usize);
+            offset += part.len() as u64;
+            let page = &mut self.pages[index];
+            if part.end == PAGE {
+                out.push(page.take().expect("only written ranges are read"), part);
+                self.held -= 1;
+            } else {
+                let page = page.as_ref().expect("only written ranges are read");
+                out.push(spare.take(part.start, &page[part.clone()]), part);
+            }
+        }
+        self.free_below(range.end, spare);
     }
 
     /// Gives up everything below `offset`.
@@ -113,6 +137,12 @@ impl Spare {
         page
     }
 
+    /// Takes pages that nobody needs any more.
+    pub(crate) fn give_all(&mut self, pages: impl Iterator<Item = Page>) {
+        let room = Self::MOST.saturating_sub(self.pages.len());
+        self.pages.extend(pages.take(room));
+    }
+
     fn give(&mut self, page: Page) {
         if self.pages.len() < Self::MOST {
             self.pages.push(page);
@@ -122,6 +152,9 @@ impl Spare {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Buf;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -141,5 +174,76 @@ mod tests {
         pages.write((1 << 40) + 5, b"c", &mut spare);
         assert_eq!(pages.held_bytes(), PAGE);
         assert_eq!(spare.pages.len(), 1);
+    }
+
+    proptest! {
+        /// Whatever was written in whatever order, what is handed over is the text, and afterwards nothing of it is held.
+        #[test]
+        fn what_is_handed_over_is_what_was_written(
+            pieces in prop::collection::vec(1..3 * PAGE, 1..20),
+            backwards: bool,
+            at_once in 1..5_usize,
+        ) {
+            let (mut pages, mut spare) = (Pages::default(), Spare::default());
+            let len: usize = pieces.iter().sum();
+            let text: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let mut start = 0;
+            let ranges = pieces.iter().map(|len| {
+                start += len;
+                start - len..start
+            });
+            let mut ranges: Vec<Range<usize>> = ranges.collect();
+            if backwards {
+                ranges.reverse();
+            }
+            let mut received = Received::default();
+            let mut handed = 0;
+            for (index, range) in ranges.iter().enumerate() {
+                pages.write(range.start as u64, &text[range.clone()], &mut spare);
+                let is_whole = index + 1 == ranges.len();
+                let is_in_order = !backwards && (index + 1) % at_once == 0;
+                if is_whole || is_in_order {
+                    let end = if is_whole { len } else { range.end };
+                    pages.hand_over(handed as u64..end as u64, &mut spare, &mut received);
+                    handed = end;
+                }
+            }
+            let left = if len.is_multiple_of(PAGE) { 0 } else { PAGE };
+            prop_assert_eq!(pages.held_bytes(), left);
+            prop_assert_eq!(received.remaining(), len);
+            prop_assert!(received.copy_to_bytes(len) == text);
+        }
+    }
+
+    #[test]
+    fn nothing_is_handed_over_of_nothing() {
+        let (mut pages, mut spare) = (Pages::default(), Spare::default());
+        pages.write(0, b"ab", &mut spare);
+        let mut received = Received::default();
+        pages.hand_over(1..1, &mut spare, &mut received);
+        assert_eq!((pages.held_bytes(), received.memory()), (PAGE, 0));
+    }
+
+    #[test]
+    fn whole_pages_are_handed_over_and_the_last_one_can_be_written_further() {
+        let (mut pages, mut spare) = (Pages::default(), Spare::default());
+        let text: Vec<u8> = (0..3 * PAGE).map(|at| (at % 251) as u8).collect();
+        pages.write(0, &text[..2 * PAGE + 5], &mut spare);
+        let first = pages.pages[0].as_ref().unwrap().as_ptr();
+        let mut received = Received::default();
+        pages.hand_over(0..PAGE as u64, &mut spare, &mut received);
+        assert_eq!(received.chunk().as_ptr(), first);
+        pages.hand_over(PAGE as u64..2 * PAGE as u64 + 5, &mut spare, &mut received);
+        assert_eq!(pages.held_bytes(), PAGE);
+        pages.write(2 * PAGE as u64 + 5, &text[2 * PAGE + 5..], &mut spare);
+        pages.hand_over(
+            2 * PAGE as u64 + 5..3 * PAGE as u64,
+            &mut spare,
+            &mut received,
+        );
+        assert_eq!((pages.held_bytes(), received.memory()), (0, 4 * PAGE));
+        assert_eq!(received.copy_to_bytes(text.len()), text);
+        spare.give_all(received.into_pages());
+        assert_eq!(spare.pages.len(), 4);
     }
 }

@@ -8,8 +8,9 @@ use bytes::Bytes;
 
 use crate::learn::{self, Learner};
 use crate::outgoing::Outgoing;
-use crate::pages::{Pages, Spare};
+use crate::pages::{PAGE, Pages, Spare};
 use crate::ranges::RangeSet;
+use crate::received::Received;
 use crate::{Class, Hints, Instant, StreamId};
 
 /// Deadlines that lie closer together than this count as one.
@@ -366,6 +367,31 @@ impl ReceiveHalf {
         self.read += len;
         self.pages.free_below(self.read, spare);
         len as usize
+    }
+
+    /// Pages in which what can be read lies.
+    pub(crate) fn readable_pages(&self) -> usize {
+        let page = PAGE as u64;
+        match self.readable() {
+            0 => 0,
+            len => ((self.read + len).div_ceil(page) - self.read / page) as usize,
+        }
+    }
+
+    /// Hands what lies in at most `most` pages to the reader; returns how many bytes.
+    pub(crate) fn hand_over(
+        &mut self,
+        most: usize,
+        out: &mut Received,
+        spare: &mut Spare,
+    ) -> usize {
+        let end_page = (self.read / PAGE as u64).saturating_add(most as u64);
+        let end = end_page.saturating_mul(PAGE as u64).min(self.contiguous());
+        let range = self.read..end.max(self.read);
+        let len = (range.end - range.start) as usize;
+        self.read = range.end;
+        self.pages.hand_over(range, spare, out);
+        len
     }
 
     /// Drops what has been received and treats it as read.

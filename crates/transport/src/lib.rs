@@ -83,7 +83,7 @@ pub use keys::{PublicKey, SecretKey};
 pub use policy::{LinkPolicy, LinkReport};
 pub use server::{Server, ServerError, ServerHandle};
 pub use status::{PathEvent, SessionStatus};
-pub use stream::Stream;
+pub use stream::{Lent, Stream};
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
 pub use sumlink_engine::{Class, ConfigError, Hints, Priority, Redundancy};

@@ -1,7 +1,8 @@
 //! What passes between a stream's program and the task of its session.
 //!
 //! Whole chunks change hands, so that bytes are copied outside the lock, and the lock belongs to one stream: nothing
-//! is shared between paths. The session's task is told of a stream at most once until it has looked at it. What both
+//! is shared between paths. To a program go the very pages in which the session has received; they come back when it has
+//! read them. The session's task is told of a stream at most once until it has looked at it. What both
 //! sides hold is taken from the session's memory ([`memory`]); a stream on which nothing moves holds nothing.
 
 pub(crate) mod chunk;
@@ -13,19 +14,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use sumlink_engine::StreamId;
+use bytes::Buf;
+use sumlink_engine::{PAGE, Received, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::driver::Command;
 use crate::target::OpenError;
 use chunk::Chunk;
-use memory::{FLOOR, Holding, Pool};
+use memory::{CHUNK, FLOOR, Holding, Pool};
+
+// The floor of a stream that is being read is one page.
+const _: () = assert!(FLOOR == PAGE);
+
+/// Bytes of pages that programs have read and the session keeps for what it receives next, at most. Nobody's account has
+/// them, as little as the megabyte of spare pages that an engine keeps.
+const MOST_READ: usize = CHUNK;
 
 /// The memory of all pipes of a session, by direction.
 #[derive(Debug)]
 pub(crate) struct Pools {
     pub(crate) up: Pool,
     pub(crate) down: Pool,
+    /// What programs have read, for the session's next bytes. It is of the session and not of a stream: one on which nothing
+    /// moves holds nothing.
+    read: Mutex<Read>,
+}
+
+/// What programs have read.
+#[derive(Debug, Default)]
+struct Read {
+    pages: Vec<Received>,
+    /// Bytes of memory in them.
+    memory: usize,
 }
 
 impl Pools {
@@ -34,7 +54,27 @@ impl Pools {
         Arc::new(Self {
             up: Pool::new(bytes),
             down: Pool::new(bytes),
+            read: Mutex::default(),
         })
+    }
+
+    /// A program has read all of it.
+    fn has_read(&self, received: Received) {
+        let memory = received.memory();
+        if memory == 0 {
+            return;
+        }
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.memory + memory <= MOST_READ {
+            read.memory += memory;
+            read.pages.push(received);
+        }
+    }
+
+    /// What programs have read since the last time.
+    pub(crate) fn take_read(&self) -> Vec<Received> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        mem::take(&mut *read).pages
     }
 }
 
@@ -62,8 +102,8 @@ struct Ends {
     up_failed: Option<OpenError>,
     writer: Option<Waker>,
     /// Given by the session, not yet taken by the program.
-    down: Vec<u8>,
-    /// The capacity of the chunks on their way down: here and with the program.
+    down: Received,
+    /// The memory of what is on its way down: here and with the program.
     down_holding: Holding,
     /// The session has given the last byte.
     down_finished: bool,
@@ -159,18 +199,18 @@ impl Pipe {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The program takes a chunk in exchange for the one it has read; false at the end of the stream.
+    /// The program takes what has arrived in exchange for what it has read; false at the end of the stream.
     pub(crate) fn poll_take(
         &self,
         cx: &mut Context<'_>,
-        chunk: &mut Vec<u8>,
+        received: &mut Received,
     ) -> Poll<Result<bool, OpenError>> {
+        let read = mem::take(received);
         let mut ends = self.lock();
-        ends.down_holding
-            .give_back(&self.pools.down, mem::take(chunk).capacity());
-        mem::swap(chunk, &mut ends.down);
+        ends.down_holding.give_back(&self.pools.down, read.memory());
+        mem::swap(received, &mut ends.down);
         let more = mem::take(&mut ends.down_more);
-        let outcome = if !chunk.is_empty() {
+        let outcome = if received.has_remaining() {
             Poll::Ready(Ok(true))
         } else if ends.down_finished {
             Poll::Ready(Ok(false))
@@ -181,20 +221,21 @@ impl Pipe {
             Poll::Pending
         };
         drop(ends);
+        self.pools.has_read(read);
         if more {
             self.tell();
         }
         outcome
     }
 
-    /// The program has read a chunk and wants no other one yet.
-    pub(crate) fn give_back(&self, chunk: Vec<u8>) {
+    /// The program has read what it had taken, and wants nothing else yet.
+    pub(crate) fn give_back(&self, read: Received) {
         let mut ends = self.lock();
-        ends.down_holding
-            .give_back(&self.pools.down, chunk.capacity());
-        let more = ends.down_more && ends.down.is_empty();
+        ends.down_holding.give_back(&self.pools.down, read.memory());
+        let more = ends.down_more && !ends.down.has_remaining();
         ends.down_more &= !more;
         drop(ends);
+        self.pools.has_read(read);
         if more {
             self.tell();
         }
@@ -244,24 +285,26 @@ impl Pipe {
         taken
     }
 
-    /// How many bytes the session may give, of so many that it has; if not all, it is told when it may give more.
-    pub(crate) fn room_down(&self, has: u64) -> usize {
+    /// How many pages the session may give, of so many that it has; if not all, it is told when it may give more.
+    pub(crate) fn room_down(&self, has: usize) -> usize {
         let mut ends = self.lock();
-        let want = usize::try_from(has).unwrap_or(usize::MAX);
-        let room = match ends.down.is_empty() {
-            true => ends.down_holding.take(&self.pools.down, want),
-            false => 0,
-        };
-        ends.down_more |= room < want;
+        let mut room = 0;
+        if !ends.down.has_remaining() {
+            let granted = ends.down_holding.take(&self.pools.down, has * PAGE);
+            room = granted / PAGE;
+            ends.down_holding
+                .give_back(&self.pools.down, granted % PAGE);
+        }
+        ends.down_more |= room < has;
         room
     }
 
-    /// The session gives a chunk of the capacity that [`Pipe::room_down`] told, or the end.
-    pub(crate) fn give_down(&self, chunk: Vec<u8>, finished: bool) {
+    /// The session gives as many pages as [`Pipe::room_down`] told, or the end.
+    pub(crate) fn give_down(&self, received: Received, finished: bool) {
         let mut ends = self.lock();
-        if !chunk.is_empty() {
-            debug_assert!(ends.down.is_empty(), "room_down comes first");
-            ends.down = chunk;
+        if received.has_remaining() {
+            debug_assert!(!ends.down.has_remaining(), "room_down comes first");
+            ends.down = received;
         }
         ends.down_finished |= finished;
         let reader = ends.reader.take();
@@ -357,9 +400,17 @@ mod tests {
         chunk.discard();
         pipe.take_up(&mut chunk);
         let kept = reserved(&pipe, 1).unwrap();
-        assert_eq!(pipe.room_down(5), 5);
+        assert_eq!(pipe.room_down(5), 1);
         drop((pipe, kept));
         assert_eq!((pools.up.held(), pools.down.held()), (0, 0));
+    }
+
+    fn take(pipe: &Pipe) -> Option<Received> {
+        let mut received = Received::default();
+        match pipe.poll_take(&mut Context::from_waker(Waker::noop()), &mut received) {
+            Poll::Ready(taken) => taken.unwrap().then_some(received),
+            Poll::Pending => None,
+        }
     }
 
     #[test]
@@ -367,20 +418,35 @@ mod tests {
         let pools = Pools::new(0);
         let (sender, mut session) = unbounded_channel();
         let pipe = Pipe::new(0, sender, Arc::clone(&pools));
-        assert_eq!(pipe.room_down(10_000), FLOOR);
-        pipe.give_down(vec![0; FLOOR], false);
-        assert_eq!(pipe.room_down(10_000), 0);
-        let mut chunk = Vec::new();
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(matches!(
-            pipe.poll_take(&mut cx, &mut chunk),
-            Poll::Ready(Ok(true))
-        ));
+        assert_eq!(pipe.room_down(5), 1, "a floor is a page");
+        pipe.give_down(Received::from([0; PAGE].as_slice()), false);
+        assert_eq!(pipe.room_down(5), 0);
+        let mut received = take(&pipe).unwrap();
         assert!(session.try_recv().is_ok());
         pipe.heard();
-        assert_eq!(pipe.room_down(10_000), 0, "the program still has the chunk");
-        pipe.give_back(chunk);
+        assert_eq!(pipe.room_down(5), 0, "the program still has it");
+        received.advance(PAGE);
+        pipe.give_back(received);
         assert!(session.try_recv().is_ok());
-        assert_eq!(pipe.room_down(10_000), FLOOR);
+        assert_eq!(pipe.room_down(5), 1);
+    }
+
+    #[test]
+    fn what_is_read_goes_back_to_the_session_and_streams_keep_nothing() {
+        let pools = Pools::new(8 << 20);
+        let pipe = Pipe::new(0, unbounded_channel().0, Arc::clone(&pools));
+        let chunk = vec![1; CHUNK];
+        let pages = chunk.len() / PAGE;
+        for _ in 0..2 * MOST_READ / chunk.len() {
+            assert_eq!(pipe.room_down(2 * pages), pages, "no more than a chunk");
+            pipe.give_down(Received::from(chunk.as_slice()), false);
+            let mut received = take(&pipe).unwrap();
+            received.advance(chunk.len());
+            pipe.give_back(received);
+            assert_eq!(pools.down.held(), 0);
+        }
+        let kept = pools.take_read();
+        assert_eq!(kept.iter().map(Received::memory).sum::<usize>(), MOST_READ);
+        assert!(pools.take_read().is_empty());
     }
 }

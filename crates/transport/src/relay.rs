@@ -3,8 +3,9 @@
 mod buffered;
 mod copy;
 
-use std::io;
-use std::task::{Context, Poll};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -34,6 +35,18 @@ pub enum Upload {
 
 /// A stream that lends its own memory, so that a relay holds none: whatever waits is in the stream's account.
 pub trait Relayed: AsyncBufRead + AsyncWrite + Unpin {
+    /// Waits until something can be read, and lends as many pieces of it as there are `slices`, at least one; returns how many it
+    /// filled, 0 at the end of the stream. What has been read is consumed as with [`AsyncBufRead`].
+    fn poll_fill_slices<'a>(
+        &'a mut self,
+        cx: &mut Context<'_>,
+        slices: &mut [IoSlice<'a>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = ready!(Pin::new(self).poll_fill_buf(cx))?;
+        let filled = slices.iter_mut().take(usize::from(!bytes.is_empty()));
+        Poll::Ready(Ok(filled.map(|slice| *slice = IoSlice::new(bytes)).count()))
+    }
+
     /// Waits until bytes can be written: an empty vector with a capacity of at least one byte, which comes back by
     /// [`Relayed::push`], with at most `most` bytes (at least one) and not grown. An error means that the stream takes
     /// no more.

@@ -1,11 +1,13 @@
 //! A stream as programs see it.
 
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{io, mem};
 
-use sumlink_engine::{Class, Hints};
+use bytes::Buf;
+use sumlink_engine::{Class, Hints, Received};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::driver::Command;
@@ -22,17 +24,15 @@ use crate::target::OpenError;
 #[derive(Debug)]
 pub struct Stream {
     pipe: Arc<Pipe>,
-    /// The chunk being read, and how much of it is.
-    chunk: Vec<u8>,
-    read: usize,
+    /// What is being read.
+    received: Received,
 }
 
 impl Stream {
     pub(crate) fn new(pipe: Arc<Pipe>) -> Self {
         Self {
             pipe,
-            chunk: Vec::new(),
-            read: 0,
+            received: Received::default(),
         }
     }
 }
@@ -63,9 +63,81 @@ impl Stream {
         self.pipe.command(|id| Command::Classify(id, class));
     }
 
+    /// Waits until something has been received, and lends a piece of up to 256 KiB of it as it lies in memory, without a copy; what is
+    /// advanced over has been read. Nothing remains of it at the end of the stream.
+    ///
+    /// ```no_run
+    /// # use bytes::Buf;
+    /// # use sumlink_transport::Stream;
+    /// # async fn count(stream: &mut Stream) -> std::io::Result<usize> {
+    /// let mut zeros = 0;
+    /// loop {
+    ///     let mut received = stream.received().await?;
+    ///     if !received.has_remaining() {
+    ///         return Ok(zeros);
+    ///     }
+    ///     while received.has_remaining() {
+    ///         let bytes = received.chunk();
+    ///         zeros += bytes.iter().filter(|byte| **byte == 0).count();
+    ///         let len = bytes.len();
+    ///         received.advance(len);
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub async fn received(&mut self) -> io::Result<Lent<'_>> {
+        std::future::poll_fn(|cx| self.poll_received(cx)).await?;
+        Ok(Lent { stream: self })
+    }
+
+    /// Waits until there is something to read, or the end.
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.received.has_remaining() {
+            ready!(self.pipe.poll_take(cx, &mut self.received)).map_err(broken)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// A stream on which nothing moves must hold no memory.
+    fn give_back_if_read(&mut self) {
+        if !self.received.has_remaining() && self.received.memory() > 0 {
+            self.pipe.give_back(mem::take(&mut self.received));
+        }
+    }
+
     /// Waits until the stream is reset, while nobody reads it.
     pub(crate) async fn failed(&self) -> OpenError {
         std::future::poll_fn(|cx| self.pipe.poll_failed(cx)).await
+    }
+}
+
+/// What a stream lends its reader: [`Stream::received`].
+#[derive(Debug)]
+pub struct Lent<'a> {
+    stream: &'a mut Stream,
+}
+
+impl Buf for Lent<'_> {
+    fn remaining(&self) -> usize {
+        self.stream.received.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.stream.received.chunk()
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.stream.received.chunks_vectored(slices)
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.stream.received.advance(count);
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.stream.give_back_if_read();
     }
 }
 
@@ -75,37 +147,31 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let bytes = ready!(self.as_mut().poll_fill_buf(cx))?;
-        let len = buf.remaining().min(bytes.len());
-        buf.put_slice(&bytes[..len]);
-        self.consume(len);
+        ready!(self.poll_received(cx))?;
+        while buf.remaining() > 0 && self.received.has_remaining() {
+            let bytes = self.received.chunk();
+            let len = buf.remaining().min(bytes.len());
+            buf.put_slice(&bytes[..len]);
+            self.received.advance(len);
+        }
+        self.give_back_if_read();
         Poll::Ready(Ok(()))
     }
 }
 
-/// What has been received, without a copy.
+/// What has been received, without a copy, in pieces of at most [`PAGE`](sumlink_engine::PAGE) bytes; [`Stream::received`] lends
+/// more of it at once.
 impl AsyncBufRead for Stream {
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
-        if this.read == this.chunk.len() {
-            this.read = 0;
-            ready!(this.pipe.poll_take(cx, &mut this.chunk)).map_err(broken)?;
-        }
-        Poll::Ready(Ok(&this.chunk[this.read..]))
+        ready!(this.poll_received(cx))?;
+        Poll::Ready(Ok(this.received.chunk()))
     }
 
     fn consume(self: Pin<&mut Self>, amount: usize) {
         let this = self.get_mut();
-        this.read += amount;
-        debug_assert!(
-            this.read <= this.chunk.len(),
-            "only what was there can be consumed"
-        );
-        // A stream on which nothing moves must hold no memory.
-        if this.read == this.chunk.len() && !this.chunk.is_empty() {
-            this.read = 0;
-            this.pipe.give_back(mem::take(&mut this.chunk));
-        }
+        this.received.advance(amount);
+        this.give_back_if_read();
     }
 }
 
@@ -136,6 +202,15 @@ impl AsyncWrite for Stream {
 }
 
 impl Relayed for Stream {
+    fn poll_fill_slices<'a>(
+        &'a mut self,
+        cx: &mut Context<'_>,
+        slices: &mut [IoSlice<'a>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_received(cx))?;
+        Poll::Ready(Ok(self.received.chunks_vectored(slices)))
+    }
+
     fn poll_reserve(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Vec<u8>>> {
         self.pipe.poll_reserve(cx, most).map_err(broken)
     }
@@ -153,4 +228,69 @@ impl Drop for Stream {
 
 fn broken(error: OpenError) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use sumlink_engine::PAGE;
+    use tokio::io::AsyncReadExt;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::pipe::Pools;
+
+    /// A stream that has received `text`, and what its session knows of it.
+    fn stream_with(text: &[u8]) -> (Stream, Arc<Pipe>, Arc<Pools>) {
+        let pools = Pools::new(8 << 20);
+        let pipe = Pipe::new(0, unbounded_channel().0, Arc::clone(&pools));
+        let received = Received::from(text);
+        let pages = received.memory() / PAGE;
+        assert_eq!(pipe.room_down(pages), pages);
+        pipe.give_down(received, false);
+        (Stream::new(Arc::clone(&pipe)), pipe, pools)
+    }
+
+    fn text() -> Vec<u8> {
+        (0..5 * PAGE + 7).map(|at| (at % 251) as u8).collect()
+    }
+
+    #[tokio::test]
+    async fn one_read_fills_what_it_is_given_across_pages() {
+        let (mut stream, _pipe, pools) = stream_with(&text());
+        let mut buffer = vec![0; 3 * PAGE + 5];
+        assert_eq!(stream.read(&mut buffer).await.unwrap(), buffer.len());
+        assert!(buffer == text()[..buffer.len()]);
+        assert_eq!(pools.down.held(), 6 * PAGE as u64);
+        let mut rest = vec![0; 10 * PAGE];
+        let len = stream.read(&mut rest).await.unwrap();
+        assert!(rest[..len] == text()[buffer.len()..]);
+        assert_eq!(pools.down.held(), 0, "nothing moves, and nothing is held");
+    }
+
+    #[tokio::test]
+    async fn what_is_lent_and_read_is_given_back_when_the_loan_ends() {
+        let (mut stream, pipe, pools) = stream_with(&text());
+        let mut lent = stream.received().await.unwrap();
+        assert_eq!(lent.remaining(), text().len());
+        lent.advance(PAGE + 1);
+        drop(lent);
+        assert_eq!(pools.down.held(), 6 * PAGE as u64);
+        let mut lent = stream.received().await.unwrap();
+        assert!(lent.copy_to_bytes(lent.remaining()) == text()[PAGE + 1..]);
+        drop(lent);
+        assert_eq!(pools.down.held(), 0);
+        pipe.give_down(Received::default(), true);
+        assert!(!stream.received().await.unwrap().has_remaining());
+    }
+
+    #[tokio::test]
+    async fn what_arrived_is_read_before_the_error() {
+        let (mut stream, pipe, _pools) = stream_with(b"text");
+        pipe.fail(OpenError::Reset);
+        let mut buffer = [0; 10];
+        assert_eq!(stream.read(&mut buffer).await.unwrap(), 4);
+        let error = stream.read(&mut buffer).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert!(stream.received().await.is_err());
+    }
 }

@@ -9,7 +9,8 @@ use super::{Event, ReadOutcome, Session, StreamError};
 use crate::frame::MAX_TEXT;
 use crate::pages::Spare;
 use crate::path::{Control, Path};
-use crate::stream::{SendHalf, Stream};
+use crate::received::Received;
+use crate::stream::{ReceiveHalf, SendHalf, Stream};
 use crate::varint;
 use crate::{Class, Hints, Instant, Role, StreamId};
 
@@ -228,10 +229,50 @@ impl Session {
         take: impl FnMut(&[u8]),
         now: Instant,
     ) -> Result<ReadOutcome, StreamError> {
+        self.read_by(
+            stream,
+            |receive, spare| receive.take(most, take, spare),
+            now,
+        )
+    }
+
+    /// As [`Session::read`], but the bytes come behind what `out` has and in the pages into which they were put when they arrived, at
+    /// most so many: only what lies in a page that is not full yet is copied.
+    pub fn read_pages(
+        &mut self,
+        stream: StreamId,
+        most: usize,
+        out: &mut Received,
+        now: Instant,
+    ) -> Result<ReadOutcome, StreamError> {
+        self.read_by(
+            stream,
+            |receive, spare| receive.hand_over(most, out, spare),
+            now,
+        )
+    }
+
+    /// Pages in which what can be read lies.
+    pub fn readable_pages(&self, stream: StreamId) -> Result<usize, StreamError> {
+        let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
+        Ok(state.receive.readable_pages())
+    }
+
+    /// Takes back the pages of [`Session::read_pages`], read or not, for what arrives next; beyond 1 MiB of them it has no use for
+    /// more.
+    pub fn recycle(&mut self, pages: Received) {
+        self.spare.give_all(pages.into_pages());
+    }
+
+    fn read_by(
+        &mut self,
+        stream: StreamId,
+        take: impl FnOnce(&mut ReceiveHalf, &mut Spare) -> usize,
+        now: Instant,
+    ) -> Result<ReadOutcome, StreamError> {
         self.schedulers.note_change();
-        let spare = &mut self.spare;
         let state = self.streams.get_mut(&stream).ok_or(StreamError::Unknown)?;
-        let len = state.receive.take(most, take, spare);
+        let len = take(&mut state.receive, &mut self.spare);
         let finished = state.receive.size == Some(state.receive.read);
         state.receive.ended |= finished;
         if finished && let Some(code) = state.receive.late_reset.take() {

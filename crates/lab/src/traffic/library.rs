@@ -7,12 +7,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Buf;
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, ClientLimits, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{Client, Server, Stream, Target};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::error::LabError;
@@ -158,19 +159,27 @@ async fn receive(stream: &mut Stream, window: Window, recorder: &mut Recorder) -
     let pattern = Pattern::new();
     let mut offset = 0u64;
     while let Some(left) = window.left() {
-        let bytes = match timeout(left, stream.fill_buf()).await {
+        let mut received = match timeout(left, stream.received()).await {
             Err(_) => break,
-            Ok(Ok([]) | Err(_)) if is_nearly_over(window) => break,
-            Ok(Ok([])) => return Err(io::Error::other(server::early(window))),
-            Ok(bytes) => bytes?,
+            Ok(Err(_)) if is_nearly_over(window) => break,
+            Ok(received) => received?,
         };
-        let len = bytes.len();
-        recorder.count(len);
-        if let Some(at) = pattern.difference(offset, bytes) {
-            return Err(io::Error::other(format!("byte {at} is not what was sent")));
+        if !received.has_remaining() {
+            match is_nearly_over(window) {
+                true => break,
+                false => return Err(io::Error::other(server::early(window))),
+            }
         }
-        stream.consume(len);
-        offset += len as u64;
+        recorder.count(received.remaining());
+        while received.has_remaining() {
+            let bytes = received.chunk();
+            if let Some(at) = pattern.difference(offset, bytes) {
+                return Err(io::Error::other(format!("byte {at} is not what was sent")));
+            }
+            let len = bytes.len();
+            offset += len as u64;
+            received.advance(len);
+        }
     }
     Ok(())
 }

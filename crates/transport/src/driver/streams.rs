@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sumlink_engine::{StreamError, StreamId};
+use sumlink_engine::{Received, StreamError, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Command, Driver, Incoming, OpenReply, Opening};
@@ -221,16 +221,21 @@ impl Driver {
         let Some(local) = self.locals.get_mut(&id) else {
             return;
         };
-        let Ok(readable) = self.engine.readable(id) else {
+        let Ok(pages) = self.engine.readable_pages(id) else {
             return;
         };
-        let room = local.pipe.room_down(readable);
-        let mut chunk = Vec::with_capacity(room);
-        let Ok(outcome) = self.engine.read(id, room, &mut chunk, now) else {
+        let room = local.pipe.room_down(pages);
+        if room > 0 {
+            for read in self.pools.take_read() {
+                self.engine.recycle(read);
+            }
+        }
+        let mut received = Received::default();
+        let Ok(outcome) = self.engine.read_pages(id, room, &mut received, now) else {
             return;
         };
         if outcome.len > 0 || outcome.finished {
-            local.pipe.give_down(chunk, outcome.finished);
+            local.pipe.give_down(received, outcome.finished);
             self.owes_turn = true;
         }
     }

@@ -1,6 +1,6 @@
 //! Both directions between a socket and a stream, in memory of the stream.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -105,6 +105,9 @@ impl Up {
     }
 }
 
+/// Pieces of memory written to a socket in one go, at most: 256 KiB of a stream's pages.
+const PIECES: usize = 128;
+
 /// From the stream into the socket.
 struct Down {
     bytes: u64,
@@ -119,12 +122,14 @@ impl Down {
         stream: &mut S,
     ) -> Poll<io::Result<u64>> {
         while self.stage == Stage::Copying {
-            let bytes = ready!(Pin::new(&mut *stream).poll_fill_buf(cx))?;
-            if bytes.is_empty() {
+            let mut slices = [IoSlice::new(&[]); PIECES];
+            let filled = ready!(stream.poll_fill_slices(cx, &mut slices))?;
+            if filled == 0 {
                 self.stage = Stage::Ending;
                 break;
             }
-            let written = ready!(Pin::new(&mut *local).poll_write(cx, bytes))?;
+            let socket = Pin::new(&mut *local);
+            let written = ready!(socket.poll_write_vectored(cx, &slices[..filled]))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
