@@ -7,6 +7,7 @@
 
 pub(crate) mod chunk;
 pub(crate) mod memory;
+mod pools;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -21,62 +22,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::driver::Command;
 use crate::target::OpenError;
 use chunk::Chunk;
-use memory::{CHUNK, FLOOR, Holding, Pool};
-
-// The floor of a stream that is being read is one page.
-const _: () = assert!(FLOOR == PAGE);
-
-/// Bytes of pages that programs have read and the session keeps for what it receives next, at most. Nobody's account has
-/// them, as little as the megabyte of spare pages that an engine keeps.
-const MOST_READ: usize = CHUNK;
-
-/// The memory of all pipes of a session, by direction.
-#[derive(Debug)]
-pub(crate) struct Pools {
-    pub(crate) up: Pool,
-    pub(crate) down: Pool,
-    /// What programs have read, for the session's next bytes. It is of the session and not of a stream: one on which nothing
-    /// moves holds nothing.
-    read: Mutex<Read>,
-}
-
-/// What programs have read.
-#[derive(Debug, Default)]
-struct Read {
-    pages: Vec<Received>,
-    /// Bytes of memory in them.
-    memory: usize,
-}
-
-impl Pools {
-    /// So many bytes for each direction, beside the streams' floors.
-    pub(crate) fn new(bytes: u64) -> Arc<Self> {
-        Arc::new(Self {
-            up: Pool::new(bytes),
-            down: Pool::new(bytes),
-            read: Mutex::default(),
-        })
-    }
-
-    /// A program has read all of it.
-    fn has_read(&self, received: Received) {
-        let memory = received.memory();
-        if memory == 0 {
-            return;
-        }
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if read.memory + memory <= MOST_READ {
-            read.memory += memory;
-            read.pages.push(received);
-        }
-    }
-
-    /// What programs have read since the last time.
-    pub(crate) fn take_read(&self) -> Vec<Received> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        mem::take(&mut *read).pages
-    }
-}
+use memory::{FLOOR, Holding};
+pub(crate) use pools::Pools;
 
 /// The two directions between one program and its session.
 #[derive(Debug)]
@@ -199,21 +146,13 @@ impl Pipe {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The program takes what has arrived in exchange for what it has read; false at the end of the stream.
-    pub(crate) fn poll_take(
-        &self,
-        cx: &mut Context<'_>,
-        received: &mut Received,
-    ) -> Poll<Result<bool, OpenError>> {
-        let read = mem::take(received);
+    /// The program takes what has arrived, nothing at the end of the stream. It comes back by [`Pipe::give_back`].
+    pub(crate) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Result<Received, OpenError>> {
         let mut ends = self.lock();
-        ends.down_holding.give_back(&self.pools.down, read.memory());
-        mem::swap(received, &mut ends.down);
+        let received = mem::take(&mut ends.down);
         let more = mem::take(&mut ends.down_more);
-        let outcome = if received.has_remaining() {
-            Poll::Ready(Ok(true))
-        } else if ends.down_finished {
-            Poll::Ready(Ok(false))
+        let outcome = if received.has_remaining() || ends.down_finished {
+            Poll::Ready(Ok(received))
         } else if let Some(error) = ends.failed {
             Poll::Ready(Err(error))
         } else {
@@ -221,14 +160,13 @@ impl Pipe {
             Poll::Pending
         };
         drop(ends);
-        self.pools.has_read(read);
         if more {
             self.tell();
         }
         outcome
     }
 
-    /// The program has read what it had taken, and wants nothing else yet.
+    /// The program has read what it had taken.
     pub(crate) fn give_back(&self, read: Received) {
         let mut ends = self.lock();
         ends.down_holding.give_back(&self.pools.down, read.memory());
@@ -405,11 +343,10 @@ mod tests {
         assert_eq!((pools.up.held(), pools.down.held()), (0, 0));
     }
 
-    fn take(pipe: &Pipe) -> Option<Received> {
-        let mut received = Received::default();
-        match pipe.poll_take(&mut Context::from_waker(Waker::noop()), &mut received) {
-            Poll::Ready(taken) => taken.unwrap().then_some(received),
-            Poll::Pending => None,
+    fn take(pipe: &Pipe) -> Received {
+        match pipe.poll_take(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(taken) => taken.unwrap(),
+            Poll::Pending => panic!("there is something to read"),
         }
     }
 
@@ -421,7 +358,7 @@ mod tests {
         assert_eq!(pipe.room_down(5), 1, "a floor is a page");
         pipe.give_down(Received::from([0; PAGE].as_slice()), false);
         assert_eq!(pipe.room_down(5), 0);
-        let mut received = take(&pipe).unwrap();
+        let mut received = take(&pipe);
         assert!(session.try_recv().is_ok());
         pipe.heard();
         assert_eq!(pipe.room_down(5), 0, "the program still has it");
@@ -429,24 +366,5 @@ mod tests {
         pipe.give_back(received);
         assert!(session.try_recv().is_ok());
         assert_eq!(pipe.room_down(5), 1);
-    }
-
-    #[test]
-    fn what_is_read_goes_back_to_the_session_and_streams_keep_nothing() {
-        let pools = Pools::new(8 << 20);
-        let pipe = Pipe::new(0, unbounded_channel().0, Arc::clone(&pools));
-        let chunk = vec![1; CHUNK];
-        let pages = chunk.len() / PAGE;
-        for _ in 0..2 * MOST_READ / chunk.len() {
-            assert_eq!(pipe.room_down(2 * pages), pages, "no more than a chunk");
-            pipe.give_down(Received::from(chunk.as_slice()), false);
-            let mut received = take(&pipe).unwrap();
-            received.advance(chunk.len());
-            pipe.give_back(received);
-            assert_eq!(pools.down.held(), 0);
-        }
-        let kept = pools.take_read();
-        assert_eq!(kept.iter().map(Received::memory).sum::<usize>(), MOST_READ);
-        assert!(pools.take_read().is_empty());
     }
 }

@@ -93,7 +93,9 @@ impl Stream {
     /// Waits until there is something to read, or the end.
     fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.received.has_remaining() {
-            ready!(self.pipe.poll_take(cx, &mut self.received)).map_err(broken)?;
+            // A loan that was forgotten has given nothing back.
+            self.give_back_if_read();
+            self.received = ready!(self.pipe.poll_take(cx)).map_err(broken)?;
         }
         Poll::Ready(Ok(()))
     }

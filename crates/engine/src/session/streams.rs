@@ -203,12 +203,6 @@ impl Session {
         share.min(most.saturating_sub(own))
     }
 
-    /// Bytes that a read would give now.
-    pub fn readable(&self, stream: StreamId) -> Result<u64, StreamError> {
-        let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
-        Ok(state.receive.readable())
-    }
-
     /// Appends at most `most` received bytes to `out`.
     pub fn read(
         &mut self,

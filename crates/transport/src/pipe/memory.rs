@@ -8,9 +8,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes that every stream may hold in each direction of its pipe, whatever the others hold. Less is not worth an
-/// exchange.
-pub(crate) const FLOOR: usize = 2048;
+use sumlink_engine::PAGE;
+
+/// Bytes that every stream may hold in each direction of its pipe, whatever the others hold: a page, which is the least that
+/// goes to a program. Less is not worth an exchange.
+pub(crate) const FLOOR: usize = PAGE;
 
 /// The largest piece that changes hands, in bytes.
 pub(crate) const CHUNK: usize = 256 * 1024;
