@@ -140,7 +140,7 @@ impl Reports {
                 since.max(path.last_report + pause)
             }
             true => since + REPORT_DELAY,
-            false => since + REPORT_ANYWHERE,
+            false => since.max(path.last_report) + REPORT_ANYWHERE,
         });
         match (own, copy) {
             (Some(own), Some(copy)) => Some(own.min(copy)),
@@ -156,7 +156,7 @@ impl Reports {
         is_new && now >= path.last_report + REPORT_DELAY
     }
 
-    /// Appends what `path` has not told yet, as far as `budget` goes.
+    /// Appends what `path` has not told yet, as far as `budget` goes; whether that is all.
     pub(super) fn write(
         &mut self,
         path: PathId,
@@ -165,7 +165,7 @@ impl Reports {
         budget: usize,
         now: Instant,
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let from = paths.get(&path).map_or(0, |path| path.reported_version);
         let start = out.len();
         let mut told = from;
@@ -202,8 +202,6 @@ impl Reports {
         let finished = self.changes.range(told + 1..).next().is_none();
         if finished {
             told = self.version;
-            self.unreported = 0;
-            self.since = None;
         }
         self.told = self.told.max(told);
         for other in paths.values_mut() {
@@ -216,6 +214,13 @@ impl Reports {
             }
         }
         self.forget_told(paths);
+        finished
+    }
+
+    /// The path of least delay has told everything. What another one tells is urgent still: this one gets it there sooner.
+    pub(super) fn told_promptly(&mut self) {
+        self.unreported = 0;
+        self.since = None;
     }
 
     /// Lists the end of a stream.

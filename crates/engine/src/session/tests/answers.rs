@@ -32,6 +32,19 @@ fn asked(question: &[u8]) -> (Session, StreamId, Instant) {
     (server, stream, now)
 }
 
+/// A server that was asked something half a second ago, has told so on both of its paths, and knows that all of that arrived.
+fn with_another_path() -> (Session, StreamId, Instant) {
+    let (mut server, stream, now) = asked(b"question");
+    server.path_up(OTHER, now);
+    drain(&mut server, OTHER, now);
+    drain(&mut server, PATH, now + 400 * MS);
+    drain(&mut server, OTHER, now + 420 * MS);
+    for path in [PATH, OTHER] {
+        confirm(&mut server, path, now + 430 * MS);
+    }
+    (server, stream, now + 500 * MS)
+}
+
 /// Whether one of them says what of a stream has arrived.
 fn reports(frames: &[String]) -> bool {
     frames.iter().any(|frame| frame.starts_with("Ack"))
@@ -87,20 +100,12 @@ fn who_asks_gets_no_credit_for_it_and_who_sends_much_does() {
 
 #[test]
 fn the_copy_of_a_report_after_a_pause_is_no_sooner_than_others() {
-    let (mut server, stream, now) = asked(b"question");
-    server.path_up(OTHER, now);
-    drain(&mut server, OTHER, now);
-    drain(&mut server, PATH, now + 400 * MS);
-    drain(&mut server, OTHER, now + 420 * MS);
-    for path in [PATH, OTHER] {
-        confirm(&mut server, path, now + 430 * MS);
-    }
-    let later = now + 500 * MS;
-    feed(&mut server, PATH, &[data(stream, 8, b"another")], later);
-    server.write(stream, b"answer", later).unwrap();
-    assert!(reports(&drain(&mut server, PATH, later)));
-    assert!(!reports(&drain(&mut server, OTHER, later + 14 * MS)));
-    assert!(reports(&drain(&mut server, OTHER, later + 15 * MS)));
+    let (mut server, stream, now) = with_another_path();
+    feed(&mut server, PATH, &[data(stream, 8, b"another")], now);
+    server.write(stream, b"answer", now).unwrap();
+    assert!(reports(&drain(&mut server, PATH, now)));
+    assert!(!reports(&drain(&mut server, OTHER, now + 14 * MS)));
+    assert!(reports(&drain(&mut server, OTHER, now + 15 * MS)));
 }
 
 #[test]
@@ -123,4 +128,21 @@ fn every_path_copies_reports_however_fast_bytes_arrive() {
         assert!(longest <= 66 * MS, "{order:?}: {longest:?}");
         assert!(now - last <= 66 * MS, "{order:?}");
     }
+}
+
+#[test]
+fn what_a_copy_on_another_path_tells_first_the_best_one_tells_no_later() {
+    let (mut server, stream, now) = with_another_path();
+    feed(&mut server, PATH, &[data(stream, 8, b"another")], now);
+    server.write(stream, b"answer", now).unwrap();
+    assert!(reports(&drain(&mut server, PATH, now)));
+    feed(
+        &mut server,
+        PATH,
+        &[data(stream, 15, b"third")],
+        now + 14 * MS,
+    );
+    assert!(reports(&drain(&mut server, OTHER, now + 15 * MS)));
+    assert!(!reports(&drain(&mut server, PATH, now + 18 * MS)));
+    assert!(reports(&drain(&mut server, PATH, now + 19 * MS)));
 }

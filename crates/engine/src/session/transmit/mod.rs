@@ -94,7 +94,7 @@ impl Session {
         let due = self.paths.get(&id);
         let due = due.and_then(|path| self.reports.due(path, best));
         if due.is_some_and(|due| due <= now) {
-            self.write_report(batch, out);
+            self.write_report(batch, best, out);
         }
         self.write_ping(batch, out);
         while batch.left(out) > 0 {
@@ -117,16 +117,16 @@ impl Session {
         let goes_along = best && batch.written(out) > 0 && batch.left(out) >= SHORT_REPORT;
         let news = self.paths.get(&id);
         if goes_along && news.is_some_and(|path| self.reports.has_news(path, now)) {
-            self.write_report(batch, out);
+            self.write_report(batch, best, out);
         }
     }
 
-    fn write_report(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+    fn write_report(&mut self, batch: &Batch, best: bool, out: &mut Vec<u8>) {
         let Batch { path, now, .. } = *batch;
-        let budget = batch.left(out);
-        if budget > 0 {
-            self.reports
-                .write(path, &mut self.paths, &self.streams, budget, now, out);
+        let (budget, paths) = (batch.left(out), &mut self.paths);
+        let reports = &mut self.reports;
+        if budget > 0 && reports.write(path, paths, &self.streams, budget, now, out) && best {
+            reports.told_promptly();
         }
     }
 
