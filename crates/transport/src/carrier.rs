@@ -1,12 +1,13 @@
 //! A carrier: one TCP connection with TLS 1.3 on it, past its handshake, driven by the session's task.
 //!
-//! Here is what goes through it. What its socket may hold is in `room`, what its TCP knows in `knowledge`, and when that is to
-//! acknowledge at once in `acknowledgements`.
+//! Here is what goes through it. What its socket may hold is in `room`, what its TCP knows in `knowledge`, when that is to
+//! acknowledge at once in `acknowledgements`, and when to begin slow start once more in `restart`.
 
 mod acknowledgements;
 #[cfg(test)]
 mod fixture;
 mod knowledge;
+mod restart;
 mod room;
 
 use std::cell::RefCell;
@@ -29,6 +30,7 @@ use crate::socket;
 use crate::tcp_info::TcpInfo;
 
 use acknowledgements::Acknowledgements;
+use restart::Restart;
 use room::{YOUNG_LOWAT, YOUTH};
 
 /// A reliable, ordered, encrypted connection over one link.
@@ -43,6 +45,8 @@ pub(crate) struct Carrier {
     pub(crate) congestion: String,
     /// Changes it by measurement, where that was asked for.
     chooser: Option<Chooser>,
+    /// What outages did to its window.
+    restart: Restart,
     tcp: TcpStream,
     tls: Connection,
     /// Frames that came along with the handshake's last one.
@@ -96,6 +100,7 @@ impl Carrier {
             remote: canonical(tcp.peer_addr()?),
             congestion: socket::congestion_name(&tcp).unwrap_or_default(),
             chooser: None,
+            restart: Restart::default(),
             sampled: now,
             lowat: socket::INITIAL_NOTSENT_LOWAT,
             lowat_set: now,

@@ -80,6 +80,7 @@ impl Carrier {
             false => self.adapt_lowat(now),
         }
         self.adapt_congestion(now);
+        self.regain_window(now);
     }
 
     /// Notes under BBR whether a socket that was full has run empty, once in a sample's age.

@@ -1,0 +1,325 @@
+//! Slow start once more, for a connection that an outage has left with next to no window.
+//!
+//! A loss-based control takes what an outage loses for a full queue, and what is lost while that is repaired for another
+//! one: TCP comes out of it with the window of a link many times as slow, and from there CUBIC needs seconds to have the
+//! link again, the longer the faster the link is. A new connection would begin with slow start (RFC 5681, section 3.1) and
+//! have it in a few round trips. So has this one, without being made anew: Linux begins it when the control of a
+//! connection in use is changed to BBR, which forgets the threshold, and back at once. Where BBR is not to be had, the
+//! window grows as TCP has it grow.
+//!
+//! [`Restart`] knows neither socket nor clock. It asks for slow start when one episode of repairs has taken more than
+//! congestion does, while the window is a small part of the one before, is full, and meets no queue; what a queue or a
+//! loss ends before the window is back is tried again, with pauses.
+
+use std::time::{Duration, Instant};
+
+use super::Carrier;
+use crate::congestion::{self, MODEL_BASED};
+use crate::socket;
+use crate::tcp_info::{CaState, TcpInfo};
+
+/// A window of less than this part of the one before an outage is worth another slow start. Congestion leaves more: CUBIC
+/// takes three tenths, Reno a half, and the same once more when a timeout follows.
+const SMALL: u64 = 4;
+
+/// A window of this part is as good as the one before.
+const REGAINED: u64 = 2;
+
+/// Segments with which a connection begins (RFC 6928): one that has no more loses nothing by an outage.
+const INITIAL_WINDOW: u64 = 10;
+
+/// What a window was before an outage says something about the link for so long.
+const REMEMBERED: Duration = Duration::from_secs(10);
+
+/// Pause after a slow start that did not bring the window back; doubles with each.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The controls that may be left for a moment: those that keep nothing outside of the connection.
+const LOSS_BASED: [&str; 2] = ["cubic", "reno"];
+
+/// Decides when a connection begins slow start once more.
+#[derive(Debug, Default)]
+pub(super) struct Restart {
+    /// The congestion window when TCP last had nothing to repair, in bytes.
+    window: u64,
+    /// TCP has been repairing losses since.
+    is_repairing: bool,
+    outage: Option<Outage>,
+    /// The kernel does not let this process change to BBR.
+    is_refused: bool,
+}
+
+/// An outage whose consequences last.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    /// The congestion window before it, in bytes.
+    window: u64,
+    /// How long that is remembered.
+    until: Instant,
+    /// No slow start before.
+    not_before: Instant,
+    pause: Duration,
+}
+
+impl Restart {
+    /// Takes a sample of the connection; whether it should begin slow start now.
+    fn observe(&mut self, now: Instant, info: &TcpInfo) -> bool {
+        match info.ca_state {
+            CaState::Open => {
+                let before = std::mem::replace(&mut self.window, info.snd_cwnd_bytes);
+                if std::mem::take(&mut self.is_repairing) && self.window < before / SMALL {
+                    self.has_collapsed(before, now);
+                }
+                self.is_worth_it(now, info)
+            }
+            CaState::Disorder => false,
+            CaState::Cwr | CaState::Recovery | CaState::Loss => {
+                self.is_repairing = true;
+                false
+            }
+        }
+    }
+
+    fn has_collapsed(&mut self, before: u64, now: Instant) {
+        let outage = self.outage.get_or_insert(Outage {
+            window: before,
+            until: now,
+            not_before: now,
+            pause: PAUSE,
+        });
+        outage.window = outage.window.max(before);
+        outage.until = now + REMEMBERED;
+    }
+
+    fn is_worth_it(&mut self, now: Instant, info: &TcpInfo) -> bool {
+        let Some(outage) = &mut self.outage else {
+            return false;
+        };
+        let window = info.snd_cwnd_bytes;
+        if window >= outage.window / REGAINED || now >= outage.until {
+            self.outage = None;
+            return false;
+        }
+        let least = INITIAL_WINDOW * u64::from(info.snd_mss);
+        let is_small = window < outage.window / SMALL && outage.window / SMALL >= least;
+        let is_over = info
+            .snd_ssthresh_bytes
+            .is_some_and(|threshold| window >= threshold);
+        let is_full = info.unacked_bytes >= window / 2;
+        let longer = info.srtt.saturating_sub(info.min_rtt.unwrap_or(info.srtt));
+        let meets_queue = congestion::is_queueing(longer, info.min_rtt.unwrap_or(info.srtt));
+        let is_worth_it =
+            is_small && is_over && is_full && !meets_queue && now >= outage.not_before;
+        if is_worth_it {
+            outage.not_before = now + outage.pause;
+            outage.pause *= 2;
+        }
+        is_worth_it
+    }
+}
+
+impl Carrier {
+    /// Begins slow start once more when an outage has left next to no window.
+    pub(super) fn regain_window(&mut self, now: Instant) {
+        let may = LOSS_BASED.contains(&self.congestion.as_str()) && !self.restart.is_refused;
+        if may && self.restart.observe(now, &self.info) {
+            self.begin_slow_start();
+        }
+    }
+
+    fn begin_slow_start(&mut self) {
+        let (path, link, window) = (self.id.0, &self.link, self.info.snd_cwnd_bytes);
+        if let Err(error) = socket::set_congestion(&self.tcp, MODEL_BASED) {
+            self.restart.is_refused = true;
+            tracing::debug!(path, %link, window, %error, "an outage has left a small window, which grows slowly");
+            return;
+        }
+        tracing::debug!(path, %link, window, "slow start once more after an outage");
+        if let Err(error) = socket::set_congestion(&self.tcp, &self.congestion) {
+            tracing::warn!(path, %link, "its congestion control is {MODEL_BASED} from now on: {error}");
+            MODEL_BASED.clone_into(&mut self.congestion);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::carrier;
+    use super::*;
+    use crate::links::netns::Netns;
+    use crate::tcp_info::TcpState;
+
+    const MSS: u64 = 1448;
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A connection with a full window of so many segments, over a round trip of 5 ms without a queue.
+    fn info(ca_state: CaState, window: u64, threshold: u64) -> TcpInfo {
+        TcpInfo {
+            state: TcpState::Established,
+            ca_state,
+            srtt: 5 * MS,
+            min_rtt: Some(5 * MS),
+            snd_mss: MSS as u32,
+            snd_cwnd_bytes: window * MSS,
+            snd_ssthresh_bytes: Some(threshold * MSS),
+            unacked_bytes: window * MSS,
+            ..TcpInfo::default()
+        }
+    }
+
+    /// What an outage left of a window of 3973 segments (`thesis-4-5/mobility`), and the time of its end.
+    fn after_outage() -> (Restart, Instant) {
+        let (mut restart, start) = (Restart::default(), Instant::now());
+        let before = [
+            (CaState::Open, 3973, 2783),
+            (CaState::Recovery, 3059, 2783),
+            (CaState::Loss, 51, 2783),
+            (CaState::Recovery, 17, 88),
+        ];
+        for (ca_state, window, threshold) in before {
+            assert!(!restart.observe(start, &info(ca_state, window, threshold)));
+        }
+        (restart, start)
+    }
+
+    #[test]
+    fn a_window_that_an_outage_left_small_is_regained_by_slow_start() {
+        let (mut restart, now) = after_outage();
+        assert!(restart.observe(now, &info(CaState::Open, 88, 88)));
+        // It grows, and is not disturbed; once it is back, so is all of it forgotten.
+        assert!(!restart.observe(now + MS, &info(CaState::Open, 88, 88)));
+        assert!(!restart.observe(now + 20 * MS, &info(CaState::Open, 1987, 1 << 20)));
+        assert!(restart.outage.is_none());
+        let later = now + 1000 * MS;
+        assert!(!restart.observe(later, &info(CaState::Open, 88, 88)));
+    }
+
+    #[test]
+    fn what_ends_before_the_window_is_back_is_tried_again_with_pauses() {
+        let (mut restart, start) = after_outage();
+        let small = info(CaState::Open, 88, 88);
+        let tried: Vec<u32> = (0..12_000)
+            .filter(|&ms| restart.observe(start + MS * ms, &small))
+            .collect();
+        assert_eq!(tried, [0, 250, 750, 1750, 3750, 7750]);
+    }
+
+    #[test]
+    fn there_is_none_where_it_would_not_help() {
+        let sample = info(CaState::Open, 88, 88);
+        let unless = [
+            ("the window is not small", info(CaState::Open, 994, 88)),
+            ("it is one already", info(CaState::Open, 88, 89)),
+            (
+                "nothing was lost so far",
+                TcpInfo {
+                    snd_ssthresh_bytes: None,
+                    ..sample
+                },
+            ),
+            (
+                "there is not enough to send",
+                TcpInfo {
+                    unacked_bytes: 43 * MSS,
+                    ..sample
+                },
+            ),
+            (
+                "packets wait in a queue",
+                TcpInfo {
+                    srtt: 11 * MS,
+                    ..sample
+                },
+            ),
+            (
+                "losses are being repaired",
+                TcpInfo {
+                    ca_state: CaState::Recovery,
+                    ..sample
+                },
+            ),
+        ];
+        for (why, sample) in unless {
+            let (mut restart, now) = after_outage();
+            assert!(!restart.observe(now, &sample), "{why}");
+        }
+        let (mut restart, now) = after_outage();
+        let nothing_to_send = TcpInfo {
+            unacked_bytes: 0,
+            ..sample
+        };
+        assert!(!restart.observe(now, &nothing_to_send));
+        assert!(!restart.observe(now + REMEMBERED, &sample), "too long ago");
+    }
+
+    /// Each of them is an episode by itself: a link that has become slow is found as TCP finds it.
+    #[test]
+    fn reductions_one_after_the_other_are_congestion() {
+        let (mut restart, mut now) = (Restart::default(), Instant::now());
+        for window in [4000, 2800, 1960, 980, 490, 240, 120, 60, 30] {
+            for (ca_state, window) in [(CaState::Loss, 1), (CaState::Open, window)] {
+                assert!(!restart.observe(now, &info(ca_state, window, window)));
+                now += MS;
+            }
+        }
+    }
+
+    /// A timeout that turns out to have been for nothing leaves the window, and the next repairs may take it.
+    #[test]
+    fn an_outage_in_parts_counts_as_well() {
+        let (mut restart, now) = (Restart::default(), Instant::now());
+        let before = [
+            (CaState::Open, 3716, 2700),
+            (CaState::Loss, 1, 2604),
+            (CaState::Open, 3842, 2700),
+            (CaState::Recovery, 35, 2732),
+            (CaState::Recovery, 8, 35),
+        ];
+        for (ca_state, window, threshold) in before {
+            assert!(!restart.observe(now, &info(ca_state, window, threshold)));
+        }
+        assert!(restart.observe(now, &info(CaState::Open, 48, 35)));
+    }
+
+    /// A few segments are as much as a new connection has.
+    #[test]
+    fn a_small_window_has_lost_nothing() {
+        let (mut restart, now) = (Restart::default(), Instant::now());
+        for (ca_state, window) in [(CaState::Open, 39), (CaState::Loss, 1)] {
+            assert!(!restart.observe(now, &info(ca_state, window, 20)));
+        }
+        assert!(!restart.observe(now, &info(CaState::Open, 3, 2)));
+    }
+
+    #[test]
+    fn linux_forgets_the_threshold_of_a_connection_in_use() {
+        let Some(ns) = Netns::new() else {
+            return;
+        };
+        let ip = ns.commands();
+        ns.run(async move || {
+            let (mut carrier, _peer) = carrier().await;
+            socket::set_congestion(&carrier.tcp, "cubic").unwrap();
+            "cubic".clone_into(&mut carrier.congestion);
+            ip("link set lo down");
+            carrier.send(&[0; 20_000]).unwrap();
+            carrier.flush().unwrap();
+            let timed_out = async |carrier: &mut Carrier, wanted: bool| {
+                while carrier.info.snd_ssthresh_bytes.is_some() != wanted {
+                    tokio::time::sleep(MS).await;
+                    carrier.info = TcpInfo::sample(&carrier.tcp).unwrap();
+                }
+            };
+            timed_out(&mut carrier, true).await;
+            ip("link set lo up");
+            carrier.begin_slow_start();
+            if carrier.restart.is_refused {
+                println!("this kernel has no BBR");
+                return;
+            }
+            timed_out(&mut carrier, false).await;
+            assert_eq!(socket::congestion_name(&carrier.tcp).unwrap(), "cubic");
+            assert_eq!(carrier.congestion, "cubic");
+        });
+    }
+}
