@@ -31,6 +31,10 @@ const REPAIR_LEAST: Duration = Duration::from_millis(50);
 /// And as much more as TCP's timers are coarse.
 const REPAIR_SLACK: Duration = Duration::from_millis(10);
 
+/// With so many segments BBR looks for the least round trip (PROBE_RTT): for 200 ms and a round trip, every ten seconds, so long
+/// as it has not met a shorter one. What it has not sent by then waits.
+const PAUSE_SEGMENTS: u64 = 4;
+
 /// No path is waited for longer than this.
 const STALL_MOST: Duration = Duration::from_secs(5);
 
@@ -188,6 +192,21 @@ impl Path {
     pub(crate) fn stall_patience(&self) -> Duration {
         let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
         patience.min(STALL_MOST)
+    }
+
+    /// TCP has been asked, whether it said anything new or not.
+    pub(crate) fn note_pause(&mut self, now: Instant) {
+        let sample = &self.sample;
+        let pauses = sample.pacing_rate > 0 && sample.loss == LossState::Open;
+        let window = PAUSE_SEGMENTS * u64::from(sample.mss);
+        if pauses && (1..=window).contains(&sample.cwnd) {
+            self.paused_at = Some(now);
+        }
+    }
+
+    /// Until when a stall means no more than that BBR has paused.
+    pub(crate) fn pauses_until(&self) -> Option<Instant> {
+        self.paused_at.map(|at| at + self.stall_patience())
     }
 
     /// TCP has been asked, and `self.sample` is what it said before.

@@ -88,12 +88,18 @@ pub struct Path {
     pub(crate) last_progress: Instant,
     /// When it last showed that it delivers; nothing where TCP does not say.
     heard: Option<Heard>,
+    /// When BBR was last seen to send next to nothing in order to measure.
+    paused_at: Option<Instant>,
     /// When TCP last got a segment through, either way, as far as anybody knows.
     pub(crate) last_moved: Option<Instant>,
     /// Since when the peer says that what it sends on it is not confirmed.
     pub(crate) doubted_since: Option<Instant>,
     /// Of a stalled path: since when.
     pub(crate) useless_from: Instant,
+    /// Of a stalled path: since when what it was given first is not confirmed.
+    pub(crate) owed_since: Instant,
+    /// Of a stalled path: the peer and the program know.
+    pub(crate) is_stall_told: bool,
     /// The peer has left it.
     pub(crate) is_left: bool,
     /// When anything last arrived on it.
@@ -170,9 +176,12 @@ impl Path {
             behind_since: None,
             last_progress: now,
             heard: None,
+            paused_at: None,
             last_moved: None,
             doubted_since: None,
             useless_from: now,
+            owed_since: now,
+            is_stall_told: false,
             is_left: false,
             last_received: now,
             last_asked: None,

@@ -93,6 +93,7 @@ impl Session {
         }
         let stalled = self.paths.values();
         for path in stalled.filter(|path| path.state == PathState::Stalled) {
+            consider(path.pauses_until().filter(|_| path.is_untold()));
             if path.sample.unsent == 0 && path.control.len() < MAX_STALLED_PINGS {
                 consider(Some(path.next_ping(false)));
             }
@@ -156,6 +157,7 @@ impl Session {
         for id in silent {
             self.stall(id, now);
         }
+        self.tell_stalls(now);
         self.repeat_late_control(now);
         self.select_paths(now);
     }
@@ -193,12 +195,10 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        let silent_for = path
-            .oldest_unconfirmed()
-            .map_or(Duration::ZERO, |sent| now.saturating_sub(sent));
         path.state = PathState::Stalled;
         path.useless_from = now;
-        path.note_stall(now);
+        path.owed_since = path.oldest_unconfirmed().unwrap_or(now);
+        path.is_stall_told = false;
         let ends = [
             path.flights.back().map(|flight| flight.path_end),
             path.control.back().map(|sent| sent.path_end),
@@ -213,12 +213,26 @@ impl Session {
             .collect();
         self.requeue(flights, control.into_iter(), now);
         self.reports.tell_again(&mut self.streams, &mut self.paths);
-        self.events.push_back(Event::PathStalled {
-            path: id,
-            silent_for,
-        });
         self.schedulers.paths_changed();
-        self.say_path_state(id, PathWord::Stalled, now);
+    }
+
+    /// Says which paths have stalled. One whose TCP measures will go on: nobody has to do anything about it, and it is not to be
+    /// doubted for that.
+    fn tell_stalls(&mut self, now: Instant) {
+        let untold = self.paths.values_mut().filter(|path| path.is_untold());
+        let mut told = Vec::new();
+        for path in untold.filter(|path| path.pauses_until().is_none_or(|until| until <= now)) {
+            path.is_stall_told = true;
+            path.note_stall(now);
+            self.events.push_back(Event::PathStalled {
+                path: path.id,
+                silent_for: now.saturating_sub(path.owed_since),
+            });
+            told.push(path.id);
+        }
+        for id in told {
+            self.say_path_state(id, PathWord::Stalled, now);
+        }
     }
 
     /// Tells the peer, over another path.
@@ -302,6 +316,11 @@ impl Path {
                 .oldest_unconfirmed()
                 .map(|sent| sent.max(self.last_progress)),
         }
+    }
+
+    /// Whether it has stalled and nobody knows.
+    fn is_untold(&self) -> bool {
+        self.state == PathState::Stalled && !self.is_stall_told
     }
 
     /// Since when it has been of no use.

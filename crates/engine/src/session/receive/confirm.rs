@@ -117,9 +117,12 @@ impl Session {
         // What it was given before has to arrive first: nothing new could overtake that.
         if path.state == PathState::Stalled && received >= path.recovers_at {
             path.state = PathState::Active;
-            self.events.push_back(Event::PathRecovered { path: id });
+            let was_told = path.is_stall_told;
             self.schedulers.paths_changed();
-            self.say_path_state(id, PathWord::Delivers, now);
+            if was_told {
+                self.events.push_back(Event::PathRecovered { path: id });
+                self.say_path_state(id, PathWord::Delivers, now);
+            }
         }
         while let Some(path) = self.paths.get_mut(&id)
             && path

@@ -58,6 +58,53 @@ fn who_hears_of_a_stalled_path_asks_on_it_and_is_told_when_it_is_over() {
     assert_eq!(pair.program(Side::Client, id).received.len(), 20_000_000);
 }
 
+/// A transfer over two paths, the second of which has just begun to pause as BBR does: it sends hardly anything.
+fn with_a_pause() -> (Pair, PathId) {
+    let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
+    let (id, paused) = (pair.open(), PathId(1));
+    pair.write(Side::Client, id, b"", true);
+    pair.write(Side::Server, id, &vec![7; 20_000_000], true);
+    pair.run_for(Duration::from_millis(500));
+    let carrier = pair.carriers.get_mut(&paused).unwrap();
+    (carrier.blackhole, carrier.pauses) = (true, true);
+    let stalls = |pair: &Pair| pair.server.paths[&paused].state() == PathState::Stalled;
+    assert!(
+        pair.run_until(stalls, Duration::from_millis(200)),
+        "what it holds goes over the other one"
+    );
+    (pair, paused)
+}
+
+#[test]
+fn a_pause_in_which_tcp_measures_is_no_reason_to_doubt_a_path() {
+    let (mut pair, paused) = with_a_pause();
+    pair.run_for(Duration::from_millis(150));
+    let carrier = pair.carriers.get_mut(&paused).unwrap();
+    (carrier.blackhole, carrier.pauses) = (false, false);
+    pair.run_to_end(Duration::from_secs(10));
+    let of_paths = |event: &Event| {
+        matches!(
+            event,
+            Event::PathStalled { .. } | Event::PathRecovered { .. } | Event::PathDoubted { .. }
+        )
+    };
+    let told = pair.events.iter().filter(|(_, event)| of_paths(event));
+    assert_eq!(told.collect::<Vec<_>>(), [] as [&(Side, Event); 0]);
+    assert_eq!(pair.server.paths[&paused].unreliability(pair.now), 0.0);
+    assert_eq!(pair.server.paths[&paused].state(), PathState::Active);
+}
+
+#[test]
+fn a_path_that_dies_while_tcp_measures_is_told_of_when_it_should_be_over() {
+    let (mut pair, paused) = with_a_pause();
+    // TCP's timeout.
+    pair.carriers.get_mut(&paused).unwrap().pauses = false;
+    let doubted = Event::PathDoubted { path: paused };
+    let hears = |pair: &Pair| has_heard(pair, Side::Client, &doubted);
+    assert!(pair.run_until(hears, Duration::from_millis(300)));
+    assert!(pair.server.paths[&paused].unreliability(pair.now) > 0.5);
+}
+
 #[test]
 fn what_was_said_of_a_path_before_it_joined_here_counts_when_it_does() {
     let mut pair = Pair::connected(&[(50.0, 5)]);

@@ -54,6 +54,8 @@ pub(crate) struct Carrier {
     pub(crate) blackhole: bool,
     /// The rate that TCP still believes in, in bytes per second; nothing while it knows the true one.
     pub(crate) believed: Option<f64>,
+    /// TCP sends next to nothing, to see the least round trip.
+    pub(crate) pauses: bool,
     lanes: [Lane; 2],
 }
 
@@ -159,6 +161,7 @@ impl Pair {
                 delay,
                 blackhole: false,
                 believed: None,
+                pauses: false,
                 lanes,
             },
         );
@@ -591,7 +594,10 @@ impl Carrier {
         let unsent = (lane.busy_until.saturating_sub(now)).as_secs_f64() * self.rate;
         let srtt = 2 * self.delay + Duration::from_micros(500);
         let full = (2.0 * self.rate * srtt.as_secs_f64()) as u64 + 64 * 1024;
-        let cwnd = full.min(14_600 + lane.acknowledged);
+        let cwnd = match self.pauses {
+            true => 4 * MSS as u64,
+            false => full.min(14_600 + lane.acknowledged),
+        };
         // The acknowledgements of one window tell the rate by the time between them.
         let measured = lane.acknowledged > 14_600;
         let under_way: u64 = lane
@@ -603,7 +609,7 @@ impl Carrier {
         PathSample {
             srtt,
             rttvar: srtt / 8,
-            mss: 1448,
+            mss: MSS as u32,
             cwnd,
             min_rtt: srtt,
             in_flight: (under_way + unheard).saturating_sub(unsent as u64),
