@@ -489,6 +489,90 @@ fn a_users_end_that_is_killed_and_started_anew_goes_on() {
     }
 }
 
+/// Four files each way at once, while a link dies and comes back and the user's end is killed and started anew.
+#[test]
+fn many_flows_both_ways_survive_what_happens_to_links_and_ends() {
+    for mode in MODES {
+        let users = match mode {
+            "lwa" => "mode = \"lwa\"",
+            _ => "",
+        };
+        let Some(mut edge) = Edge::start(&format!("mode = \"{mode}\""), users) else {
+            return;
+        };
+        let expected = edge.offer(1_500_000);
+        fs::copy(edge.bench.path("www/file"), edge.bench.path("source")).unwrap();
+        let curl = |what: [&str; 3]| {
+            let words = ["curl", "-sSf", "--max-time", "80"];
+            edge.bench
+                .spawn(Side::Client, &[&words[..], &what].concat())
+        };
+        let downloads = ["copy", "copy1", "copy2", "copy3"];
+        let uploads = ["in/0", "in/1", "in/2", "in/3"];
+        let down = downloads.map(|name| curl(["-o", name, "http://10.99.0.1/file"]));
+        let up = uploads.map(|name| curl(["-T", "source", &format!("http://10.99.0.1/{name}")]));
+        edge.until_copied(100_000);
+        edge.bench.set("b", "rate=0");
+        edge.until_states("node", ["up", "down"]);
+        edge.bench.set("b", "rate=8mbit");
+        edge.kill_user();
+        edge.restart_user();
+        edge.until_states("node", ["up", "up"]);
+        for mut child in down.into_iter().chain(up) {
+            assert!(child.wait().unwrap().success(), "{mode}");
+        }
+        let files = downloads.map(str::to_owned).into_iter();
+        for name in files.chain(uploads.map(|name| format!("www/{name}"))) {
+            let contents = fs::read(edge.bench.path(&name)).unwrap();
+            let found = digest(&SHA256, &contents);
+            assert_eq!(found.as_ref(), expected, "{mode}: {name}");
+        }
+        edge.stop();
+    }
+}
+
+#[test]
+fn a_trace_has_flows_and_queues_over_time() {
+    let Some(mut edge) = Edge::start("mode = \"lwip+visible\"", "") else {
+        return;
+    };
+    edge.node.signal("TERM");
+    assert_eq!(edge.node.wait(), Some(0));
+    let words = ["edge", "--config", "node.toml", "--trace", "node.jsonl"];
+    edge.node = edge.bench.sumlink_on(Side::Server, "node", &words);
+    edge.node.event("ready");
+    edge.until_states("node", ["up", "up"]);
+    let expected = edge.offer(3_000_000);
+    assert!(edge.curl().wait().unwrap().success());
+    assert_eq!(edge.copy(), expected);
+    let lines = || -> Vec<Value> {
+        let trace = fs::read_to_string(edge.bench.path("node.jsonl")).unwrap();
+        // The last one may be under way.
+        let whole = trace
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        whole
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let of_flow = until("some lines have the flow", || {
+        let with_flow = |line: &Value| line["flows"][0]["far"] == "10.99.0.1:80";
+        let found: Vec<Value> = lines().into_iter().filter(with_flow).collect();
+        (found.len() > 3).then_some(found)
+    });
+    assert!(of_flow.is_sorted_by_key(|line| line["uptime_s"].as_f64()));
+    for line in &of_flow {
+        let flow = &line["flows"][0];
+        for key in ["held_average", "held_ms"] {
+            assert!(flow[key].is_f64(), "{key}: {flow}");
+        }
+        assert!(flow["outstanding_bytes"].is_u64(), "{flow}");
+    }
+    let queued = |line: &Value| line["links"][0]["queue_packets"].as_u64() > Some(0);
+    assert!(of_flow.iter().any(queued), "packets have waited");
+    edge.stop();
+}
+
 #[test]
 fn ends_of_different_tunnels_do_not_hear_each_other() {
     let Some(mut edge) = Edge::start("tunnel = 3", "tunnel = 3") else {

@@ -143,3 +143,117 @@ impl Down {
         Poll::Ready(Ok(self.bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const PAGE: usize = 2048;
+
+    /// A stream that lends what is left of its bytes page by page, and takes none.
+    struct Pages {
+        bytes: Vec<u8>,
+        consumed: usize,
+        /// How often a part of a page was left.
+        torn: usize,
+    }
+
+    impl Pages {
+        fn pages(&self) -> impl Iterator<Item = &[u8]> {
+            let (first, rest) = self.bytes[self.consumed..]
+                .split_at((PAGE - self.consumed % PAGE).min(self.bytes.len() - self.consumed));
+            let whole = rest.chunks(PAGE);
+            [first]
+                .into_iter()
+                .chain(whole)
+                .filter(|page| !page.is_empty())
+        }
+    }
+
+    impl Relayed for Pages {
+        fn poll_fill_slices<'a>(
+            &'a mut self,
+            _: &mut Context<'_>,
+            slices: &mut [IoSlice<'a>],
+        ) -> Poll<io::Result<usize>> {
+            let filled = slices.iter_mut().zip(self.pages());
+            Poll::Ready(Ok(filled
+                .map(|(slice, page)| *slice = IoSlice::new(page))
+                .count()))
+        }
+
+        fn poll_reserve(&mut self, _: &mut Context<'_>, most: usize) -> Poll<io::Result<Vec<u8>>> {
+            Poll::Ready(Ok(Vec::with_capacity(most)))
+        }
+
+        fn push(&mut self, chunk: Vec<u8>) {
+            assert!(chunk.is_empty(), "the program says nothing");
+        }
+    }
+
+    impl AsyncRead for Pages {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            unreachable!("it lends");
+        }
+    }
+
+    impl AsyncBufRead for Pages {
+        fn poll_fill_buf(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+            unreachable!("it lends several pages at once");
+        }
+
+        fn consume(mut self: Pin<&mut Self>, amount: usize) {
+            self.consumed += amount;
+            let is_torn = !self.consumed.is_multiple_of(PAGE) && self.consumed < self.bytes.len();
+            self.torn += usize::from(is_torn);
+        }
+    }
+
+    impl AsyncWrite for Pages {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            unreachable!("the program says nothing");
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_socket_did_not_take_of_a_page_follows() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(near, listener.accept());
+        let (mut near, (mut far, _)) = (near.unwrap(), far.unwrap());
+        let bytes: Vec<u8> = (0..8_000_003u32).map(|n| (n % 251) as u8).collect();
+        let mut stream = Pages {
+            bytes,
+            consumed: 0,
+            torn: 0,
+        };
+        far.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        let read = async {
+            far.read_to_end(&mut received).await.unwrap();
+        };
+        let (copied, ()) = tokio::join!(both(&mut near, &mut stream, None), read);
+        assert_eq!(copied.unwrap(), (0, 8_000_003));
+        assert_eq!(received, stream.bytes);
+        assert!(stream.torn > 0, "the socket took whole pages only");
+    }
+}
