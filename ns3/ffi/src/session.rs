@@ -94,6 +94,7 @@ impl From<&SumlinkSessionSample> for PathSample {
             unsent: told.unsent,
             local_queue: 0,
             full: told.full != 0,
+            pauses: false,
             delivery_rate: told.delivery_rate,
             pacing_rate: 0,
             segments: told.segments,

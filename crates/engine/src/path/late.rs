@@ -31,9 +31,9 @@ const REPAIR_LEAST: Duration = Duration::from_millis(50);
 /// And as much more as TCP's timers are coarse.
 const REPAIR_SLACK: Duration = Duration::from_millis(10);
 
-/// With so many segments BBR looks for the least round trip (PROBE_RTT): for 200 ms and a round trip, every ten seconds, so long
-/// as it has not met a shorter one. What it has not sent by then waits.
-const PAUSE_SEGMENTS: u64 = 4;
+/// So long does BBR pause to see the least round trip (PROBE_RTT), every ten seconds unless it meets a shorter one; and as
+/// many round trips until what was under way is acknowledged, until it may go on, and until what has waited is there.
+const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
 
 /// No path is waited for longer than this.
 const STALL_MOST: Duration = Duration::from_secs(5);
@@ -194,23 +194,18 @@ impl Path {
         patience.min(STALL_MOST)
     }
 
-    /// TCP has been asked, whether it said anything new or not.
-    pub(crate) fn note_pause(&mut self, now: Instant) {
-        let sample = &self.sample;
-        let pauses = sample.pacing_rate > 0 && sample.loss == LossState::Open;
-        let window = PAUSE_SEGMENTS * u64::from(sample.mss);
-        if pauses && (1..=window).contains(&sample.cwnd) {
-            self.paused_at = Some(now);
-        }
-    }
-
-    /// Until when a stall means no more than that BBR has paused.
+    /// Until when a stall means no more than that TCP has paused in order to measure.
     pub(crate) fn pauses_until(&self) -> Option<Instant> {
-        self.paused_at.map(|at| at + self.stall_patience())
+        let (time, trips) = PAUSE;
+        let longest = time + trips * self.srtt() + self.stall_patience();
+        self.paused_at.map(|at| at + longest)
     }
 
     /// TCP has been asked, and `self.sample` is what it said before.
     pub(super) fn hear(&mut self, sample: &PathSample, now: Instant) {
+        if sample.pauses && !self.sample.pauses {
+            self.paused_at = Some(now);
+        }
         if sample.delivered > self.sample.delivered || sample.received > self.sample.received {
             self.last_moved = Some(now);
         }

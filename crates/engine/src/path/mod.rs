@@ -88,7 +88,7 @@ pub struct Path {
     pub(crate) last_progress: Instant,
     /// When it last showed that it delivers; nothing where TCP does not say.
     heard: Option<Heard>,
-    /// When BBR was last seen to send next to nothing in order to measure.
+    /// When TCP last began to pause in order to measure.
     paused_at: Option<Instant>,
     /// When TCP last got a segment through, either way, as far as anybody knows.
     pub(crate) last_moved: Option<Instant>,

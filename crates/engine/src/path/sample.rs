@@ -28,6 +28,8 @@ pub struct PathSample {
     pub local_queue: u64,
     /// The carrier takes nothing at this moment; it asks again when it does.
     pub full: bool,
+    /// TCP sends next to nothing at the moment in order to measure (BBR's PROBE_RTT).
+    pub pauses: bool,
     /// Delivery rate in bytes per second as TCP measured it; 0 when it has no measurement yet.
     pub delivery_rate: u64,
     /// Bytes per second at which TCP spaces what it sends; 0 when it does not or nobody knows.

@@ -272,8 +272,10 @@ impl Session {
         for path in self.paths.values_mut() {
             path.state = PathState::Active;
             path.begin_again(now);
-            self.events
-                .push_back(Event::PathRecovered { path: path.id });
+            if path.is_stall_told {
+                self.events
+                    .push_back(Event::PathRecovered { path: path.id });
+            }
         }
     }
 
@@ -325,7 +327,8 @@ impl Path {
 
     /// Since when it has been of no use.
     pub(super) fn useless_since(&self) -> Option<Instant> {
-        let stalled = (self.state == PathState::Stalled).then_some(self.useless_from);
+        let has_stalled = self.state == PathState::Stalled && self.is_stall_told;
+        let stalled = has_stalled.then_some(self.useless_from);
         let since = [stalled, self.doubted_since];
         since.into_iter().flatten().min()
     }

@@ -285,7 +285,6 @@ impl Session {
             path.update(sample, self.latest);
             self.schedulers.note_change();
         }
-        path.note_pause(self.latest);
         path.put_off_unsent(self.latest);
         if !is_news && self.trips_known_at == Some(self.schedulers.changes()) {
             return;

@@ -42,7 +42,7 @@ pub(super) struct Reports {
     changes: BTreeMap<u64, Change>,
     /// Versions in `changes` of streams that are over, ascending.
     gone: VecDeque<u64>,
-    /// Bytes that ask for a report and have had none.
+    /// Bytes that ask for a report and have had none from the path of least delay.
     unreported: u64,
     /// Since when.
     since: Option<Instant>,
@@ -150,7 +150,7 @@ impl Reports {
         }
     }
 
-    /// Whether `path` has something to tell that no path has, and has not just reported.
+    /// Whether `path`, the one of least delay, has something to tell, and has not just reported.
     pub(super) fn has_news(&self, path: &Path, now: Instant) -> bool {
         let is_new = self.since.is_some() && path.reported_version < self.version;
         is_new && now >= path.last_report + REPORT_DELAY

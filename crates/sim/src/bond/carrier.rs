@@ -213,6 +213,8 @@ impl Carrier {
             // The interfaces of the laboratory keep no queue.
             local_queue: 0,
             full: !self.waiting.is_empty() || self.is_exact() && info.unsent * 2 >= self.lowat,
+            // No control of the simulator does.
+            pauses: false,
             delivery_rate: info.delivery_rate,
             pacing_rate: info.pacing_rate,
             segments: info.segments,

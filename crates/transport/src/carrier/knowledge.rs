@@ -53,6 +53,7 @@ impl Carrier {
             local_queue: (self.local_queue.as_ref().and_then(LocalQueue::bytes)).unwrap_or(0),
             full: self.tls.wants_write()
                 || self.is_exact() && info.notsent_bytes >= self.wakes_at(),
+            pauses: self.is_model_based() && pauses(info),
             delivery_rate: info.delivery_rate_bytes_per_s,
             pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
             segments: u64::from(info.segs_out),
@@ -136,4 +137,11 @@ impl Carrier {
             }
         }
     }
+}
+
+/// Whether BBR sends next to nothing in order to see the least round trip: with four segments (PROBE_RTT of its first version;
+/// later ones go on with half of their window).
+fn pauses(info: &TcpInfo) -> bool {
+    let window = 4 * u64::from(info.snd_mss);
+    info.ca_state == CaState::Open && info.snd_cwnd_bytes <= window
 }

@@ -94,15 +94,33 @@ fn a_pause_in_which_tcp_measures_is_no_reason_to_doubt_a_path() {
     assert_eq!(pair.server.paths[&paused].state(), PathState::Active);
 }
 
+/// TCP's timeout may end the pause, or nothing.
 #[test]
 fn a_path_that_dies_while_tcp_measures_is_told_of_when_it_should_be_over() {
+    for times_out in [true, false] {
+        let (mut pair, paused) = with_a_pause();
+        pair.carriers.get_mut(&paused).unwrap().pauses = !times_out;
+        let doubted = Event::PathDoubted { path: paused };
+        let hears = |pair: &Pair| has_heard(pair, Side::Client, &doubted);
+        assert!(pair.run_until(hears, Duration::from_millis(400)));
+        assert!(pair.server.paths[&paused].unreliability(pair.now) > 0.5);
+        pair.carriers.get_mut(&paused).unwrap().blackhole = false;
+        let recovered = Event::PathRecovered { path: paused };
+        let is_told = |pair: &Pair| has_heard(pair, Side::Server, &recovered);
+        assert!(pair.run_until(is_told, Duration::from_secs(1)));
+    }
+}
+
+/// Nobody was told that it had stalled.
+#[test]
+fn a_path_that_pauses_is_tried_without_a_word_when_the_other_one_ends() {
     let (mut pair, paused) = with_a_pause();
-    // TCP's timeout.
-    pair.carriers.get_mut(&paused).unwrap().pauses = false;
-    let doubted = Event::PathDoubted { path: paused };
-    let hears = |pair: &Pair| has_heard(pair, Side::Client, &doubted);
-    assert!(pair.run_until(hears, Duration::from_millis(300)));
-    assert!(pair.server.paths[&paused].unreliability(pair.now) > 0.5);
+    pair.server.path_down(PathId(0), pair.now);
+    assert_eq!(pair.server.paths[&paused].state(), PathState::Active);
+    let recovered = Event::PathRecovered { path: paused };
+    while let Some(event) = pair.server.poll_event() {
+        assert_ne!(event, recovered);
+    }
 }
 
 #[test]

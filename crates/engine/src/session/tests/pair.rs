@@ -594,10 +594,7 @@ impl Carrier {
         let unsent = (lane.busy_until.saturating_sub(now)).as_secs_f64() * self.rate;
         let srtt = 2 * self.delay + Duration::from_micros(500);
         let full = (2.0 * self.rate * srtt.as_secs_f64()) as u64 + 64 * 1024;
-        let cwnd = match self.pauses {
-            true => 4 * MSS as u64,
-            false => full.min(14_600 + lane.acknowledged),
-        };
+        let cwnd = full.min(14_600 + lane.acknowledged);
         // The acknowledgements of one window tell the rate by the time between them.
         let measured = lane.acknowledged > 14_600;
         let under_way: u64 = lane
@@ -615,6 +612,7 @@ impl Carrier {
             in_flight: (under_way + unheard).saturating_sub(unsent as u64),
             unsent: unsent as u64,
             full: under_way + unheard >= cwnd || unsent as u64 > 32 * 1024,
+            pauses: self.pauses,
             pacing_rate: (1.2 * cwnd as f64 / srtt.as_secs_f64()) as u64,
             delivery_rate: if measured {
                 self.believed.unwrap_or(self.rate) as u64
