@@ -67,7 +67,10 @@ impl Restart {
         match info.ca_state {
             CaState::Open => {
                 let before = std::mem::replace(&mut self.window, info.snd_cwnd_bytes);
-                if std::mem::take(&mut self.is_repairing) && self.window < before / SMALL {
+                // Below its threshold TCP is in slow start already.
+                let threshold = info.snd_ssthresh_bytes.unwrap_or(u64::MAX);
+                let left = self.window.max(threshold);
+                if std::mem::take(&mut self.is_repairing) && left < before / SMALL {
                     self.has_collapsed(before, now);
                 }
                 self.is_worth_it(now, info)
@@ -121,8 +124,12 @@ impl Restart {
 impl Carrier {
     /// Begins slow start once more when an outage has left next to no window.
     pub(super) fn regain_window(&mut self, now: Instant) {
-        let may = LOSS_BASED.contains(&self.congestion.as_str()) && !self.restart.is_refused;
-        if may && self.restart.observe(now, &self.info) {
+        if self.restart.is_refused {
+            return;
+        }
+        if !LOSS_BASED.contains(&self.congestion.as_str()) {
+            self.restart = Restart::default();
+        } else if self.restart.observe(now, &self.info) {
             self.begin_slow_start();
         }
     }
@@ -264,6 +271,17 @@ mod tests {
         }
     }
 
+    /// A timeout that lost the end of something: a threshold that is as high as the window was leads back by itself.
+    #[test]
+    fn a_window_that_slow_start_brings_back_anyway_is_left_to_it() {
+        let (mut restart, now) = (Restart::default(), Instant::now());
+        for (ca_state, window) in [(CaState::Open, 4000), (CaState::Loss, 1)] {
+            assert!(!restart.observe(now, &info(ca_state, window, 2800)));
+        }
+        assert!(!restart.observe(now, &info(CaState::Open, 2, 2800)));
+        assert!(restart.outage.is_none());
+    }
+
     /// A timeout that turns out to have been for nothing leaves the window, and the next repairs may take it.
     #[test]
     fn an_outage_in_parts_counts_as_well() {
@@ -304,20 +322,23 @@ mod tests {
             ip("link set lo down");
             carrier.send(&[0; 20_000]).unwrap();
             carrier.flush().unwrap();
-            let timed_out = async |carrier: &mut Carrier, wanted: bool| {
+            let until = async |carrier: &mut Carrier, wanted: bool| {
                 while carrier.info.snd_ssthresh_bytes.is_some() != wanted {
                     tokio::time::sleep(MS).await;
                     carrier.info = TcpInfo::sample(&carrier.tcp).unwrap();
                 }
             };
-            timed_out(&mut carrier, true).await;
+            let limit = Duration::from_secs(20);
+            let timed_out = tokio::time::timeout(limit, until(&mut carrier, true)).await;
+            timed_out.expect("what is sent into nothing is lost");
             ip("link set lo up");
             carrier.begin_slow_start();
             if carrier.restart.is_refused {
                 println!("this kernel has no BBR");
                 return;
             }
-            timed_out(&mut carrier, false).await;
+            let forgotten = tokio::time::timeout(limit, until(&mut carrier, false)).await;
+            forgotten.expect("BBR forgets the threshold");
             assert_eq!(socket::congestion_name(&carrier.tcp).unwrap(), "cubic");
             assert_eq!(carrier.congestion, "cubic");
         });
