@@ -166,7 +166,7 @@ fn scale(most: f64) -> (f64, f64) {
 }
 
 fn ticks(step: f64, top: f64) -> impl Iterator<Item = (f64, String)> {
-    let digits = usize::from(step < 1.0);
+    let digits = (-step.log10().floor()).max(0.0) as usize;
     let count = (top / step).round() as u32;
     (0..=count).map(move |tick| {
         let value = f64::from(tick) * step;

@@ -145,8 +145,10 @@ fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
     let before = edge.node.resident();
     let forgotten = count(&edge.status("node"), "/core/forgotten");
     // One that is in use is not idle, however many come.
-    let expected = edge.offer(6_000_000);
-    let mut curl = edge.curl();
+    let expected = edge.offer(9_000_000);
+    let words = ["curl", "-sSf", "--limit-rate", "600K", "-o", "copy"];
+    let words = [&words[..], &["http://10.99.0.1/file"]].concat();
+    let mut curl = edge.bench.spawn(Side::Client, &words);
     edge.until_copied(100_000);
     until("as many others have taken their place", || {
         fill([3, 4]);
@@ -157,7 +159,11 @@ fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
     assert!(lines > 0, "{}", edge.node.log());
     let grown = edge.node.resident().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes more");
+    assert!(curl.try_wait().unwrap().is_none(), "in use all the time");
     assert!(curl.wait().unwrap().success());
+    assert_eq!(edge.copy(), expected);
+    let expected = edge.offer(1_000_000);
+    assert!(edge.curl().wait().unwrap().success(), "a new one has room");
     assert_eq!(edge.copy(), expected);
     edge.stop();
 }
