@@ -122,6 +122,11 @@ impl Lab {
         self.inner.namespaces[side.index()].run(job)
     }
 
+    /// Lets `ip` carry out a batch of commands on one side.
+    pub(crate) fn ip_batch(&self, side: Side, batch: String) -> Result<(), LabError> {
+        self.inner.namespaces[side.index()].ip_batch(batch)
+    }
+
     /// Changes a link while it runs.
     pub fn set(&self, link: &str, changes: &[LinkChange]) -> Result<(), LabError> {
         self.inner.set(link, changes)

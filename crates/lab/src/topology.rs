@@ -31,7 +31,7 @@ pub const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 /// What programs without privileges may use, and namespaces may have as their default.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 /// Packets that an interface holds for the emulator to read; more than any burst that TCP sends at once.
-const TX_QUEUE: u32 = 10_000;
+pub(crate) const TX_QUEUE: u32 = 10_000;
 
 /// The most endpoints that the kernel's path manager takes; links beyond have no MPTCP subflow.
 const MPTCP_ENDPOINTS: usize = 8;

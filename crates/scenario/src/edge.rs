@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use sumlink_edge::{Config, LinkSettings, Mode, Sack, lwa::ReorderConfig, steering};
 
-use crate::units::parse_duration;
+use crate::plan::LabConfig;
+use crate::units::{format_duration, parse_duration};
 
 /// The TCP of the hosts at both ends of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,6 +137,23 @@ impl EdgeVariant {
         };
         let mode = Mode::named(mode)?;
         Some(Self::build(mode, steering, parameters))
+    }
+
+    /// How far the node is from the servers, one way, before the links of `config`.
+    ///
+    /// # Errors
+    ///
+    /// What was asked for is longer than one of the links.
+    pub fn far_before(&self, config: &LabConfig) -> Result<Duration, String> {
+        let shortest = config.shortest_delay();
+        match self.far {
+            Some(far) if far > shortest => Err(format!(
+                "far={} is more than the shortest link has, which is {}",
+                format_duration(far),
+                format_duration(shortest)
+            )),
+            far => Ok(far.unwrap_or(shortest / 2)),
+        }
     }
 
     fn build(mode: Mode, policy: Option<&str>, parameters: Option<&str>) -> Result<Self, String> {

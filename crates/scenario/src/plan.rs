@@ -55,6 +55,31 @@ impl LabConfig {
         }
     }
 
+    /// The shortest one-way delay that any link ever has, in any direction.
+    pub fn shortest_delay(&self) -> Duration {
+        let shapes = self.links.iter().flat_map(|link| &link.shapes);
+        let planned = self.timeline.iter().filter_map(|planned| {
+            let Setting::Delay(delay) = planned.change.setting else {
+                return None;
+            };
+            Some(delay)
+        });
+        let delays = shapes.map(|shape| shape.delay).chain(planned);
+        delays.min().unwrap_or_default()
+    }
+
+    /// Takes so much out of the one-way delay of every link: it lies before all of them.
+    pub fn shorten(&mut self, by: Duration) {
+        for shape in self.links.iter_mut().flat_map(|link| &mut link.shapes) {
+            shape.delay = shape.delay.saturating_sub(by);
+        }
+        for planned in &mut self.timeline {
+            if let Setting::Delay(delay) = &mut planned.change.setting {
+                *delay = delay.saturating_sub(by);
+            }
+        }
+    }
+
     /// Checks everything that can be checked before a laboratory is started.
     pub fn check(&self) -> Result<(), LinkError> {
         check_links(&self.links)?;

@@ -2,12 +2,9 @@
 
 use std::borrow::Cow;
 use std::io::Write;
-use std::time::Duration;
 
 use sumlink_engine::Config;
-use sumlink_scenario::config::Setting;
 use sumlink_scenario::edge::Hosts;
-use sumlink_scenario::plan::LabConfig;
 use sumlink_scenario::results::{
     Environment, EventDigest, Measurement, Outcome, Run, SCHEMA, assemble, in_series, join,
     push_note,
@@ -17,7 +14,7 @@ use sumlink_scenario::system::{System, Variant};
 
 use crate::bond::Bond;
 use crate::clock::{MILLISECOND, SECOND};
-use crate::edge::{self, Node};
+use crate::edge::Node;
 use crate::log::EventLog;
 use crate::mptcp::Mptcp;
 use crate::net::Net;
@@ -191,11 +188,8 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             }
         }
         System::Edge(variant) => {
-            let shortest = edge::shortest(&scenario.lab_config(0));
-            if variant.far.is_some_and(|far| far > shortest) {
-                return Some(
-                    "the node's way to the servers (far) is longer than a link".to_owned(),
-                );
+            if let Err(reason) = variant.far_before(&scenario.lab_config(0)) {
+                return Some(reason);
             }
         }
         System::Mptcp { tls: true } | System::Aggligator | System::Noq | System::Library(_) => {
@@ -261,8 +255,8 @@ fn measure_part(
     let links = config.links.len();
     let node = match system {
         System::Edge(variant) => {
-            let far = edge::far(variant, &config);
-            shorten(&mut config, far);
+            let far = variant.far_before(&config)?;
+            config.shorten(far);
             Some(Node::new(variant, links, far).map_err(|error| error.to_string())?)
         }
         _ => None,
@@ -334,18 +328,6 @@ fn measure_part(
             .collect();
     }
     Ok(measurement)
-}
-
-/// Takes what lies between the servers and a node off the delays of all links.
-fn shorten(config: &mut LabConfig, far: Duration) {
-    for shape in config.links.iter_mut().flat_map(|link| &mut link.shapes) {
-        shape.delay = shape.delay.saturating_sub(far);
-    }
-    for planned in &mut config.timeline {
-        if let Setting::Delay(delay) = &mut planned.change.setting {
-            *delay = delay.saturating_sub(far);
-        }
-    }
 }
 
 /// What carriers ask of their sockets.

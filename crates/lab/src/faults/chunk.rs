@@ -120,6 +120,7 @@ fn in_laboratory<T>(
         trace: None,
         directions: slice::from_ref(&task.direction),
         link,
+        far: Duration::ZERO,
     };
     let running = system.start(&stage)?;
     job(&stage, running)

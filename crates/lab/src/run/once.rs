@@ -191,7 +191,10 @@ fn measure_phase(
     tick: &mut dyn FnMut(f64),
 ) -> Result<Measurement, LabError> {
     let scenario = part.scenario.as_ref();
-    let lab = Lab::start(scenario.lab_config(job.seed))?;
+    let mut config = scenario.lab_config(job.seed);
+    let far = system.far(&config);
+    config.shorten(far);
+    let lab = Lab::start(config)?;
     set_hosts(&lab, system.hosts().unwrap_or(scenario.hosts))?;
     let directory = TempDir::with_prefix("sumlink-lab-run-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;
@@ -204,6 +207,7 @@ fn measure_phase(
         trace: job.trace.map(|directory| trace_file(job, directory)),
         directions: scenario.traffic.directions(),
         link: part.link.as_deref(),
+        far,
     };
     let server = workload::start_server(scenario, &stage, system)?;
     let running = system.start(&stage)?;

@@ -1,15 +1,16 @@
 //! The edge node: kernel TCP at both ends, which know nothing of it, and between them a tunnel over each link.
 //!
 //! ```text
-//! server namespace                                                  client namespace
-//!   TCP -- edge0 10.88.0.1 -- sumlink edge === links === sumlink edge -- 10.88.0.2 edge0 -- TCP
+//! server namespace                                                            client namespace
+//!   TCP == wire == edge0 10.88.0.1 -- sumlink edge === links === sumlink edge -- 10.88.0.2 edge0 -- TCP
 //! ```
 //!
-//! The node is in the server's namespace: a TUN device takes packets at once and leaves none with the socket, so that what is
-//! too much is dropped in the node's queues, as it would be on a host of its own.
+//! The node is in the server's namespace, at the other end of a wire ([`wire`]). Its TUN device takes packets at once and leaves
+//! none with the socket, so that what is too much is dropped in the node's queues, as it would be on a host of its own.
 
 mod rates;
 mod trace;
+mod wire;
 
 use std::fmt::Write;
 use std::fs;
@@ -24,6 +25,7 @@ use sumlink_scenario::edge::{EdgeVariant, Hosts};
 
 use crate::config::Direction;
 use crate::error::LabError;
+use crate::laboratory::LabConfig;
 use crate::process::{Process, TICK};
 use crate::scenario::Scenario;
 use crate::signals;
@@ -32,6 +34,9 @@ use crate::traffic::Route;
 
 use super::sumlink::ask;
 use super::{Evidence, Running, Stage, System};
+
+/// The network of both ends' devices.
+const USERS: &str = "10.88.0.0/24";
 
 /// The tunnels' port on both sides.
 const PORT: u16 = 7400;
@@ -131,12 +136,12 @@ impl System for Edge {
                 "the edge node paces its queues, and these links have no rates".to_owned(),
             );
         }
-        if self.variant.far.is_some() {
-            return Some(
-                "far= is for the simulator: here nothing lies between server and node".to_owned(),
-            );
-        }
-        None
+        self.variant.far_before(&scenario.lab_config(0)).err()
+    }
+
+    fn far(&self, config: &LabConfig) -> Duration {
+        // One that is too long is among what is missing.
+        self.variant.far_before(config).unwrap_or_default()
     }
 
     fn hosts(&self) -> Option<Hosts> {
@@ -144,6 +149,10 @@ impl System for Edge {
     }
 
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
+        let wire = match stage.far {
+            Duration::ZERO => None,
+            delay => Some(wire::lay(stage, delay)?),
+        };
         let mut node = self.start_end(stage, Side::Server)?;
         let mut user = self.start_end(stage, Side::Client)?;
         let start = Instant::now();
@@ -163,6 +172,7 @@ impl System for Edge {
         }
         let watchers = iter::once(rates::follow(stage)?)
             .chain(trace::start(stage)?)
+            .chain(wire)
             .collect();
         Ok(Running {
             routes: vec![Route::direct(stage.target()); self.variant.flows],
@@ -278,10 +288,12 @@ mod tests {
         assert_eq!(missing("lwa@timer=50ms", "rate = \"1mbit\""), None);
         assert_eq!(missing("lwip", "profile = \"wifi\""), None);
         assert_eq!(missing("lwip@hosts=newreno", "rate = \"1mbit\""), None);
+        let far = "rate = \"1mbit\"\ndelay = \"2ms\"";
+        assert_eq!(missing("lwip@far=2ms", far), None);
         assert!(
-            missing("lwip@far=1ms", "rate = \"1mbit\"")
+            missing("lwip@far=2ms", "rate = \"1mbit\"\ndelay = \"1ms\"")
                 .unwrap()
-                .contains("simulator")
+                .contains("far=2ms is more than the shortest link has, which is 1ms")
         );
     }
 }

@@ -24,13 +24,14 @@ pub(crate) use sumlink::keygen;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sumlink_scenario::edge::Hosts;
 use sumlink_scenario::system::System as Named;
 
 use crate::config::Direction;
 use crate::error::LabError;
-use crate::laboratory::Lab;
+use crate::laboratory::{Lab, LabConfig};
 use crate::process::Process;
 use crate::scenario::Scenario;
 use crate::topology::SERVER_V4;
@@ -57,6 +58,11 @@ pub(crate) trait System {
     /// What the hosts run, where it is not for the scenario to say.
     fn hosts(&self) -> Option<Hosts> {
         None
+    }
+
+    /// How much of the one-way delay of each link lies before all of them, in the server's namespace.
+    fn far(&self, _config: &LabConfig) -> Duration {
+        Duration::ZERO
     }
 
     /// Whether the traffic's own sockets are MPTCP.
@@ -96,6 +102,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) directions: &'a [Direction],
     /// The link of this phase, if it has one.
     pub(crate) link: Option<&'a str>,
+    /// What [`System::far`] said; the links' delays are shorter by it.
+    pub(crate) far: Duration,
 }
 
 impl Stage<'_> {

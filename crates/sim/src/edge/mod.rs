@@ -21,7 +21,6 @@ use sumlink_edge::lwa::{Reorder, ReorderConfig, ReorderStats, is_numbered};
 use sumlink_edge::packet::{Parsed, parse};
 use sumlink_edge::{ConfigError, Counters, Edge, FlowReport, LinkId, Mode};
 use sumlink_scenario::edge::EdgeVariant;
-use sumlink_scenario::plan::LabConfig;
 
 use crate::clock::{Nanos, duration, nanos};
 use crate::tcp::{Packet, Side};
@@ -258,21 +257,6 @@ impl NodeAccount {
         }
         note
     }
-}
-
-/// How far the node of a variant is from the servers, before these links.
-pub(crate) fn far(variant: &EdgeVariant, config: &LabConfig) -> Duration {
-    variant.far.unwrap_or_else(|| shortest(config) / 2)
-}
-
-/// The shortest one-way delay of any link in any direction.
-pub(crate) fn shortest(config: &LabConfig) -> Duration {
-    let delays = config
-        .links
-        .iter()
-        .flat_map(|link| &link.shapes)
-        .map(|shape| shape.delay);
-    delays.min().unwrap_or_default()
 }
 
 fn due(queue: &mut VecDeque<(Nanos, Vec<u8>)>, now: Nanos) -> Option<Vec<u8>> {
