@@ -104,7 +104,9 @@ fn carry(ends: &[Tun; 2], delay: Duration, is_over: &dyn Fn() -> bool) {
         }
         let now = Instant::now();
         for (to, way) in ends.iter().rev().zip(&mut ways) {
-            while let Some((_, packet)) = way.pop_front_if(|(due, _)| *due <= now) {
+            while way.front().is_some_and(|(due, _)| *due <= now)
+                && let Some((_, packet)) = way.pop_front()
+            {
                 lost += u64::from(to.file().write(&packet).is_err());
             }
         }
