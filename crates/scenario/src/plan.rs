@@ -114,3 +114,31 @@ impl LabConfig {
         load_warning(&self.links, self.gso)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LinkChange;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_lies_before_all_links_is_no_longer_than_the_shortest_ever_is() {
+        let links = ["a:rate=1mbit,delay=20ms", "b:rate=1mbit,delay=30ms"];
+        let mut config = LabConfig::new(links.map(|link| link.parse().unwrap()).to_vec());
+        assert_eq!(config.shortest_delay(), 20 * MS);
+        config.timeline.push(PlannedChange {
+            at: MS,
+            link: "b".to_owned(),
+            change: LinkChange::parse_for("b", "down.delay=8ms").unwrap(),
+        });
+        assert_eq!(config.shortest_delay(), 8 * MS);
+        config.shorten(8 * MS);
+        let delays = config.links.iter().map(|link| link.shapes[0].delay);
+        assert!(delays.eq([12 * MS, 22 * MS]));
+        assert_eq!(
+            config.timeline[0].change.setting,
+            Setting::Delay(Duration::ZERO)
+        );
+    }
+}
