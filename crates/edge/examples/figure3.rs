@@ -1,6 +1,6 @@
-//! Figure 3 of the paper: mean packets in both queues with L-RTT and with Q-Depl, for arrival rates from 0 to the sum of the service
-//! rates. As CSV, a line for each rate, or with `--svg` as a picture of their distributions. Arguments: the two service rates in packets a second, the places of each queue,
-//! and how many steps.
+//! Figure 3 of the paper: mean packets in both queues with L-RTT and with Q-Depl, for arrival rates from 0 to the sum of the
+//! service rates. As CSV, a line for each rate, or with `--svg` as a picture of their distributions. Arguments: the two service
+//! rates in packets a second, the places of each queue, and how many steps.
 //!
 //! `cargo run -p sumlink-edge --example figure3 -- 100 60 100 160 --svg > figure3.svg`
 
@@ -58,7 +58,8 @@ fn read(arguments: &[String]) -> Option<(Server, Server, u32)> {
     Some((server(first)?, server(second)?, steps))
 }
 
-/// The figure as the paper draws it, the distribution of both lengths over all arrival rates, and beside it the lengths over the load.
+/// The figure as the paper draws it, the distribution of both lengths over all arrival rates, and beside it the lengths over
+/// the load.
 fn picture(first: Server, second: Server, steps: u32) -> String {
     let points = figure3(first, second, steps);
     let sorted = |of: fn(&Point) -> f64| {

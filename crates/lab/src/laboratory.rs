@@ -18,6 +18,7 @@ use crate::health::Health;
 use crate::netns::Namespace;
 use crate::rundir::{self, RunDir};
 use crate::topology::{self, Kernel, Side};
+use crate::tun::Tun;
 use inner::{clone_pair, lay_cable, plug_in};
 
 mod inner;
@@ -125,6 +126,12 @@ impl Lab {
     /// Lets `ip` carry out a batch of commands on one side.
     pub(crate) fn ip_batch(&self, side: Side, batch: String) -> Result<(), LabError> {
         self.inner.namespaces[side.index()].ip_batch(batch)
+    }
+
+    /// Emulates one more link, between two interfaces that are none of the laboratory's own. To be dropped before it.
+    pub(crate) fn emulate(&self, link: LinkSpec, ends: [Tun; 2]) -> Result<Emulator, LabError> {
+        let config = LabConfig::new(vec![link]);
+        Emulator::start(&config, vec![ends], Arc::clone(&self.inner.addresses))
     }
 
     /// Changes a link while it runs.

@@ -11,6 +11,7 @@ mod congestion;
 mod curl;
 mod daemon;
 mod edge;
+mod edge_deaths;
 mod edge_faults;
 mod edge_networks;
 mod edge_router;

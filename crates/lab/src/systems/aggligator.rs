@@ -67,7 +67,7 @@ impl System for Aggligator {
             entry,
             processes: vec![server, client],
             is_tcp: true,
-            _watchers: Vec::new(),
+            _beside: Vec::new(),
         })
     }
 }

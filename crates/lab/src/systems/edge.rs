@@ -12,9 +12,9 @@ mod rates;
 mod trace;
 mod wire;
 
+use std::any::Any;
 use std::fmt::Write;
 use std::fs;
-use std::iter;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -170,16 +170,15 @@ impl System for Edge {
             }
             thread::sleep(TICK);
         }
-        let watchers = iter::once(rates::follow(stage)?)
-            .chain(trace::start(stage)?)
-            .chain(wire)
-            .collect();
+        let mut beside: Vec<Box<dyn Any>> = vec![Box::new(rates::follow(stage)?)];
+        beside.extend(trace::start(stage)?.map(|trace| Box::new(trace) as Box<dyn Any>));
+        beside.extend(wire.map(|wire| Box::new(wire) as Box<dyn Any>));
         Ok(Running {
             routes: vec![Route::direct(stage.target()); self.variant.flows],
             entry: stage.target(),
             processes: vec![node, user],
             is_tcp: true,
-            _watchers: watchers,
+            _beside: beside,
         })
     }
 

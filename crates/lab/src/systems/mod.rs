@@ -21,6 +21,7 @@ pub(crate) use hosts::set as set_hosts;
 pub(crate) use mptcp::parse_counters as kernel_counters;
 pub(crate) use sumlink::keygen;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -133,8 +134,8 @@ pub(crate) struct Running {
     pub(crate) processes: Vec<Process>,
     /// Whether all that it sends over the links is TCP, so that the kernel counts what is sent again.
     pub(crate) is_tcp: bool,
-    /// What is done beside them.
-    pub(crate) _watchers: Vec<watcher::Watcher>,
+    /// What is there or done beside them; dropping it ends that.
+    pub(crate) _beside: Vec<Box<dyn Any>>,
 }
 
 impl Running {
@@ -145,7 +146,7 @@ impl Running {
             routes: vec![route],
             processes: Vec::new(),
             is_tcp: true,
-            _watchers: Vec::new(),
+            _beside: Vec::new(),
         }
     }
 }

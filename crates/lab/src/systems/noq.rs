@@ -76,7 +76,7 @@ impl System for Noq {
             entry: ENTRY,
             processes: vec![server, client],
             is_tcp: false,
-            _watchers: Vec::new(),
+            _beside: Vec::new(),
         })
     }
 

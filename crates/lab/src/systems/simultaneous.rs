@@ -36,7 +36,7 @@ impl System for Simultaneous {
             entry: stage.target(),
             processes: Vec::new(),
             is_tcp: true,
-            _watchers: Vec::new(),
+            _beside: Vec::new(),
         })
     }
 

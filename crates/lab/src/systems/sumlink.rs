@@ -106,7 +106,7 @@ impl System for Sumlink {
             entry: FORWARD,
             processes: vec![server, client],
             is_tcp: true,
-            _watchers: Vec::new(),
+            _beside: Vec::new(),
         })
     }
 

@@ -1,7 +1,7 @@
-//! Something that is done beside a system for as long as it runs.
+//! Something that is done again and again beside a system for as long as it runs.
 
 use std::ops::ControlFlow;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,32 +21,14 @@ impl Watcher {
         pause: Duration,
         mut work: impl FnMut() -> ControlFlow<()> + Send + 'static,
     ) -> Result<Self, LabError> {
-        Self::spawn(name, move |stopped| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 if work().is_break() {
                     return;
                 }
             }
-        })
-    }
-
-    /// Does work that waits for more than a time, and asks itself whether it is over.
-    pub(super) fn run(
-        name: &str,
-        work: impl FnOnce(&dyn Fn() -> bool) + Send + 'static,
-    ) -> Result<Self, LabError> {
-        Self::spawn(name, move |stopped| {
-            work(&|| stopped.try_recv() == Err(TryRecvError::Disconnected));
-        })
-    }
-
-    fn spawn(
-        name: &str,
-        work: impl FnOnce(Receiver<()>) + Send + 'static,
-    ) -> Result<Self, LabError> {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let thread = thread::Builder::new().name(name.to_owned());
-        let thread = thread.spawn(move || work(stopped));
+        });
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread.map_err(|error| LabError::system("starting a thread", error))?),
