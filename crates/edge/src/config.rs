@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::LinkId;
 use crate::lwa::SequenceBits;
 use crate::steering;
 use crate::visible::Parameters;
@@ -75,6 +76,9 @@ pub struct Config {
     pub mode: Mode,
     /// Name of the policy, see [`steering::POLICIES`].
     pub steering: String,
+    /// The link that bare acknowledgements of TCP take while it is up and has room: those that bring neither data nor the
+    /// beginning or end of a connection. Without it they are steered like everything else.
+    pub acks: Option<LinkId>,
     /// Of VISIBLE: what is done about SACK.
     pub sack: Sack,
     /// Of VISIBLE: the parameters of algorithm 1.
@@ -107,6 +111,7 @@ impl Default for Config {
             links: vec![LinkSettings::default(); 2],
             mode: Mode::default(),
             steering: "qdepl".into(),
+            acks: None,
             sack: Sack::default(),
             visible: Parameters::default(),
             sequence_bits: SequenceBits::Eighteen,
@@ -138,6 +143,9 @@ pub enum ConfigError {
     /// A policy that nobody knows.
     #[error("no steering is called `{0}`: there are qdepl, lrtt, roundrobin and flowhash")]
     Steering(String),
+    /// Acknowledgements are to take a link that there is not.
+    #[error("acknowledgements are to take link {0}, and the last link is {1}")]
+    Acks(usize, usize),
     /// A share that is none.
     #[error("{0} is a share and lies between 0 and 1")]
     Share(&'static str),
@@ -170,6 +178,11 @@ impl Config {
         }
         if steering::build(&self.steering).is_none() {
             return Err(ConfigError::Steering(self.steering.clone()));
+        }
+        if let Some(LinkId(link)) = self.acks
+            && usize::from(link) >= self.links.len()
+        {
+            return Err(ConfigError::Acks(link.into(), self.links.len() - 1));
         }
         let Parameters {
             least_free,
@@ -238,6 +251,10 @@ mod tests {
             "link 0 has a rate that is not above 0"
         );
         assert!(wrong(|c| c.steering = "best".into()).contains("`best`"));
+        assert_eq!(
+            wrong(|c| c.acks = Some(LinkId(2))),
+            "acknowledgements are to take link 2, and the last link is 1"
+        );
         assert!(wrong(|c| c.visible.rise = f64::NAN).contains("rise"));
         assert!(wrong(|c| c.visible.repair_after = -1.0).contains("repair_after"));
         assert!(wrong(|c| c.idle = Duration::from_secs(29)).contains("give_up"));

@@ -145,6 +145,11 @@ impl LinkQueue {
         self.up
     }
 
+    /// Whether it is up and has room for one more.
+    pub fn is_open(&self) -> bool {
+        self.up && self.available() > 0
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.packets.is_empty()

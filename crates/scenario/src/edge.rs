@@ -59,6 +59,8 @@ pub struct EdgeVariant {
     pub far: Option<Duration>,
     /// TCP connections of each flow of the workload, 1 to 64.
     pub flows: usize,
+    /// Acknowledgements are steered like everything else, and do not take the first link.
+    pub steers_acks: bool,
     /// What the hosts run; the scenario's where it is not said.
     pub hosts: Option<Hosts>,
 }
@@ -78,6 +80,9 @@ const PARAMETERS: &[(&str, &str, Has, Set)] = &[
     }),
     ("far", "a duration", all, |variant, text| {
         time(text).map(|value| variant.far = Some(value))
+    }),
+    ("acks", "first or steered", all, |variant, text| {
+        named(text, &[("first", false), ("steered", true)]).map(|value| variant.steers_acks = value)
     }),
     (
         "hosts",
@@ -177,6 +182,7 @@ impl EdgeVariant {
             timer: ReorderConfig::default().timer,
             far: None,
             flows: 1,
+            steers_acks: false,
             hosts: None,
         };
         for parameter in parameters.into_iter().flat_map(|all| all.split(':')) {
@@ -294,6 +300,7 @@ mod tests {
         assert_eq!(variant.far, Some(Duration::from_millis(10)));
         let node = variant.node(3);
         assert!(node.check().is_ok() && node.links.len() == 3 && node.links[2].queue == 20);
+        assert!(!variant.steers_acks && parse("lwip@acks=steered").steers_acks);
         assert_eq!(parse("lwa@timer=50ms").timer, Duration::from_millis(50));
     }
 
@@ -305,7 +312,7 @@ mod tests {
         );
         assert_eq!(
             error("lwip@boost=off"),
-            "lwip has no parameter 'boost' (parameters: queue, flows, far, hosts)"
+            "lwip has no parameter 'boost' (parameters: queue, flows, far, acks, hosts)"
         );
         assert_eq!(error("lwip+visible@alpha=2"), "alpha=2: 0 to 1");
         assert_eq!(error("lwip+visible@alpha"), "alpha=: 0 to 1");

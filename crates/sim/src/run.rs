@@ -9,7 +9,7 @@ use sumlink_scenario::results::{
     Environment, EventDigest, Measurement, Outcome, Run, SCHEMA, assemble, in_series, join,
     push_note,
 };
-use sumlink_scenario::scenario::Scenario;
+use sumlink_scenario::scenario::{Scenario, Traffic};
 use sumlink_scenario::system::{System, Variant};
 
 use crate::bond::Bond;
@@ -190,6 +190,12 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
         System::Edge(variant) => {
             if let Err(reason) = variant.far_before(&scenario.lab_config(0)) {
                 return Some(reason);
+            }
+            if scenario.traffic != Traffic::Down || variant.steers_acks {
+                return Some(
+                    "the simulated user's end sends all that goes up over the first link"
+                        .to_owned(),
+                );
             }
         }
         System::Mptcp { tls: true } | System::Aggligator | System::Noq | System::Library(_) => {

@@ -257,6 +257,14 @@ fn what_there_is_not_is_skipped_with_the_reason() {
             other => panic!("{system}: {other:?}"),
         }
     }
+    // One end of a simulated node steers: the one before the links.
+    let upwards = self::scenario(&format!("direction = \"up\"\n{CLEAN}"));
+    for (scenario, system) in [(&upwards, "lwip"), (&scenario, "lwip@acks=steered")] {
+        match run(scenario, system, 1).unwrap().outcome {
+            Outcome::Skipped { reason } => assert!(reason.contains("first link"), "{reason}"),
+            other => panic!("{system}: {other:?}"),
+        }
+    }
     assert!(
         run(&scenario, "tcp", 1)
             .unwrap_err()

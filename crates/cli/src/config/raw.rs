@@ -10,11 +10,12 @@ use toml::Spanned;
 pub(super) type Field<T> = Option<Spanned<T>>;
 
 /// Keys that only an edge node's file has.
-pub(super) const EDGE_KEYS: [&str; 14] = [
+pub(super) const EDGE_KEYS: [&str; 15] = [
     "role",
     "mode",
     "steering",
     "uplink",
+    "acks",
     "boost",
     "sack",
     "tunnel",
@@ -226,6 +227,7 @@ pub(super) struct Edge {
     pub(super) mode: Field<String>,
     pub(super) steering: Field<String>,
     pub(super) uplink: Field<String>,
+    pub(super) acks: Field<String>,
     pub(super) boost: Field<String>,
     pub(super) sack: Field<String>,
     pub(super) tunnel: Field<i64>,

@@ -75,6 +75,12 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
             2,
             "no link is called `b`",
         ),
+        ("role = \"node\"\nacks = \"b\"", 2, "no link is called `b`"),
+        (
+            "role = \"user\"\nuplink = \"a\"\nacks = \"a\"",
+            3,
+            "say one of the two",
+        ),
         (
             "role = \"node\"\nsteering = \"best\"",
             2,

@@ -42,7 +42,8 @@ impl Edge {
             _ => None,
         };
         let packet: Arc<[u8]> = packet.into();
-        let link = self.steer(&packet, flow, user, now);
+        let wanted = self.config.acks.filter(|_| is_bare_ack(&parsed));
+        let link = self.steer(&packet, flow, user, wanted, now);
         if let (Some(link), Some(data), Parsed::Tcp(segment)) = (link, tracked, &parsed) {
             self.keep(data, segment, packet, link, now);
         }
@@ -154,19 +155,21 @@ impl Edge {
         }
     }
 
-    /// Puts a packet into the queue of a link; `None` if no link has room.
+    /// Puts a packet into the queue of a link, the wanted one if it takes it; `None` if no link has room.
     fn steer(
         &mut self,
         packet: &Arc<[u8]>,
         flow: u64,
         user: Option<IpAddr>,
+        wanted: Option<LinkId>,
         now: Instant,
     ) -> Option<LinkId> {
         let offer = Offer {
             bytes: packet.len(),
             flow,
         };
-        let Some(link) = self.steering.pick(&offer, &self.links) else {
+        let wanted = wanted.filter(|link| self.links[usize::from(link.0)].is_open());
+        let Some(link) = wanted.or_else(|| self.steering.pick(&offer, &self.links)) else {
             self.counters.dropped += 1;
             return None;
         };
@@ -378,6 +381,15 @@ impl Edge {
             kept.sent = sent;
         }
     }
+}
+
+/// Whether it brings no data, and neither begins nor ends a connection.
+fn is_bare_ack(parsed: &Parsed) -> bool {
+    let Parsed::Tcp(segment) = parsed else {
+        return false;
+    };
+    let flags = &segment.flags;
+    segment.len == 0 && !flags.syn && !flags.fin && !flags.rst
 }
 
 /// A number for the flow that a packet belongs to, and the user that it goes to, as far as it can be read.

@@ -72,5 +72,5 @@ fn open(links: &[LinkQueue]) -> impl Iterator<Item = (LinkId, &LinkQueue)> + Clo
         .iter()
         .enumerate()
         .map(|(n, link)| (LinkId(n as u8), link));
-    numbered.filter(|(_, link)| link.is_up() && link.available() > 0)
+    numbered.filter(|(_, link)| link.is_open())
 }

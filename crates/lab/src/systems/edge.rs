@@ -70,10 +70,11 @@ impl Edge {
         let _ = match side {
             Side::Server => write!(
                 text,
-                "role = \"node\"\nsteering = \"{}\"\nlwa.timer = \"{}us\"\n{}\
+                "role = \"node\"\nsteering = \"{}\"\nlwa.timer = \"{}us\"\n{}{}\
                  [tun]\naddresses = [\"10.88.0.1/24\"]\n",
                 config.steering,
                 self.variant.timer.as_micros(),
+                self.way_of_acks(stage),
                 if config.mode == Mode::LwipVisible {
                     for_visible(config)
                 } else {
@@ -110,13 +111,19 @@ impl Edge {
     /// What the user's end is told of the way up: the first link for acknowledgements, as in the paper, and all of them,
     /// steered as the node steers, where data goes that way.
     fn way_up(&self, stage: &Stage<'_>) -> String {
-        if stage.sends_up() {
-            return format!("steering = \"{}\"\n", self.variant.config.steering);
+        if !stage.sends_up() && !self.variant.steers_acks {
+            return first_link(stage, "uplink");
         }
-        format!(
-            "uplink = \"{}\"\n",
-            stage.links().next().unwrap_or_default()
-        )
+        let steering = format!("steering = \"{}\"\n", self.variant.config.steering);
+        steering + &self.way_of_acks(stage)
+    }
+
+    /// What an end is told of acknowledgements where data goes the other way, too.
+    fn way_of_acks(&self, stage: &Stage<'_>) -> String {
+        match stage.sends_up() && !self.variant.steers_acks {
+            true => first_link(stage, "acks"),
+            false => String::new(),
+        }
     }
 
     fn start_end(&self, stage: &Stage<'_>, side: Side) -> Result<Process, LabError> {
@@ -238,6 +245,12 @@ fn control(stage: &Stage<'_>, side: Side) -> PathBuf {
     stage
         .directory
         .join(format!("edge-{}.control", side.name()))
+}
+
+/// A line of an end's file that names the first link.
+fn first_link(stage: &Stage<'_>, key: &str) -> String {
+    let name = stage.links().next().unwrap_or_default();
+    format!("{key} = \"{name}\"\n")
 }
 
 fn links_up(status: &serde_json::Value) -> usize {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use sumlink_edge::lwa::{ReorderConfig, SequenceBits};
 use sumlink_edge::visible::Parameters;
-use sumlink_edge::{Config, ConfigError, LinkSettings, Mode, Sack, steering};
+use sumlink_edge::{Config, ConfigError, LinkId, LinkSettings, Mode, Sack, steering};
 use sumlink_edge_node::{LinkConfig, NodeConfig, Role, TunConfig};
 use sumlink_lab::units;
 use toml::Spanned;
@@ -55,20 +55,18 @@ impl Reader<'_> {
         self.without_effect(role, mode, Mode::LwipVisible, for_visible);
         self.without_effect(role, mode, Mode::Lwa, for_lwa);
         let steering = self.parse(raw.steering, |s| parse_steering(s));
-        let uplink_span = raw.uplink.as_ref().map(Spanned::span);
-        if role == Role::Node && raw.uplink.is_some() {
+        if let (Role::Node, Some(uplink)) = (role, &raw.uplink) {
             let reason = "`uplink` is for the user's end: the node steers over all links";
-            self.problem(uplink_span.clone().unwrap_or(0..0), reason);
+            self.problem(uplink.span(), reason);
         }
         let (links, settings) = self.edge_links(raw.link);
-        let only = raw.uplink.map(Spanned::into_inner).and_then(|name| {
-            let found = links.iter().position(|link| link.name == name);
-            if found.is_none() {
-                let reason = format!("no link is called `{name}`");
-                self.problem(uplink_span.unwrap_or(0..0), reason);
-            }
-            found
-        });
+        if let (Some(acks), Some(_)) = (&raw.acks, &raw.uplink) {
+            let reason =
+                "`uplink` takes all that goes up, acknowledgements as well: say one of the two";
+            self.problem(acks.span(), reason);
+        }
+        let only = self.link_named(raw.uplink, &links);
+        let acks = self.link_named(raw.acks, &links);
         let (tun, mss) = self.tun(raw.tun);
         let (sequence_bits, reorder) = self.lwa(raw.lwa);
         let mut visible = self.visible(raw.visible);
@@ -95,6 +93,7 @@ impl Reader<'_> {
             links: settings,
             mode,
             steering: steering.unwrap_or(Config::default().steering),
+            acks: acks.map(|link| LinkId(link as u8)),
             sack: sack.unwrap_or_default(),
             visible,
             sequence_bits,
@@ -125,6 +124,17 @@ impl Reader<'_> {
                 dead_after,
             },
         })
+    }
+
+    /// The number of the link that is named, if one is.
+    fn link_named(&mut self, name: Field<String>, links: &[LinkConfig]) -> Option<usize> {
+        let name = name?;
+        let found = links.iter().position(|link| link.name == *name.get_ref());
+        if found.is_none() {
+            let reason = format!("no link is called `{}`", name.get_ref());
+            self.problem(name.span(), reason);
+        }
+        found
     }
 
     /// What is said for one mode and does nothing in this one.

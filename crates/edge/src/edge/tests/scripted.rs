@@ -362,6 +362,36 @@ fn sack_is_taken_out_of_syns_only_where_that_is_asked_for() {
 }
 
 #[test]
+fn bare_acknowledgements_take_their_link_while_it_is_open_and_nothing_else_does_for_being_one() {
+    let mut edge = Edge::new(Config {
+        mode: Mode::Lwip,
+        steering: "roundrobin".into(),
+        acks: Some(LinkId(1)),
+        ..Config::default()
+    })
+    .unwrap();
+    let lengths = |edge: &Edge| [0, 1].map(|n| edge.link(LinkId(n)).unwrap().len());
+    for number in 0..6 {
+        edge.handle_far(Draft::down(2000).ack(500 + number).packet(), ms(1));
+    }
+    assert_eq!(lengths(&edge), [0, 6]);
+    let others = [
+        Draft::down(2000).ack(506).payload(&[7; 100]).packet(),
+        Draft::down(2100).ack(506).fin().packet(),
+        Draft::down(1999).syn().packet(),
+        Draft::down(2101).rst().packet(),
+    ];
+    for packet in others {
+        edge.handle_far(packet, ms(2));
+    }
+    assert_eq!(lengths(&edge), [2, 8], "these take turns");
+    edge.link_down(LinkId(1), ms(3));
+    let before = lengths(&edge)[0];
+    edge.handle_far(Draft::down(2101).ack(507).packet(), ms(4));
+    assert_eq!(lengths(&edge), [before + 1, 0], "it is steered, not lost");
+}
+
+#[test]
 fn a_link_that_dies_gives_its_packets_to_the_other_also_those_on_their_way() {
     let mut edge = started(
         Config {
