@@ -7,7 +7,7 @@ use sumlink_lab::Side;
 
 use crate::bench::until;
 use crate::edge::{Edge, MODES, NODE, USER, count};
-use crate::segments::{SYN, Segment, send_raw};
+use crate::segments::{SYN, Segment, send_below_ip, send_raw};
 
 /// In the users' network, and nobody.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
@@ -89,6 +89,52 @@ fn what_is_no_segment_of_tcp_harms_nobody() {
         });
         // However many come, in one line.
         assert!(edge.node.lines_with("packets that cannot be read") <= 2);
+        let expected = edge.offer(1_000_000);
+        assert!(edge.curl().wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+/// What no kernel's IP would send, put into the device below it.
+#[test]
+fn packets_with_broken_headers_of_ip_harm_nobody() {
+    for mode in MODES {
+        let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
+            return;
+        };
+        let segment = syn([(NODE, 7), (USER, 9)], &[]);
+        let v4 = [
+            &[0x45, 0, 0, 40, 0, 1, 0, 0, 64, 6, 0, 0][..],
+            &NODE.octets(),
+            &USER.octets(),
+            &segment,
+        ]
+        .concat();
+        let v6 = [&[0x60, 0, 0, 0, 0, 20, 6, 64][..], &[0xfd; 32], &segment].concat();
+        let with = |packet: &[u8], changes: &[(usize, u8)]| {
+            let mut packet = packet.to_vec();
+            changes.iter().for_each(|&(at, byte)| packet[at] = byte);
+            packet
+        };
+        // Cut off, of versions that there are not, with a header that is too short or longer than all, with a length that is
+        // less than the header or more than there is; extensions of IPv6 that lead out of the packet.
+        let mut bad: Vec<Vec<u8>> = (1..20).map(|len| v4[..len].to_vec()).collect();
+        bad.extend((1..40).map(|len| v6[..len].to_vec()));
+        bad.extend([0x05, 0x55, 0xf5, 0x40, 0x44, 0x4f].map(|first| with(&v4, &[(0, first)])));
+        bad.extend([0, 19, 200].map(|len| with(&v4, &[(3, len)])));
+        bad.extend([0, 43, 44, 51, 60, 135].map(|next| with(&v6[..48], &[(6, next), (41, 255)])));
+        bad.push(with(&v6, &[(4, 0xff), (5, 0xff)]));
+        let sent = bad.len() as u64;
+        for (side, end) in [(Side::Server, "node"), (Side::Client, "user")] {
+            send_below_ip(&edge.bench, side, "edge0", bad.clone());
+            // Some can be forwarded for all that is wrong with them.
+            let malformed = until("they are counted", || {
+                let malformed = count(&edge.status(end), "/core/malformed");
+                (malformed >= 60).then_some(malformed)
+            });
+            assert!(malformed <= 2 * sent, "{mode}: {malformed} of {sent}");
+        }
         let expected = edge.offer(1_000_000);
         assert!(edge.curl().wait().unwrap().success(), "{mode}");
         assert_eq!(edge.copy(), expected, "{mode}");

@@ -127,6 +127,8 @@ struct TwoTongues {
     /// The number that the user's data would begin at.
     acknowledgement: u32,
     contents: [Vec<u8>; 2],
+    /// Every fourth time it says more at once than fits a packet of IP, which its kernel sends in fragments.
+    fragments: bool,
 }
 
 /// Its own numbers begin here, so that they wrap around, too.
@@ -134,7 +136,7 @@ const FIRST: u32 = 0u32.wrapping_sub(100_000);
 
 impl TwoTongues {
     /// Takes the connection that is being opened.
-    fn accept(socket: Socket) -> Self {
+    fn accept(socket: Socket, fragments: bool) -> Self {
         let contents = Pattern::bytes(1, LEN as usize);
         let with = |bit: u8| contents.iter().map(|byte| byte & !VERSION | bit).collect();
         let mut server = Self {
@@ -142,6 +144,7 @@ impl TwoTongues {
             user: SocketAddrV4::new(USER, 0),
             acknowledgement: 0,
             contents: [with(0), with(VERSION)],
+            fragments,
         };
         let tick = Some(Duration::from_millis(100));
         server.socket.set_read_timeout(tick).unwrap();
@@ -212,7 +215,8 @@ impl TwoTongues {
             while next < LEN && next < acked + 40_000 {
                 // Of the first third one in ten comes when it is missed; behind that, what comes late has another link.
                 if next > LEN / 3 || !(next / 1000).is_multiple_of(10) {
-                    self.say(next, next + 1000, 0);
+                    let large = self.fragments && (next / 1000).is_multiple_of(4);
+                    self.say(next, next + if large { 3000 } else { 1000 }, 0);
                 }
                 if (next / 1000) % 3 == 2 {
                     self.say(next - 500, next + 500, 1);
@@ -263,6 +267,16 @@ struct Heard {
 
 #[test]
 fn data_that_is_sent_again_with_another_content_is_one_of_the_two_at_the_end() {
+    one_of_two_contents_arrives(false);
+}
+
+/// The node cannot read what is in fragments: it passes them on, and sees a flow with gaps of which acknowledgements tell.
+#[test]
+fn a_flow_that_comes_in_fragments_at_times_is_whole_at_the_end() {
+    one_of_two_contents_arrives(true);
+}
+
+fn one_of_two_contents_arrives(fragments: bool) {
     for mode in MODES {
         let lines = format!("mode = \"{mode}\"\nsteering = \"roundrobin\"");
         let Some(edge) = Edge::start(&lines, "") else {
@@ -279,7 +293,7 @@ fn data_that_is_sent_again_with_another_content_is_one_of_the_two_at_the_end() {
             socket.connect_timeout(&to.into(), PATIENCE).unwrap();
             take(&socket.into(), u64::MAX)
         });
-        let server = TwoTongues::accept(raw);
+        let server = TwoTongues::accept(raw, fragments);
         server.talk();
         server.end(&user);
         let received = user.join().unwrap();
@@ -294,6 +308,13 @@ fn data_that_is_sent_again_with_another_content_is_one_of_the_two_at_the_end() {
         }
         let status = edge.status("node");
         assert_eq!(count(&status, "/core/resets"), 0, "{status}");
+        if fragments {
+            let reassembled = edge
+                .bench
+                .run(Side::Client, &["nstat", "-asz", "IpReasmOKs"]);
+            let reassembled = reassembled.split_whitespace().nth(2).unwrap();
+            assert!(reassembled.parse::<u32>().unwrap() > 20, "{reassembled}");
+        }
         if mode == "lwip+visible" {
             assert!(count(&status, "/core/boosted") > 0, "{status}");
             assert!(count(&status, "/core/repaired") > 0, "{status}");

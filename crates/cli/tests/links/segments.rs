@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use nix::net::if_::if_nametoindex;
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 use sumlink_lab::Side;
 
 use crate::bench::Bench;
@@ -71,4 +72,31 @@ pub(crate) fn send_raw(bench: &Bench, side: Side, to: Ipv4Addr, segments: Vec<Ve
     for segment in segments {
         socket.send_to(&segment, &to).unwrap();
     }
+}
+
+/// Hands these to an interface without headers of its own, as packets of IP, whatever they are (packet(7)).
+pub(crate) fn send_below_ip(bench: &Bench, side: Side, interface: &str, packets: Vec<Vec<u8>>) {
+    let interface = interface.to_owned();
+    let send = move || {
+        let any = Protocol::from(0);
+        let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(any)).unwrap();
+        let to = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: (libc::ETH_P_IP as u16).to_be(),
+            sll_ifindex: if_nametoindex(interface.as_str()).unwrap() as i32,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        let mut storage = SockAddrStorage::zeroed();
+        // SAFETY: an address of this family is a `sockaddr_ll`, and the storage has room for any.
+        unsafe { *storage.view_as::<libc::sockaddr_ll>() = to };
+        // SAFETY: so much of it was written.
+        let to = unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as u32) };
+        for packet in packets {
+            socket.send_to(&packet, &to).unwrap();
+        }
+    };
+    bench.lab.run(side, send).unwrap();
 }
