@@ -127,16 +127,18 @@ papers: ## Figures of the papers, measured again with the kernel's sockets: docs
 # GPL-2.0 like ns-3, and linked with nothing of sumlink but its core: nothing else here needs it.
 ns3: ## The edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/ns3/sumlink-ns3, for ns3/run
 	scripts/setup.sh ns3
-	$(MAKE) -C ns3 TARGET_DIR=$(TARGET_DIR)/ns3 CARGO="$(CARGO)"
+	$(MAKE) -C ns3 -j$$(nproc) TARGET_DIR=$(TARGET_DIR)/ns3 CARGO="$(CARGO)"
 
 ns3-test: ns3 test-ffi ## Tests of ns3: its C ABI, what ns3/run refuses, a short run
 	CARGO_TARGET_DIR=$(TARGET_DIR) ns3/test_run.sh
 
+# SUMLINK_SKIP_NS3=1 leaves out what needs ns-3, on systems that have none.
 test: ## Every test there is
 	scripts/setup.sh test
 	$(MAKE) test-cargo
 	$(MAKE) test-python
 	$(MAKE) test-fuzz
+	$(if $(SUMLINK_SKIP_NS3),@echo "SUMLINK_SKIP_NS3: the program in ns-3 is not built and not tested",$(MAKE) ns3-test)
 	$(MAKE) instructions
 
 # Wall time on a shared machine says little; instructions are the same every time.

@@ -70,6 +70,24 @@ line=$(./run fig13 --json --users 2 --systems lwip --seconds 1) || failed=1
     echo "ns3/run fig13 --users 2 --json: $line" >&2
     failed=1
 }
+# What the paper is about: on g and a VISIBLE has at least twice what basic LWIP has, whether senders use SACK or not.
+for sack in '' --sack; do
+    # shellcheck disable=SC2086
+    ./run fig12 --json --systems lwip,lwip+visible --seconds 5 $sack | python3 -c '
+import json, sys
+rates = {}
+for line in sys.stdin:
+    run = json.loads(line)
+    rates[run["scenario"], run["system"]] = run["goodput_bps"]
+scenarios = [scenario for scenario, system in rates if system == "lwip" and not scenario.endswith("11b")]
+assert len(scenarios) == 2, rates
+for scenario in scenarios:
+    assert rates[scenario, "lwip+visible"] > 2 * rates[scenario, "lwip"] > 0, (scenario, rates)
+' || {
+        echo "ns3/run fig12 $sack: VISIBLE has less than twice what LWIP has" >&2
+        failed=1
+    }
+done
 # Each acknowledgement has its line: what advances is passed on as it came, what is held is not.
 lines=$(./run fig6 --seconds 1) || failed=1
 for what in '"what":"advance","ack":\([0-9]*\),"passed":\1,' '"what":"hold","ack":[0-9]*,"passed":null' \

@@ -1,6 +1,7 @@
 //! What the node's work on a packet costs: data of 1448 bytes for a user, and an acknowledgement for each second one.
 //!
-//! `cargo bench -p sumlink-edge`. At 1 Gbit/s there are 12 us for each packet of 1500 bytes.
+//! `cargo bench -p sumlink-edge`. At 1 Gbit/s there are 12 us for each packet of 1500 bytes. And for how long a link that dies
+//! keeps it from any.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -88,8 +89,39 @@ fn packets(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A link dies and comes back, with as many flows as a node knows, of each of which something is kept.
+fn a_link_that_dies(criterion: &mut Criterion) {
+    const FLOWS: u32 = 100_000;
+    let mut edge = Edge::new(Config::default()).unwrap();
+    let now = Duration::from_millis(1);
+    for flow in 0..FLOWS {
+        let user = [10, 0, (flow >> 15) as u8, 2];
+        let builder = PacketBuilder::ipv4([192, 0, 2, 1], user, 64);
+        let builder = builder.tcp(443, 1 + (flow & 0x7fff) as u16, 1, 60_000);
+        let mut packet = Vec::new();
+        builder.ack(1).write(&mut packet, &[0; 400]).unwrap();
+        edge.handle_far(packet, now);
+        for link in [LinkId(0), LinkId(1)] {
+            black_box(edge.poll_link(link, now));
+        }
+    }
+    let counters = edge.counters();
+    assert_eq!((counters.flows, counters.not_kept), (FLOWS as usize, 0));
+    criterion.bench_function(
+        "a link that dies and comes back, flows: 100000",
+        |bencher| {
+            bencher.iter(|| {
+                edge.link_down(LinkId(1), now);
+                edge.link_up(LinkId(1), now);
+                while edge.poll_event().is_some() {}
+            });
+        },
+    );
+}
+
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     packets(&mut criterion);
+    a_link_that_dies(&mut criterion);
     criterion.final_summary();
 }
