@@ -191,7 +191,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             if let Err(reason) = variant.far_before(&scenario.lab_config(0)) {
                 return Some(reason);
             }
-            if scenario.traffic != Traffic::Down || variant.steers_acks {
+            if variant.steers_acks {
                 return Some(
                     "the simulated user's end sends all that goes up over the first link"
                         .to_owned(),
@@ -317,6 +317,13 @@ fn measure_part(
     if let Some(node) = outcome.node {
         measurement.duplicates_bytes = Some(node.repeated);
         push_note(&mut measurement.note, &node.note());
+        if scenario.traffic != Traffic::Down {
+            // In the laboratory the user's end steers data.
+            push_note(
+                &mut measurement.note,
+                "all that goes up takes the first link",
+            );
+        }
     }
     if let (Some(account), System::Sumlink(variant)) = (outcome.account, system) {
         measurement.duplicates_bytes = Some(account.duplicates);

@@ -257,13 +257,21 @@ fn what_there_is_not_is_skipped_with_the_reason() {
             other => panic!("{system}: {other:?}"),
         }
     }
-    // One end of a simulated node steers: the one before the links.
+    match run(&scenario, "lwip@acks=steered", 1).unwrap().outcome {
+        Outcome::Skipped { reason } => assert!(reason.contains("first link"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    // One end of a simulated node steers, the one before the links: what goes up has one link, and says so.
     let upwards = self::scenario(&format!("direction = \"up\"\n{CLEAN}"));
-    for (scenario, system) in [(&upwards, "lwip"), (&scenario, "lwip@acks=steered")] {
-        match run(scenario, system, 1).unwrap().outcome {
-            Outcome::Skipped { reason } => assert!(reason.contains("first link"), "{reason}"),
-            other => panic!("{system}: {other:?}"),
+    match run(&upwards, "lwip", 1).unwrap().outcome {
+        Outcome::Measured(figures) => {
+            let note = figures.note;
+            assert!(
+                note.contains("all that goes up takes the first link"),
+                "{note}"
+            );
         }
+        other => panic!("{other:?}"),
     }
     assert!(
         run(&scenario, "tcp", 1)

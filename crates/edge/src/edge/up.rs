@@ -109,6 +109,12 @@ impl Edge {
     ) -> bool {
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
         match acknowledgement {
+            Acknowledgement::Duplicate
+                if misses_the_newest(tracked) && self.says_nothing(tracked, segment, now) =>
+            {
+                self.counters.unneeded += 1;
+                return false;
+            }
             Acknowledgement::Duplicate | Acknowledgement::New { .. } => {}
             Acknowledgement::Repeated if self.says_nothing(tracked, segment, now) => {
                 self.counters.unneeded += 1;
@@ -323,6 +329,13 @@ fn boost_target(tracked: &Tracked) -> Option<(Position, Option<u32>)> {
         && target - acked <= u64::from(flow.mss())
         && target + u64::from(flow.mss()) <= flow.permitted();
     sound.then_some((target, kept.theirs))
+}
+
+/// Whether there is nothing behind the missing packet: then no hole brings duplicates, and they answer what came once more.
+fn misses_the_newest(tracked: &Tracked) -> bool {
+    let flow = &tracked.flow;
+    let missing = flow.acked().and_then(|acked| tracked.copies.holding(acked));
+    missing.is_some_and(|(_, kept)| kept.end == flow.highest())
 }
 
 /// The SACK blocks that the far end is told: what lies below its acknowledgement goes, or it would be read as the report of

@@ -109,3 +109,29 @@ fn a_new_number_is_passed_on_at_once() {
     let last = ack(5000, &[]);
     assert_eq!(passed(&mut edge, &last, now + 3, 4), 1);
 }
+
+/// Nothing has come behind the packet that is on its way: what brings its number again is no hole, which would have the far end
+/// halve its window for what was sent again from here.
+#[test]
+fn a_packet_is_not_missed_for_answers_to_what_came_before_it() {
+    let (mut edge, now) = all_arrived(Mode::LwipVisible);
+    let before = edge.counters();
+    edge.handle_far(data(3), ms(now + 1));
+    sent(&mut edge, ms(now + 1));
+    assert_eq!(passed(&mut edge, &again(), now + 2, 5), 0);
+    let counters = edge.counters();
+    assert_eq!(counters.unneeded, before.unneeded + 5);
+    assert_eq!(
+        (counters.boosted, counters.held),
+        (before.boosted, before.held)
+    );
+    assert_eq!(counters.repaired, before.repaired);
+    // With another one behind it they may be about it.
+    edge.handle_far(data(4), ms(now + 7));
+    sent(&mut edge, ms(now + 7));
+    let told = answer(&mut edge, again(), ms(now + 8)).unwrap();
+    assert_eq!(
+        (told.ack, edge.counters().boosted),
+        (5000, before.boosted + 1)
+    );
+}
