@@ -247,6 +247,33 @@ fn lwa_gives_packets_their_order_back_in_both_directions() {
 }
 
 #[test]
+fn acknowledgements_have_a_link_of_their_own_while_data_takes_all() {
+    for mode in ["lwip", "lwa"] {
+        let lines = format!("mode = \"{mode}\"\nsteering = \"roundrobin\"\nacks = \"a\"");
+        let Some(edge) = Edge::start(&lines, &lines) else {
+            return;
+        };
+        let contents = Pattern::bytes(5, 4_000_000);
+        edge.bench.write("sent", &contents);
+        let words = ["curl", "-sSf", "-T", "sent", "http://10.99.0.1/in/sent"];
+        edge.bench.run(Side::Client, &words);
+        assert!(fs::read(edge.bench.path("www/in/sent")).unwrap() == contents);
+        let (at_node, at_user) = (edge.status("node"), edge.status("user"));
+        let sent = |status: &Value, link: usize| {
+            count(status, &format!("/links/{link}/sent_packets"))
+                - count(status, &format!("/links/{link}/probes"))
+                - count(status, &format!("/links/{link}/answers"))
+        };
+        // What answers the upload, but for the beginning and the end of connection and request.
+        let acks = [0, 1].map(|link| sent(&at_node, link));
+        assert!(acks[0] > 100 && acks[1] < 10, "{mode}: {acks:?} {at_node}");
+        let data = [0, 1].map(|link| sent(&at_user, link));
+        assert!(data.iter().all(|&sent| sent > 1000), "{mode}: {data:?}");
+        edge.stop();
+    }
+}
+
+#[test]
 fn packet_by_packet_where_the_kernel_has_no_more() {
     let lines = "mode = \"lwip\"\ntun.offload = \"off\"";
     transfers(lines, lines, |node, _| {

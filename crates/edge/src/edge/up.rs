@@ -81,13 +81,14 @@ impl Edge {
             self.acknowledged(tracked, before, now);
             tracked.told = Some(now);
         }
-        if acknowledgement == Acknowledgement::Duplicate && tracked.flow.orphaned().is_some() {
+        let duplicate = matches!(acknowledgement, Acknowledgement::Duplicate { .. });
+        if duplicate && tracked.flow.orphaned().is_some() {
             tracked.orphaned.get_or_insert(now);
         }
         if !self.visible() || tracked.flow.sealed() {
             return true;
         }
-        if acknowledgement == Acknowledgement::Duplicate {
+        if duplicate {
             self.counters.duplicates += 1;
         }
         let pass = self.decide(tracked, packet, segment, (acknowledgement, moved), now);
@@ -109,13 +110,15 @@ impl Edge {
     ) -> bool {
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
         match acknowledgement {
-            Acknowledgement::Duplicate
-                if misses_the_newest(tracked) && self.says_nothing(tracked, segment, now) =>
-            {
+            Acknowledgement::Duplicate {
+                window_moves: false,
+            } if misses_the_newest(tracked) && self.says_nothing(tracked, segment, now) => {
                 self.counters.unneeded += 1;
+                // It may be lost all the same.
+                self.repair_later(tracked, self.repair_wait(), now);
                 return false;
             }
-            Acknowledgement::Duplicate | Acknowledgement::New { .. } => {}
+            Acknowledgement::Duplicate { .. } | Acknowledgement::New { .. } => {}
             Acknowledgement::Repeated if self.says_nothing(tracked, segment, now) => {
                 self.counters.unneeded += 1;
                 return false;
@@ -134,7 +137,8 @@ impl Edge {
             }
             _ => return true,
         }
-        let situation = self.situation(tracked, acknowledgement == Acknowledgement::Duplicate, now);
+        let duplicate = matches!(acknowledgement, Acknowledgement::Duplicate { .. });
+        let situation = self.situation(tracked, duplicate, now);
         let step = tracked
             .visible
             .acknowledgement(&self.config.visible, &situation);
@@ -147,7 +151,12 @@ impl Edge {
             Step::Hold => {
                 self.counters.held += 1;
                 self.repair_later(tracked, self.repair_wait(), now);
-                return false;
+                let window_moves = Acknowledgement::Duplicate { window_moves: true };
+                if acknowledgement != window_moves {
+                    return false;
+                }
+                // A window is not for this node to keep from the far end; what moves it is no duplicate there (RFC 5681, section 2).
+                self.rewrite(tracked, packet, segment, None, true);
             }
             Step::Retransmit => {
                 self.repair_later(tracked, self.repair_wait(), now);
@@ -331,7 +340,8 @@ fn boost_target(tracked: &Tracked) -> Option<(Position, Option<u32>)> {
     sound.then_some((target, kept.theirs))
 }
 
-/// Whether there is nothing behind the missing packet: then no hole brings duplicates, and they answer what came once more.
+/// Whether the node knows of nothing behind the missing packet. Then duplicates are no sign of a hole, as far as it can tell: they answer
+/// what came once more. A FIN counts as something behind it.
 fn misses_the_newest(tracked: &Tracked) -> bool {
     let flow = &tracked.flow;
     let missing = flow.acked().and_then(|acked| tracked.copies.holding(acked));

@@ -62,7 +62,10 @@ pub enum Acknowledgement {
         from: Position,
     },
     /// The same number again, with nothing else in it, while data is outstanding.
-    Duplicate,
+    Duplicate {
+        /// But for another window, which selective acknowledgements may bring.
+        window_moves: bool,
+    },
     /// The same number again with nothing else in it, while nothing is outstanding: the answer to something that the user had, or a
     /// question of its own. A window that permits no more than before is nothing else, one that is closed may answer a probe.
     Repeated,
@@ -301,7 +304,9 @@ impl Flow {
             let duplicate = same_window || !segment.options.sack.is_empty();
             let repeated = !permits_more && segment.window > 0;
             return match (pure, waiting) {
-                (true, true) if duplicate => Acknowledgement::Duplicate,
+                (true, true) if duplicate => Acknowledgement::Duplicate {
+                    window_moves: !same_window,
+                },
                 (true, false) if repeated => Acknowledgement::Repeated,
                 _ => Acknowledgement::Same,
             };

@@ -62,7 +62,9 @@ fn acknowledgements_are_told_apart_where_numbers_wrap_around() {
     );
     assert_eq!(
         ack(&mut flow, start.wrapping_add(2000)),
-        Acknowledgement::Duplicate
+        Acknowledgement::Duplicate {
+            window_moves: false
+        }
     );
     assert_eq!(flow.outstanding(), 2000);
     assert_eq!(flow.permitted(), first + 2000 + 480_000);
@@ -84,12 +86,14 @@ fn what_carries_data_or_opens_the_window_is_no_duplicate() {
     );
     assert_eq!(
         flow.user_segment(&up().window(9).segment()),
-        Acknowledgement::Duplicate
+        Acknowledgement::Duplicate {
+            window_moves: false
+        }
     );
     let with_blocks = up().window(8).sack(&[(1100, 1200)]);
     assert_eq!(
         flow.user_segment(&with_blocks.segment()),
-        Acknowledgement::Duplicate
+        Acknowledgement::Duplicate { window_moves: true }
     );
     assert_eq!(
         ack(&mut flow, 1200),
@@ -266,7 +270,7 @@ proptest! {
                 let offset = offset as usize;
                 let expected = match offset.cmp(&acked) {
                     std::cmp::Ordering::Less => Acknowledgement::Old,
-                    std::cmp::Ordering::Equal if highest > acked => Acknowledgement::Duplicate,
+                    std::cmp::Ordering::Equal if highest > acked => Acknowledgement::Duplicate { window_moves: false },
                     std::cmp::Ordering::Equal => Acknowledgement::Repeated,
                     std::cmp::Ordering::Greater if offset > highest => Acknowledgement::Beyond,
                     std::cmp::Ordering::Greater => Acknowledgement::New { from: base + acked as u64 },

@@ -441,6 +441,38 @@ proptest! {
     }
 }
 
+/// Where nothing is lost each packet comes out once, in the order in which the node took them, though links and jitter mix them.
+#[test]
+fn numbered_packets_of_several_flows_come_out_in_order_where_nothing_is_lost() {
+    let plan = |n: u32| Plan {
+        v6: n.is_multiple_of(2),
+        totals: [200_000, 20_000],
+        rooms: [100_000; 2],
+        starts: [u32::MAX - 1000 * n, n],
+        keepalive: false,
+        sack: true,
+        ways: Ways::Both,
+    };
+    let plans: Vec<_> = (0..3).map(plan).collect();
+    let config = Config {
+        mode: Mode::Lwa,
+        ..Config::default()
+    };
+    let mut world = World::new(config, &plans, [(3, 2), (2, 15)], 0.0, 1);
+    while !world.over() && world.now < Duration::from_secs(60) {
+        world.step();
+    }
+    assert!(world.ends.iter().all(End::done));
+    let receivers = world.receivers.unwrap();
+    assert_eq!(receivers.len(), 2, "one order for each address");
+    for (user, receiver) in receivers {
+        let stats = receiver.stats();
+        assert!(stats.reordered > 100, "{user}: {stats:?}");
+        let wrong = stats.missing + stats.late + stats.malformed;
+        assert_eq!(wrong, 0, "{user}: {stats:?}");
+    }
+}
+
 /// One user after the other, each of which goes away for good while it is owed something, if it ever is.
 #[test]
 fn users_that_fall_silent_are_owed_four_segments_at_the_most() {

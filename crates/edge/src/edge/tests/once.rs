@@ -110,28 +110,60 @@ fn a_new_number_is_passed_on_at_once() {
     assert_eq!(passed(&mut edge, &last, now + 3, 4), 1);
 }
 
+/// The same with one more packet on its way to the user.
+fn one_more_is_under_way() -> (Edge, u64) {
+    let (mut edge, now) = all_arrived(Mode::LwipVisible);
+    edge.handle_far(data(3), ms(now + 1));
+    sent(&mut edge, ms(now + 1));
+    (edge, now + 1)
+}
+
 /// Nothing has come behind the packet that is on its way: what brings its number again is no hole, which would have the far end
 /// halve its window for what was sent again from here.
 #[test]
 fn a_packet_is_not_missed_for_answers_to_what_came_before_it() {
-    let (mut edge, now) = all_arrived(Mode::LwipVisible);
+    let (mut edge, now) = one_more_is_under_way();
     let before = edge.counters();
-    edge.handle_far(data(3), ms(now + 1));
-    sent(&mut edge, ms(now + 1));
-    assert_eq!(passed(&mut edge, &again(), now + 2, 5), 0);
+    assert_eq!(passed(&mut edge, &again(), now + 1, 5), 0);
     let counters = edge.counters();
     assert_eq!(counters.unneeded, before.unneeded + 5);
     assert_eq!(
-        (counters.boosted, counters.held),
-        (before.boosted, before.held)
+        (counters.boosted, counters.held, counters.repaired),
+        (before.boosted, before.held, before.repaired)
     );
-    assert_eq!(counters.repaired, before.repaired);
     // With another one behind it they may be about it.
-    edge.handle_far(data(4), ms(now + 7));
-    sent(&mut edge, ms(now + 7));
-    let told = answer(&mut edge, again(), ms(now + 8)).unwrap();
+    edge.handle_far(data(4), ms(now + 6));
+    sent(&mut edge, ms(now + 6));
+    let told = answer(&mut edge, again(), ms(now + 7)).unwrap();
     assert_eq!(
         (told.ack, edge.counters().boosted),
         (5000, before.boosted + 1)
     );
+}
+
+/// Its link may have lost it all the same, and nothing else would tell: it is sent again from here, long before the far end's timer.
+#[test]
+fn it_is_sent_again_where_such_answers_are_all_that_comes() {
+    let (mut edge, now) = one_more_is_under_way();
+    let before = edge.counters().repaired_late;
+    assert_eq!(passed(&mut edge, &again(), now + 1, 2), 0);
+    let at = edge.poll_timeout().unwrap();
+    assert!(at <= ms(now + 100), "{at:?}");
+    edge.handle_timeout(at);
+    let packets = sent(&mut edge, at);
+    assert_eq!(packets, [data(3)]);
+    assert_eq!(edge.counters().repaired_late, before + 1);
+}
+
+#[test]
+fn a_window_that_moves_is_told_though_the_rest_answers_a_repair() {
+    for window in [0, 2000] {
+        let (mut edge, now) = one_more_is_under_way();
+        let draft = Draft::up(501).ack(4000).window(window);
+        let packet = draft.sack(&[(2000, 3000)]).packet();
+        assert!(
+            answer(&mut edge, packet, ms(now + 1)).is_some_and(|told| told.window == window),
+            "{window}"
+        );
+    }
 }
