@@ -4,7 +4,7 @@
     scripts/edge.py PROGRAM [--seeds N] [--jobs N] [--only GROUP,GROUP] [--out DIR] [--results DIR] [--list]
 
 What was measured is kept in DIR (lab-out/edge) and not measured again: after Ctrl-C the same command goes on, and what is there by
-then is in the tables, with how many seeds it is of. Five seeds take seven hours, one run at a time, of a machine that does little else.
+then is in the tables, with how many seeds it is of. Five seeds take some seven hours, four runs at a time, of a machine that does little else.
 """
 
 import argparse
