@@ -129,7 +129,7 @@ ns3: ## The edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/n
 	scripts/setup.sh ns3
 	$(MAKE) -C ns3 -j$$(nproc) TARGET_DIR=$(TARGET_DIR)/ns3 CARGO="$(CARGO)"
 
-ns3-test: ns3 test-ffi ## Tests of ns3: its C ABI, what ns3/run refuses, a short run
+ns3-test: ns3 test-ffi ## Tests of ns3: its C ABI, what ns3/run refuses, short runs
 	CARGO_TARGET_DIR=$(TARGET_DIR) ns3/test_run.sh
 
 # SUMLINK_SKIP_NS3=1 leaves out what needs ns-3, on systems that have none.

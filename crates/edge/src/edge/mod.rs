@@ -7,6 +7,7 @@ mod repair;
 mod report;
 mod sequences;
 mod times;
+mod told;
 mod tracked;
 mod up;
 

@@ -4,15 +4,11 @@ use std::time::Duration;
 
 use super::{Edge, Tracked};
 use crate::flow::{Acknowledgement, FlowKey, Phase};
-use crate::packet::{self, Malformed, Parsed, SackBlocks, Segment};
+use crate::packet::{self, Malformed, Parsed, Segment};
 use crate::queue::LinkQueue;
-use crate::seq::{self, Position};
+use crate::seq::Position;
 use crate::visible::{Situation, Step};
 use crate::{Instant, LinkId};
-
-/// What the far end was told is told again after so long, if the user says it again: no sender's timer runs out before (Linux has 200 ms
-/// at the least).
-const LONGEST_SILENCE: Duration = Duration::from_millis(100);
 
 impl Edge {
     /// A packet of a user has come over a link, whichever.
@@ -81,14 +77,13 @@ impl Edge {
             self.acknowledged(tracked, before, now);
             tracked.told = Some(now);
         }
-        let duplicate = matches!(acknowledgement, Acknowledgement::Duplicate { .. });
-        if duplicate && tracked.flow.orphaned().is_some() {
+        if acknowledgement.is_duplicate() && tracked.flow.orphaned().is_some() {
             tracked.orphaned.get_or_insert(now);
         }
         if !self.visible() || tracked.flow.sealed() {
             return true;
         }
-        if duplicate {
+        if acknowledgement.is_duplicate() {
             self.counters.duplicates += 1;
         }
         let pass = self.decide(tracked, packet, segment, (acknowledgement, moved), now);
@@ -109,20 +104,16 @@ impl Edge {
         now: Instant,
     ) -> bool {
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
-        match acknowledgement {
-            Acknowledgement::Duplicate {
-                window_moves: false,
-            } if misses_the_newest(tracked) && self.says_nothing(tracked, segment, now) => {
-                self.counters.unneeded += 1;
-                // It may be lost all the same.
+        if self.is_unneeded(tracked, segment, acknowledgement, now) {
+            self.counters.unneeded += 1;
+            if acknowledgement.is_duplicate() {
+                // What it does not miss may be lost all the same.
                 self.repair_later(tracked, self.repair_wait(), now);
-                return false;
             }
+            return false;
+        }
+        match acknowledgement {
             Acknowledgement::Duplicate { .. } | Acknowledgement::New { .. } => {}
-            Acknowledgement::Repeated if self.says_nothing(tracked, segment, now) => {
-                self.counters.unneeded += 1;
-                return false;
-            }
             Acknowledgement::Same | Acknowledgement::Repeated if segment.flags.ack => {
                 tracked.told = Some(now);
                 self.repair_debt(tracked, now);
@@ -137,8 +128,7 @@ impl Edge {
             }
             _ => return true,
         }
-        let duplicate = matches!(acknowledgement, Acknowledgement::Duplicate { .. });
-        let situation = self.situation(tracked, duplicate, now);
+        let situation = self.situation(tracked, acknowledgement.is_duplicate(), now);
         let step = tracked
             .visible
             .acknowledgement(&self.config.visible, &situation);
@@ -215,23 +205,6 @@ impl Edge {
         }
     }
 
-    /// The far end was told of late what this says, and of nothing else: the answer to something that was sent again from here.
-    ///
-    /// A user answers what it has already with the number that it has said before (RFC 9293, section 3.10.7.4). Of a packet that was
-    /// only late and is sent again, two arrive, so that there is one such answer to each. Where the user has all that the node has
-    /// received, the far end may have sent more by then, and takes the third of them for a loss (RFC 5681, section 3.2); what it sends
-    /// again thereupon is answered so, too. It may have missed the number, so that it is told it again, but later. What a user asks
-    /// (keepalives, probes of a closed window) has a number of its own before the next.
-    fn says_nothing(&self, tracked: &Tracked, segment: &Segment, now: Instant) -> bool {
-        let wait = self.repair_wait().min(LONGEST_SILENCE);
-        let within = |at: Option<Instant>, wait| at.is_some_and(|at| now < at + wait);
-        within(tracked.told, wait)
-            && within(tracked.again, self.repair_wait() * 2)
-            && !segment.flags.marked
-            && tracked.flow.user_next() == Some(segment.sequence)
-            && told_blocks(tracked, segment, tracked.flow.locate(segment.ack)).is_empty()
-    }
-
     fn situation(&self, tracked: &Tracked, duplicate: bool, now: Instant) -> Situation {
         let flow = &tracked.flow;
         let acked = flow.acked().unwrap_or(0);
@@ -265,57 +238,6 @@ impl Edge {
         tracked.flow.tell(target);
         self.rewrite(tracked, packet, segment, timestamp, true);
     }
-
-    /// Passes a duplicate on. After a boost it goes as it came, as in line 31: it is below what the far end was told, who
-    /// ignores it. As a duplicate of what it was told it would ask for a packet that nobody misses, while the one that is
-    /// missing is this node's to send.
-    fn pass_duplicate(
-        &self,
-        tracked: &Tracked,
-        packet: &mut [u8],
-        segment: &Segment,
-        silent: bool,
-    ) {
-        if tracked.flow.owed() == 0 {
-            self.rewrite(tracked, packet, segment, None, silent);
-        } else if !segment.options.sack.is_empty() {
-            packet::set_sack_blocks(packet, segment, &SackBlocks::default());
-        }
-    }
-
-    /// Makes an acknowledgement consistent with what the far end was told before: number, window, SACK blocks (`silent`:
-    /// none of them) and, where `echo` is given, the timestamp.
-    fn rewrite(
-        &self,
-        tracked: &Tracked,
-        packet: &mut [u8],
-        segment: &Segment,
-        echo: Option<u32>,
-        silent: bool,
-    ) {
-        let flow = &tracked.flow;
-        let (ack, told) = (flow.locate(segment.ack), flow.told());
-        if told > ack {
-            packet::set_ack(packet, segment, seq::wrapped(told));
-            // The same right edge from a later number on: the far end may send no more than the user permitted.
-            let scale = flow.scale().unwrap_or(0);
-            let window = (u64::from(segment.window) << scale).saturating_sub(told - ack) >> scale;
-            packet::set_window(packet, segment, window as u16);
-        }
-        if let Some(echo) = echo {
-            packet::set_timestamp_echo(packet, segment, echo);
-        }
-        if !segment.options.sack.is_empty() {
-            let blocks = if silent {
-                SackBlocks::default()
-            } else {
-                told_blocks(tracked, segment, ack)
-            };
-            if blocks != segment.options.sack {
-                packet::set_sack_blocks(packet, segment, &blocks);
-            }
-        }
-    }
 }
 
 /// Where a boost would take the flow, and the timestamp of the packet that it would acknowledge: to the end of the missing
@@ -338,31 +260,4 @@ fn boost_target(tracked: &Tracked) -> Option<(Position, Option<u32>)> {
         && target - acked <= u64::from(flow.mss())
         && target + u64::from(flow.mss()) <= flow.permitted();
     sound.then_some((target, kept.theirs))
-}
-
-/// Whether the node knows of nothing behind the missing packet. Then duplicates are no sign of a hole, as far as it can tell: they answer
-/// what came once more. A FIN counts as something behind it.
-fn misses_the_newest(tracked: &Tracked) -> bool {
-    let flow = &tracked.flow;
-    let missing = flow.acked().and_then(|acked| tracked.copies.holding(acked));
-    missing.is_some_and(|(_, kept)| kept.end == flow.highest())
-}
-
-/// The SACK blocks that the far end is told: what lies below its acknowledgement goes, or it would be read as the report of
-/// something received twice (RFC 2883, section 4); so do such reports of what was sent again from here.
-fn told_blocks(tracked: &Tracked, segment: &Segment, ack: Position) -> SackBlocks {
-    let told = tracked.flow.told();
-    let mut blocks = SackBlocks::default();
-    for (left, right) in segment.options.sack.iter() {
-        let (left, right) = (seq::near(ack, left), seq::near(ack, right));
-        if right <= ack {
-            let ours = tracked.repaired.total_within(left..right.max(left)) > 0;
-            if !ours {
-                blocks.push(seq::wrapped(left), seq::wrapped(right));
-            }
-        } else if right > told && right > left {
-            blocks.push(seq::wrapped(left.max(told)), seq::wrapped(right));
-        }
-    }
-    blocks
 }

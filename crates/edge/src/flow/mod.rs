@@ -78,6 +78,13 @@ pub enum Acknowledgement {
     Beyond,
 }
 
+impl Acknowledgement {
+    /// Whether it is a duplicate, whatever becomes of the window.
+    pub fn is_duplicate(self) -> bool {
+        matches!(self, Self::Duplicate { .. })
+    }
+}
+
 /// One flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
