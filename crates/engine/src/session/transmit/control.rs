@@ -26,9 +26,12 @@ impl Session {
     /// Those that wait and may go over the path of `batch`, which is the `best` one or not.
     pub(super) fn write_control(&mut self, batch: &Batch, best: bool, out: &mut Vec<u8>) {
         let Batch { path: id, now, .. } = *batch;
+        // Found once for a crowd of OPENs: one that goes over this path is a reason for the next one to do so.
+        let mut opens_preferred = None;
         while let Some((since, frame)) = self.control.front() {
             let preferred = match frame {
-                Control::Open { .. } => self.path_of_opens(now).map_or(best, |path| path == id),
+                Control::Open { .. } => *opens_preferred
+                    .get_or_insert_with(|| self.path_of_opens(now).map_or(best, |path| path == id)),
                 _ => best,
             };
             let full = self
@@ -51,6 +54,7 @@ impl Session {
                 path.note_outstanding(now);
                 if matches!(frame, Control::Open { .. }) {
                     self.opened_on = Some((id, path_end));
+                    opens_preferred = opens_preferred.filter(|preferred| *preferred);
                 }
                 path.control.push_back(Sent {
                     path_end,
