@@ -19,7 +19,7 @@ mod video;
 pub use assemble::{assemble, push_note};
 pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader, figures, link_goodput};
 pub use join::{in_series, join};
-pub use record::{FlowRecord, ObjectRecord};
+pub use record::{EndsRecord, FlowRecord, ObjectRecord};
 pub use series::{direction_name, rate, series, set_shares, sum_series};
 pub use summary::{
     Bounds, LinkPart, Missing, Quantiles, Spread, Summary, SystemSummary, quantile, sorted,

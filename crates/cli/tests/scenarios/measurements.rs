@@ -326,3 +326,24 @@ fn a_scenario_can_ask_for_a_congestion_control_of_ours() {
     );
     assert_eq!(sumlink_kernel::loaded().unwrap().len(), 0);
 }
+
+#[test]
+fn the_library_counts_what_both_ends_sent_twice() {
+    if is_skipped() {
+        return;
+    }
+    let place = Place::new(TWO_LINKS);
+    for direction in ["down", "up"] {
+        let seeds = format!("seeds = 1\ndirection = \"{direction}\"");
+        let scenario = TWO_LINKS.replace("seeds = 1", &seeds);
+        fs::write(place.path("s.toml"), scenario).unwrap();
+        let (output, results) = place.run(&["--systems", "library:redundant"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let outcome = &place.record(&results[0])["outcome"];
+        let bytes = |key: &str| outcome[key].as_f64().unwrap();
+        // Whichever end sends: of two links the slower one carries nothing that the other does not.
+        let twice = bytes("duplicates_bytes") / bytes("bytes");
+        assert!(twice > 0.2, "{direction}: {twice}");
+        assert!(outcome["reorder_peak_bytes"].is_u64(), "{outcome}");
+    }
+}

@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Buf;
@@ -12,16 +13,24 @@ use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, ClientLimits, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
-use sumlink_transport::{Client, Server, Stream, Target};
+use sumlink_transport::{Client, Server, ServerHandle, SessionStatus, Stream, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::error::LabError;
+use crate::results::EndsRecord;
 
 use super::connection::CHUNK;
 use super::pattern::Pattern;
 use super::record::Recorder;
 use super::{Keys, Request, Window, server};
+
+/// The target of every stream, and the port of those that carry bulk.
+const TRAFFIC: (&str, u16) = ("traffic", 1);
+/// The port of those that ask what the server's end has counted.
+const COUNTED: u16 = 2;
+/// Whoever does not answer that in this time is not waited for.
+const COUNTED_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves streams that carry bulk, until the process is ended.
 pub(super) fn serve(address: SocketAddr, keys: &Keys, scheduler: String) -> Result<(), LabError> {
@@ -40,14 +49,22 @@ pub(super) fn serve(address: SocketAddr, keys: &Keys, scheduler: String) -> Resu
         session: session(scheduler),
     };
     let serving = async move {
-        let server = Server::bind_with(config, |_, _, stream| {
+        let handle: Arc<OnceLock<ServerHandle>> = Arc::default();
+        let of_streams = Arc::clone(&handle);
+        let server = Server::bind_with(config, move |_, target, stream| {
+            let handle = Arc::clone(&of_streams);
             tokio::spawn(async move {
-                if let Err(error) = answer(stream).await {
+                let answered = match handle.get() {
+                    Some(handle) if target.port == COUNTED => tell_counted(handle, stream).await,
+                    _ => answer(stream).await,
+                };
+                if let Err(error) = answered {
                     eprintln!("a stream: {error}");
                 }
             });
         });
         let server = server.await.map_err(|error| error.to_string())?;
+        handle.get_or_init(|| server.handle());
         server.run(std::future::pending()).await;
         Ok(())
     };
@@ -78,10 +95,7 @@ pub(super) fn run(
     };
     on_one_thread(async {
         let client = Client::connect(config).await.map_err(|e| e.to_string())?;
-        // The server looks at what the stream carries and at nothing else.
-        let target = Target::new("traffic", 1).map_err(|error| error.to_string())?;
-        let stream = client.open_stream(target).await;
-        let mut stream = stream.map_err(|error| error.to_string())?;
+        let mut stream = open(&client, TRAFFIC.1).await?;
         recorder.record.connected = true;
         let moved = async {
             send_request(&mut stream, request).await?;
@@ -91,9 +105,50 @@ pub(super) fn run(
             }
         };
         let moved = moved.await.map_err(|error| error.to_string());
+        recorder.record.ends = counted_by_both(&client).await;
         client.close().await;
         moved
     })?
+}
+
+async fn open(client: &Client, port: u16) -> Result<Stream, String> {
+    let target = Target::new(TRAFFIC.0, port).map_err(|error| error.to_string())?;
+    let stream = client.open_stream(target).await;
+    stream.map_err(|error| error.to_string())
+}
+
+/// What both ends have counted; nothing where the other one does not tell.
+async fn counted_by_both(client: &Client) -> Option<EndsRecord> {
+    let asked = async {
+        let mut stream = open(client, COUNTED).await.ok()?;
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).await.ok()?;
+        serde_json::from_slice::<EndsRecord>(&text).ok()
+    };
+    let of_server = timeout(COUNTED_LIMIT, asked).await.ok()??;
+    let own = counted(&client.status().await);
+    Some(sum([of_server, own].into_iter()))
+}
+
+async fn tell_counted(handle: &ServerHandle, mut stream: Stream) -> io::Result<()> {
+    let sessions = handle.status().await;
+    let text = serde_json::to_vec(&sum(sessions.iter().map(counted)))?;
+    stream.write_all(&text).await?;
+    stream.shutdown().await
+}
+
+fn counted(session: &SessionStatus) -> EndsRecord {
+    EndsRecord {
+        duplicates_bytes: session.duplicates_sent_bytes,
+        reorder_peak_bytes: session.reorder_peak_bytes,
+    }
+}
+
+fn sum(ends: impl Iterator<Item = EndsRecord>) -> EndsRecord {
+    ends.fold(EndsRecord::default(), |sum, end| EndsRecord {
+        duplicates_bytes: sum.duplicates_bytes + end.duplicates_bytes,
+        reorder_peak_bytes: sum.reorder_peak_bytes + end.reorder_peak_bytes,
+    })
 }
 
 fn session(scheduler: String) -> SessionConfig {

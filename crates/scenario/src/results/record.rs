@@ -22,8 +22,20 @@ pub struct FlowRecord {
     /// When each message was due, in seconds since the start, and how many milliseconds later it arrived; of a
     /// question and its answer, when it was asked and how long the answer took.
     pub messages: Vec<(f64, f64)>,
+    /// What the ends of its session counted, where its programs use the library and could ask both.
+    #[serde(default)]
+    pub ends: Option<EndsRecord>,
     /// Why it is not what it should be.
     pub error: Option<String>,
+}
+
+/// What both ends of a session counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EndsRecord {
+    /// Bytes that they sent more than once.
+    pub duplicates_bytes: u64,
+    /// The most bytes that either held because earlier ones were missing, added.
+    pub reorder_peak_bytes: u64,
 }
 
 /// An object that arrived.

@@ -12,7 +12,7 @@ use crate::error::LabError;
 use crate::health::Health;
 use crate::laboratory::{LinkStatus, WireSeries};
 use crate::process::{Process, Usage};
-use crate::results::{self, Measurement, push_note};
+use crate::results::{self, EndsRecord, Measurement, push_note};
 use crate::scenario::{Scenario, Workload};
 use crate::signals;
 use crate::systems::{Running, Stage, System, kernel_counters};
@@ -85,10 +85,16 @@ impl Phase<'_> {
         let evidence = self.system.evidence(self.stage, &mut self.running)?;
         let retransmissions = self.running.is_tcp.then(|| retransmissions(self.stage));
         let records = self.collect(&mut clients)?;
+        // The programs of the traffic are the system's ends where they use the library.
+        let ends = records.iter().map(|record| record.ends);
+        let ends = ends.collect::<Option<Vec<_>>>().unwrap_or_default();
+        let of_ends = |value: fn(&EndsRecord) -> u64| ends.iter().map(value).reduce(|a, b| a + b);
         let mut measurement = self.assemble(records, &watched, interval)?;
         measurement.retransmissions = retransmissions.transpose()?;
-        measurement.duplicates_bytes = evidence.duplicates_bytes;
-        measurement.reorder_peak_bytes = evidence.reorder_peak_bytes;
+        let duplicates = evidence.duplicates_bytes;
+        measurement.duplicates_bytes = duplicates.or(of_ends(|ends| ends.duplicates_bytes));
+        let reorder_peak = evidence.reorder_peak_bytes;
+        measurement.reorder_peak_bytes = reorder_peak.or(of_ends(|ends| ends.reorder_peak_bytes));
         if !evidence.note.is_empty() {
             push_note(&mut measurement.note, &evidence.note);
         }
