@@ -1,5 +1,7 @@
 //! Why lines fall short, where that is known: `cause` of a row, `causes` of some of its lines, and `causes` of a group.
 
+use std::cmp::Reverse;
+
 use crate::scenario::{Document, Section, text_of};
 
 use super::bar::Quantity;
@@ -54,9 +56,24 @@ impl Causes {
     }
 
     /// Why a line falls short: what says most about which lines it means counts, and the row's word before its group's.
-    pub(super) fn of(&self, line: &Line) -> Option<&str> {
-        let closest = self.closest(line, &line.short());
-        closest.map(|cause| cause.text.as_str())
+    ///
+    /// Where no cause is about all quantities in which it does, each has its own.
+    pub(super) fn of(&self, line: &Line) -> Option<String> {
+        let mut short = line.short();
+        short.dedup();
+        if let Some(cause) = self.closest(line, &short) {
+            return Some(cause.text.clone());
+        }
+        let causes = short
+            .chunks(1)
+            .map(|word| (&word[0], self.closest(line, word)));
+        let causes: Vec<_> = causes.collect();
+        let known = causes.iter().any(|(_, cause)| cause.is_some());
+        let told = causes.iter().map(|(word, cause)| {
+            let text = cause.map_or("the cause is not known yet", |cause| &cause.text);
+            format!("{word}: {text}")
+        });
+        known.then(|| told.collect::<Vec<_>>().join("; "))
     }
 
     /// The row's causes that explain nothing any more: every line that they are given for passes.
@@ -77,8 +94,12 @@ impl Causes {
         let is_about = |cause: &&Cause| cause.is_about(&line.variant) && cause.explains(short);
         let about = self.all.iter().filter(is_about);
         about.max_by_key(|cause| {
-            let words = cause.words.len() + cause.quantities.len();
-            (cause.is_own, words)
+            // Without any it is about all of them.
+            let quantities = match cause.quantities.len() {
+                0 => usize::MAX,
+                some => some,
+            };
+            (cause.is_own, cause.words.len(), Reverse(quantities))
         })
     }
 }
@@ -198,7 +219,7 @@ mod tests {
             ("up, cubic", "of uploads"),
             ("up, bbr", "of one"),
         ] {
-            assert_eq!(causes.of(&short(variant)), Some(cause));
+            assert_eq!(causes.of(&short(variant)).as_deref(), Some(cause));
         }
         assert_eq!(Causes::default().of(&short("up, bbr")), None);
     }
@@ -213,15 +234,37 @@ mod tests {
         let (passes, falls) = (Verdict::Pass, Verdict::Short);
         let of = |variant, sum, reorder| {
             let line = line(variant, &[("sum >= 0.95", sum), ("reorder <= 2", reorder)]);
-            causes.of(&line).map(str::to_owned)
+            causes.of(&line)
         };
         assert_eq!(
             of("down, bbr", passes, falls).as_deref(),
             Some("of the group")
         );
-        assert_eq!(of("down, bbr", falls, falls), None);
+        assert_eq!(
+            of("down, bbr", falls, falls).as_deref(),
+            Some("sum: the cause is not known yet; reorder: of the group")
+        );
+        assert_eq!(of("down, bbr", falls, passes), None);
         assert_eq!(of("down, cubic", passes, falls), None);
         assert_eq!(of("up, bbr", passes, falls).as_deref(), Some("of one"));
+    }
+
+    #[test]
+    fn what_is_about_fewer_quantities_counts_before_what_is_about_more() {
+        let of_group = "[causes]\n\"bbr\" = \"of all\"\n\"bbr, reorder\" = \"of one\"\n\
+            \"bbr, reorder, sum\" = \"of two\"\n[[row]]";
+        let text = ROW.replacen("[[row]]", of_group, 1);
+        let text = text.replace("cause = \"of all\"\n", "");
+        let group = matrix::read(Path::new("m.toml"), &text).unwrap();
+        let (passes, falls) = (Verdict::Pass, Verdict::Short);
+        let of = |sum, reorder| {
+            let bars = [("sum >= 0.95", sum), ("reorder <= 2", reorder)];
+            group.rows[0].causes.of(&line("down, bbr", &bars))
+        };
+        assert_eq!(of(passes, falls).as_deref(), Some("of one"));
+        assert_eq!(of(falls, falls).as_deref(), Some("of two"));
+        let limit = line("down, bbr", &[("within limit", falls)]);
+        assert_eq!(group.rows[0].causes.of(&limit).as_deref(), Some("of all"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::quantities::Measured;
 pub(crate) enum Verdict {
     /// It is reached.
     Pass,
-    /// There is no figure, because nobody has asked for one yet.
+    /// There is no figure, or not one of every seed, because nobody has asked for it yet.
     NotRun,
     /// There is no figure, because the emulator was the bottleneck, or what the figure is relative to stalled.
     Refused,
@@ -106,13 +106,13 @@ impl Line {
     }
 }
 
-/// Judges a variant by its runs; `others` are the systems beside it.
-pub(super) fn judge(row: &Row, measured: Measured<'_>, others: &[String]) -> Line {
+/// Judges a variant by its runs, which ought to be of so many seeds; `others` are the systems beside it.
+pub(super) fn judge(row: &Row, measured: Measured<'_>, seeds: usize, others: &[String]) -> Line {
     let scenario = measured.scenario;
     let mut judged = Vec::new();
     for bar in &row.bars {
         for size in measured.sizes(bar.quantity) {
-            judged.push(judge_one(bar, size, measured, &row.judged, others));
+            judged.push(judge_one(bar, size, measured, seeds, &row.judged, others));
         }
     }
     let goodput = |system: &str| {
@@ -150,7 +150,7 @@ pub(super) fn judge(row: &Row, measured: Measured<'_>, others: &[String]) -> Lin
         variant,
     };
     if line.verdict() == Verdict::Short {
-        line.cause = row.causes.of(&line).map(str::to_owned);
+        line.cause = row.causes.of(&line);
     }
     line
 }
@@ -166,6 +166,7 @@ fn judge_one(
     bar: &Bar,
     size: Option<u64>,
     measured: Measured<'_>,
+    seeds: usize,
     system: &str,
     others: &[String],
 ) -> Judged {
@@ -188,9 +189,11 @@ fn judge_one(
             } else {
                 Verdict::Short
             };
-            without_figures(measured, system).map_or((verdict, String::new()), |(worse, reason)| {
-                (verdict.max(worse), reason)
-            })
+            without_figures(measured, system)
+                .or_else(|| too_few(measured, system, seeds))
+                .map_or((verdict, String::new()), |(worse, reason)| {
+                    (verdict.max(worse), reason)
+                })
         }
         None if comparable > 0 => (Verdict::Short, "no figure in any run".to_owned()),
         None => without_figures(measured, system)
@@ -218,6 +221,17 @@ fn judge_one(
     }
 }
 
+/// A median of fewer seeds than were asked for is not the figure that was asked for.
+fn too_few(measured: Measured<'_>, system: &str, seeds: usize) -> Option<(Verdict, String)> {
+    let there = measured.of(system).count();
+    (there < seeds).then(|| {
+        (
+            Verdict::NotRun,
+            format!("{there} of {seeds} seeds were run"),
+        )
+    })
+}
+
 /// What the runs of a system without figures come to, and why: that it fails is its own fault, that the
 /// emulator was too slow is not, and neither is that it is not there.
 fn without_figures(measured: Measured<'_>, system: &str) -> Option<(Verdict, String)> {
@@ -240,9 +254,9 @@ fn without_figures(measured: Measured<'_>, system: &str) -> Option<(Verdict, Str
         _ => "failed",
     };
     let alike = all.iter().filter(|(other, _)| other == verdict).count();
-    // Where other runs have figures, one that was refused says nothing about the system.
+    // Where most runs have figures, one that was refused says nothing about the system.
     let verdict = match verdict {
-        Verdict::Refused if all.len() < total => Verdict::Pass,
+        Verdict::Refused if 2 * all.len() < total => Verdict::Pass,
         verdict => *verdict,
     };
     Some((
@@ -273,7 +287,8 @@ mod tests {
             scenario: &scenario,
             runs,
         };
-        judge(&group.rows[0], measured, &["mptcp".to_owned()])
+        let seeds = measured.of("sumlink:fbdt").count();
+        judge(&group.rows[0], measured, seeds, &["mptcp".to_owned()])
     }
 
     fn fbdt(seed: u64, mbps: f64) -> Run {
@@ -367,9 +382,30 @@ mod tests {
         let failed = with(Outcome::Failed { reason: reason() });
         let among = [links(1), fbdt(1, 98.0), links(9), failed];
         assert_eq!(line(SUM, &among).verdict(), Verdict::Short);
-        let refused = with(Outcome::Refused { reason: reason() });
-        let among = [links(1), fbdt(1, 98.0), links(9), refused];
+        let refused = || with(Outcome::Refused { reason: reason() });
+        let among = [links(1), fbdt(1, 98.0), links(9), refused()];
+        assert_eq!(line(SUM, &among).verdict(), Verdict::Refused);
+        let two = [links(1), fbdt(1, 98.0), links(2), fbdt(2, 98.0)];
+        let among: Vec<Run> = two.into_iter().chain([links(9), refused()]).collect();
         assert_eq!(line(SUM, &among).verdict(), Verdict::Pass);
+    }
+
+    #[test]
+    fn a_median_of_fewer_seeds_than_were_asked_for_does_not_pass() {
+        let (group, scenario) = (group(SUM), scenario(""));
+        let judged = |mbps: f64, seeds| {
+            let runs = [links(1), fbdt(1, mbps)];
+            let measured = Measured {
+                scenario: &scenario,
+                runs: &runs,
+            };
+            judge(&group.rows[0], measured, seeds, &[])
+        };
+        assert_eq!(judged(98.0, 1).verdict(), Verdict::Pass);
+        let few = judged(98.0, 5);
+        assert_eq!(few.verdict(), Verdict::NotRun);
+        assert_eq!(few.judged[0].reason, "1 of 5 seeds were run");
+        assert_eq!(judged(50.0, 5).verdict(), Verdict::Short);
     }
 
     #[test]

@@ -188,7 +188,10 @@ fn judged(
             let others = plan::alternatives(row, options);
             for (number, variant) in row.variants.iter().enumerate() {
                 let mut runs = Vec::new();
-                for (seed, system) in plan::shown(row, variant, options) {
+                let shown = plan::shown(row, variant, options);
+                let own = shown.iter().filter(|(_, system)| *system == row.judged);
+                let seeds = own.count();
+                for (seed, system) in shown {
                     let Some(parts) = sources.read(store, variant, seed, &system) else {
                         continue;
                     };
@@ -199,7 +202,7 @@ fn judged(
                     scenario: &variant.scenario,
                     runs: &runs,
                 };
-                let line = judge::judge(row, measured, &others);
+                let line = judge::judge(row, measured, seeds, &others);
                 of_group.push((line, plan::is_chosen(group, row, number, options)));
             }
         }

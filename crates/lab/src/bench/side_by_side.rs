@@ -181,7 +181,7 @@ mod tests {
             runs: &runs,
         };
         let names = ["mptcp".to_owned(), "noq".to_owned(), "idle".to_owned()];
-        (judge::judge(&group.rows[row], measured, &names), true)
+        (judge::judge(&group.rows[row], measured, 1, &names), true)
     }
 
     #[test]

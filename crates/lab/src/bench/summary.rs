@@ -60,7 +60,7 @@ pub(super) fn summary<'a>(
     text
 }
 
-/// What a connection of somebody else is left, which no bar decides; empty when nobody has measured it.
+/// What a connection of somebody else is left; empty when nobody has measured it.
 fn rival(lines: &Lines) -> String {
     let mut shares = Vec::new();
     for (line, _) in lines.iter().flatten() {

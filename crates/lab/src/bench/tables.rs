@@ -310,7 +310,7 @@ mod tests {
                         scenario: &variant.scenario,
                         runs: &runs,
                     };
-                    lines.push(crate::bench::judge::judge(row, measured, &[]));
+                    lines.push(crate::bench::judge::judge(row, measured, 1, &[]));
                 }
             }
             let mut table = String::new();
@@ -341,7 +341,7 @@ mod tests {
             runs: &[],
         };
         let line_of = |busy| {
-            let mut line = crate::bench::judge::judge(row, measured, &[]);
+            let mut line = crate::bench::judge::judge(row, measured, 1, &[]);
             line.busy = busy;
             line
         };
@@ -373,7 +373,7 @@ mod tests {
             runs: &runs,
         };
         let others = ["mptcp".to_owned()];
-        let line = crate::bench::judge::judge(&group.rows[0], measured, &others);
+        let line = crate::bench::judge::judge(&group.rows[0], measured, 1, &others);
         let pictures = chart::draw(&group, &[&line], &Palette::new(["mptcp", "sumlink:fbdt"]));
         let (_, svg) = &pictures[0];
         assert!(svg.contains("goodput, Gbit/s (more is better)"), "{svg}");
@@ -398,7 +398,7 @@ mod tests {
                 scenario: &scenario,
                 runs: &runs,
             };
-            crate::bench::judge::judge(&group.rows[row], measured, &["mptcp".to_owned()])
+            crate::bench::judge::judge(&group.rows[row], measured, 1, &["mptcp".to_owned()])
         };
         let lines = [line(0, 96.0), line(1, 46.0)];
         let mut table = String::new();
