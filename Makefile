@@ -142,7 +142,7 @@ test: ## Every test there is
 	$(MAKE) instructions
 
 # Wall time on a shared machine says little; instructions are the same every time.
-instructions: ## Instructions of the engine's hot paths, and their change since they were last written down
+instructions: ## Instructions of the engine's hot paths, and their change since they were last written down and before that
 	CARGO_TARGET_DIR=$(TARGET_DIR) scripts/instructions.sh
 
 test-cargo: test-ffi
