@@ -141,11 +141,21 @@ impl Fixture {
         path: PathId,
         budget: u64,
     ) -> Pick {
-        let fresh = std::mem::take(&mut self.fresh);
-        fresh.iter().for_each(|id| scheduler.stream_ready(*id));
-        let pick = self.view(|view| scheduler.pick(path, budget, view));
+        let pick = self.decide(scheduler, path, budget);
         self.apply(path, &pick);
         pick
+    }
+
+    /// Asks `scheduler` for `path`, as a session does: it is told of what has been written.
+    pub(crate) fn decide(
+        &mut self,
+        scheduler: &mut dyn Scheduler,
+        path: PathId,
+        budget: u64,
+    ) -> Pick {
+        let fresh = std::mem::take(&mut self.fresh);
+        fresh.iter().for_each(|id| scheduler.stream_ready(*id));
+        self.view(|view| scheduler.pick(path, budget, view))
     }
 
     /// The same with the schedulers of all classes.
@@ -159,7 +169,8 @@ impl Fixture {
         pick
     }
 
-    fn apply(&mut self, path: PathId, pick: &Pick) {
+    /// Does what `pick` says as far as bytes are concerned.
+    pub(crate) fn apply(&mut self, path: PathId, pick: &Pick) {
         match pick.clone() {
             Pick::Send { stream: id, range } => {
                 let Some(stream) = self.streams.get_mut(&id) else {

@@ -8,10 +8,12 @@
 //! timer while data waits.
 //!
 //! To add one: a file in this folder with a type that implements [`Scheduler`], and a line in [`NAMES`] and in
-//! `by_name`. The tests in `conformance.rs` run for every name. To try one without touching this crate, give it to the
-//! sessions by [`Config::own_schedulers`](crate::Config::own_schedulers).
+//! `by_name`. The tests in `conformance.rs` run for every name; `broken.rs` shows that their checks can fail. To try one
+//! without touching this crate, give it to the sessions by [`Config::own_schedulers`](crate::Config::own_schedulers).
 
 pub mod blest;
+#[cfg(test)]
+mod broken;
 mod budget;
 #[cfg(test)]
 mod choices;
@@ -25,6 +27,8 @@ mod fixture;
 pub mod linux;
 pub mod lrtt;
 pub mod minrtt;
+#[cfg(test)]
+mod model;
 pub mod musher;
 pub mod qaware;
 pub mod qdepl;

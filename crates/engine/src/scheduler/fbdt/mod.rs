@@ -79,13 +79,15 @@ impl Scheduler for Fbdt {
             return gap;
         }
         let mut forecast = None;
-        for stream in self.turns.order(asking, view) {
+        let is_forward = forward == Some(path);
+        for stream in self.turns.order(asking, is_forward, view) {
             let forecast = forecast.get_or_insert_with(|| Forecast::new(asking, view));
             if let Some(range) = self.pick_in(stream, asking, forecast, budget, view) {
                 let race = is_doubtful(asking, view) && view.fbdt.is_raced(stream)
                     || stream.hints().duplicate
                     || is_in_danger(stream, asking, view);
-                self.turns.served(stream, range.end - range.start);
+                self.turns
+                    .served(stream, range.end - range.start, is_forward);
                 self.repeats.sent(path, stream.id(), &range, race, view);
                 return Pick::Send {
                     stream: stream.id(),

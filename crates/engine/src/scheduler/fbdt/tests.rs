@@ -461,7 +461,7 @@ fn streams_in_a_hurry_do_not_hide_the_others() {
         path.flights.clear();
     }
     let ids: Vec<u64> = fixture.view(|view| {
-        let order = fbdt.turns.order(&fixture.paths[&PathId(0)], view);
+        let order = fbdt.turns.order(&fixture.paths[&PathId(0)], true, view);
         order.iter().map(|stream| stream.id()).collect()
     });
     assert!(
@@ -479,13 +479,14 @@ fn a_piece_in_a_hurry_costs_no_look_at_all_the_others() {
     fbdt.stream_ready(1000);
     for _ in 0..20 {
         let stream = &fixture.streams[&1000];
-        fbdt.turns.served(stream, BUDGET);
+        fbdt.turns.served(stream, BUDGET, true);
     }
     let looks = std::cell::Cell::new(0);
-    let mut crowd = fbdt.turns.crowd.take().unwrap();
+    let turns = fbdt.turns.of(true);
+    let mut crowd = turns.crowd.take().unwrap();
     let start = |id, group| {
         looks.set(looks.get() + 1);
-        fbdt.turns.start(id, group)
+        turns.start(id, group)
     };
     let count = fixture.view(|view| {
         let path = &fixture.paths[&PathId(0)];

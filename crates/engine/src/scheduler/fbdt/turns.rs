@@ -7,6 +7,10 @@
 //! With that, each waits for a piece of every other at most: among hundreds of streams that would be long. So it is done
 //! twice (their section 3): among groups of streams of the same weight, a group weighing what its streams do together, and
 //! among the streams of a group. Speech then waits for a piece of each other group, however many streams these have.
+//!
+//! The forward path has turns of its own. If all paths had the same, these would fall into step with the paths: of two streams over two
+//! paths of one rate each path would always meet the same one, and the other path's would be sent from its end only, window
+//! after window, while its reader waits. The other paths give first to whoever has had least over any.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,11 +37,22 @@ pub(super) const GROUPS: usize = 21;
 /// Who has had how much.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
+    /// Turns at the forward path, by what that has had.
+    forward: Queue,
+    /// Turns at the others, by what any path has had.
+    others: Queue,
+    /// How many streams of each weight can send, as of the last order.
+    streams: [usize; GROUPS],
+    /// The sum of their weights.
+    weights: f64,
+}
+
+/// Who is next.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
     /// The virtual time of the paths, in bytes at weight 1.
     clock: f64,
     groups: [Group; GROUPS],
-    /// The sum of the weights of all streams that can send, as of the last order.
-    weights: f64,
     /// When each stream's last piece finishes in the time of its group, and which that is.
     finished: BTreeMap<StreamId, (usize, f64)>,
     /// Where there are more than can be compared each time.
@@ -51,34 +66,83 @@ struct Group {
     finished: f64,
     /// The virtual time of its streams, in bytes of each.
     clock: f64,
-    /// How many of them can send, as of the last order.
-    streams: usize,
 }
 
 impl Turns {
-    /// The streams that have something to send, or the first of them, in the order in which `path` should serve them.
-    pub(super) fn order<'a>(&mut self, path: &Path, view: &View<'a>) -> Vec<&'a Stream> {
+    /// The streams that have something to send, or the first of them, in the order in which `path` should serve them, which is
+    /// the forward one or not.
+    pub(super) fn order<'a>(
+        &mut self,
+        path: &Path,
+        is_forward: bool,
+        view: &View<'a>,
+    ) -> Vec<&'a Stream> {
+        let (order, streams) = self.of(is_forward).order(path, view);
+        let weights = streams.iter().enumerate();
+        self.weights = weights
+            .map(|(group, count)| weight_of(group) * *count as f64)
+            .sum();
+        self.streams = streams;
+        order
+    }
+
+    /// A piece of `stream` is sent, over the forward path or another one.
+    pub(super) fn served(&mut self, stream: &Stream, bytes: u64, is_forward: bool) {
+        let alike = self.streams[group_of(stream)].max(1);
+        if is_forward {
+            self.forward.served(stream, bytes, alike);
+        }
+        self.others.served(stream, bytes, alike);
+    }
+
+    /// A stream has something to send again.
+    pub(super) fn stream_ready(&mut self, stream: StreamId) {
+        for queue in [&mut self.forward, &mut self.others] {
+            if let Some(crowd) = &mut queue.crowd {
+                crowd.note(stream);
+            }
+        }
+    }
+
+    /// A stream is gone.
+    pub(super) fn stream_gone(&mut self, stream: StreamId) {
+        self.forward.finished.remove(&stream);
+        self.others.finished.remove(&stream);
+    }
+
+    /// How many times as long as alone `stream` takes, since others have their share.
+    pub(super) fn slowdown(&self, stream: &Stream) -> f64 {
+        (self.weights / weight_of(group_of(stream))).max(1.0)
+    }
+
+    pub(super) fn of(&mut self, is_forward: bool) -> &mut Queue {
+        if is_forward {
+            &mut self.forward
+        } else {
+            &mut self.others
+        }
+    }
+}
+
+impl Queue {
+    /// The streams, and how many of each weight there are.
+    fn order<'a>(&mut self, path: &Path, view: &View<'a>) -> (Vec<&'a Stream>, [usize; GROUPS]) {
         if view.ready.len() > COMPARED {
             let mut crowd = self.crowd.take().unwrap_or_default();
             let start = |stream, group| self.start(stream, group);
             let order = crowd.order(path, view, start, |group| self.group_start(group));
-            self.count(crowd.counts());
+            let counts = crowd.counts();
             self.crowd = Some(crowd);
-            return order;
+            return (order, counts);
         }
         self.crowd = None;
         let ready = view.ready_streams();
         let mut order: Vec<_> = ready.filter(|stream| can_send(stream, view)).collect();
+        let mut counts = [0; GROUPS];
+        let groups = order.iter().map(|stream| group_of(stream));
+        groups.for_each(|group| counts[group] += 1);
         // Most often there is one.
-        if let [stream] = order[..] {
-            let group = group_of(stream);
-            self.groups[group].streams = 1;
-            self.weights = weight_of(group);
-        } else {
-            let mut counts = [0; GROUPS];
-            let groups = order.iter().map(|stream| group_of(stream));
-            groups.for_each(|group| counts[group] += 1);
-            self.count(counts);
+        if order.len() > 1 {
             order.sort_by_cached_key(|stream| {
                 let hurry = is_in_danger(stream, path, view).then(|| stream.wanted_at());
                 let due = hurry.flatten().unwrap_or(Duration::MAX);
@@ -88,11 +152,11 @@ impl Turns {
                 (due, key_of(self.group_start(group)), GROUPS - group, start)
             });
         }
-        order
+        (order, counts)
     }
 
-    /// A piece of `stream` is sent.
-    pub(super) fn served(&mut self, stream: &Stream, bytes: u64) {
+    /// A piece of `stream`, which is one of so many `alike`, is sent.
+    fn served(&mut self, stream: &Stream, bytes: u64, alike: usize) {
         let (index, bytes) = (group_of(stream), bytes as f64);
         let group_start = self.group_start(index);
         self.clock = group_start;
@@ -102,29 +166,12 @@ impl Turns {
         let before = if finished.0 == index { finished.1 } else { 0.0 };
         group.clock = before.max(group.clock);
         *finished = (index, group.clock + bytes);
-        let weight = weight_of(index) * group.streams.max(1) as f64;
+        let weight = weight_of(index) * alike as f64;
         group.finished = group_start + bytes / weight;
         // What it has next is wanted at another time.
         if let Some(crowd) = self.crowd.as_mut().filter(|_| stream.wanted_at().is_some()) {
             crowd.note(stream.id());
         }
-    }
-
-    /// A stream has something to send again.
-    pub(super) fn stream_ready(&mut self, stream: StreamId) {
-        if let Some(crowd) = &mut self.crowd {
-            crowd.note(stream);
-        }
-    }
-
-    /// A stream is gone.
-    pub(super) fn stream_gone(&mut self, stream: StreamId) {
-        self.finished.remove(&stream);
-    }
-
-    /// How many times as long as alone `stream` takes, since others have their share.
-    pub(super) fn slowdown(&self, stream: &Stream) -> f64 {
-        (self.weights / weight_of(group_of(stream))).max(1.0)
     }
 
     /// When the next piece of `stream` starts among those of its group.
@@ -139,14 +186,6 @@ impl Turns {
     /// When the next piece of the group starts.
     fn group_start(&self, group: usize) -> f64 {
         self.groups[group].finished.max(self.clock)
-    }
-
-    fn count(&mut self, counts: [usize; GROUPS]) {
-        self.weights = 0.0;
-        for (index, count) in counts.into_iter().enumerate() {
-            self.groups[index].streams = count;
-            self.weights += weight_of(index) * count as f64;
-        }
     }
 }
 

@@ -242,3 +242,47 @@ fn no_stream_lives_on_what_is_left_of_budgets() {
         "{read:?}"
     );
 }
+
+/// The longest time in which a reader has nothing new, of streams of the same length all of which have much to come.
+fn longest_wait(links: &[(f64, u64)], classes: &[Class], len: usize) -> Duration {
+    let mut pair = Pair::connected(links);
+    let warm = pair.open();
+    pair.write(Side::Client, warm, b"GET", true);
+    pair.write(Side::Server, warm, &vec![7; 4_000_000], true);
+    pair.run_to_end(Duration::from_secs(60));
+    pair.end_slow_start();
+    let streams: Vec<StreamId> = classes.iter().map(|class| pair.open_as(*class)).collect();
+    for id in &streams {
+        pair.write(Side::Client, *id, b"GET", true);
+        pair.write(Side::Server, *id, &vec![7; len], true);
+    }
+    pair.run_to_end(Duration::from_secs(60));
+    let waits = streams.iter().map(|id| {
+        let arrivals = &pair.program(Side::Client, *id).arrivals;
+        let waits = arrivals.windows(2).map(|pair| pair[1].0 - pair[0].0);
+        waits.max().unwrap_or_default()
+    });
+    let waits: Vec<Duration> = waits.collect();
+    eprintln!("{links:?} {}: {waits:?}", classes.len());
+    waits.into_iter().max().unwrap_or_default()
+}
+
+/// As many streams as paths, or twice as many, fell into step with these: some were sent from their ends only, and their
+/// readers had nothing new for up to 0.6 s.
+#[test]
+fn readers_of_equal_streams_over_equal_paths_do_not_wait_for_each_other() {
+    for count in [2, 3, 4, 8] {
+        for links in [
+            [(40.0, 10), (40.0, 30)],
+            [(80.0, 10), (40.0, 30)],
+            [(8.0, 10), (8.0, 40)],
+        ] {
+            let len = (links[0].0 * 750e3 / count as f64) as usize;
+            let wait = longest_wait(&links, &vec![Class::Background; count], len);
+            assert!(
+                wait < Duration::from_millis(100),
+                "{links:?} {count}: {wait:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Schedulers that break what every one must keep, one promise each: the checks of `conformance.rs` can fail.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::conformance::{Case, check_heads, check_repeats, check_same, deliver};
+use super::*;
+use crate::Class;
+use crate::stream::Stream;
+
+/// What a scheduler does wrong with two megabytes at once, for which its paths need more than a second.
+fn faults(make: impl Fn() -> Box<dyn Scheduler>) -> Vec<&'static str> {
+    let case = Case {
+        links: vec![(8.0, 10), (5.0, 40)],
+        writes: vec![(Class::Background, 1_000_000, 0); 2],
+        outages: Vec::new(),
+        window: None,
+    };
+    let (Ok(first), Ok(again)) = (deliver(make(), &case), deliver(make(), &case)) else {
+        return vec!["stuck"];
+    };
+    let checks = [
+        ("starves", check_heads(&first, &case)),
+        ("repeats", check_repeats(&first, &case)),
+        ("varies", check_same(&first, &again)),
+    ];
+    let failed = checks.into_iter().filter(|(_, check)| check.is_err());
+    failed.map(|(fault, _)| fault).collect()
+}
+
+#[test]
+fn who_is_listed_does_nothing_wrong_where_the_others_below_do() {
+    for name in NAMES {
+        assert!(faults(|| by_name(name).unwrap()).is_empty(), "{name}");
+    }
+}
+
+/// Never sends.
+#[derive(Debug)]
+struct Mute;
+
+impl Scheduler for Mute {
+    fn name(&self) -> &'static str {
+        "mute"
+    }
+
+    fn pick(&mut self, _path: PathId, _budget: u64, _view: &View<'_>) -> Pick {
+        Pick::Idle
+    }
+}
+
+#[test]
+fn who_never_sends_is_found() {
+    assert_eq!(faults(|| Box::new(Mute)), ["stuck"]);
+}
+
+/// Sends each stream from its end, and its head last of all.
+#[derive(Debug)]
+struct BackFirst;
+
+impl Scheduler for BackFirst {
+    fn name(&self) -> &'static str {
+        "backfirst"
+    }
+
+    fn pick(&mut self, _path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        let end_of = |stream: &Stream| {
+            let unsent = stream.unsent().within(0..view.sendable_end(stream));
+            let last = { unsent }.next_back()?;
+            Some(Pick::Send {
+                stream: stream.id(),
+                range: last.start.max(last.end.saturating_sub(budget))..last.end,
+            })
+        };
+        view.ready_streams().find_map(end_of).unwrap_or(Pick::Idle)
+    }
+}
+
+#[test]
+fn who_sends_the_head_last_is_found() {
+    assert_eq!(faults(|| Box::new(BackFirst)), ["starves"]);
+}
+
+/// Sends in order, but all of one stream before anything of the next one.
+#[derive(Debug)]
+struct NoTurns;
+
+impl Scheduler for NoTurns {
+    fn name(&self) -> &'static str {
+        "noturns"
+    }
+
+    fn pick(&mut self, _path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        let stream = view.all_streams().find(|s| !s.unsent().is_empty());
+        let first = stream.and_then(|s| Some((s.id(), s.unsent().first()?)));
+        first.map_or(Pick::Idle, |(stream, first)| Pick::Send {
+            stream,
+            range: first.start..first.end.min(first.start + budget),
+        })
+    }
+}
+
+#[test]
+fn who_has_streams_wait_for_all_of_another_one_is_found() {
+    assert_eq!(faults(|| Box::new(NoTurns)), ["starves"]);
+}
+
+/// Every other time sends again what is under way, whoever carries it and whatever its limit is.
+#[derive(Debug)]
+struct Parrot {
+    limit: RepeatLimit,
+    again: bool,
+}
+
+impl Scheduler for Parrot {
+    fn name(&self) -> &'static str {
+        "parrot"
+    }
+
+    fn pick(&mut self, _path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        self.again = !self.again;
+        let send = lowest_unsent(view, budget);
+        if !self.again && send != Pick::Idle {
+            return send;
+        }
+        let under_way = view.all_streams().find_map(|stream| {
+            let sent = stream.acknowledged()..stream.highest_sent();
+            let first = stream.unacknowledged(sent).into_iter().next()?;
+            Some(Pick::Repeat {
+                stream: stream.id(),
+                range: first.start..first.end.min(first.start + budget),
+            })
+        });
+        under_way.unwrap_or(send)
+    }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        self.limit
+    }
+}
+
+#[test]
+fn who_sends_everything_again_is_found_whatever_it_calls_its_limit() {
+    for limit in [RepeatLimit::Share, RepeatLimit::OncePerPath] {
+        let parrot = || Box::new(Parrot { limit, again: true }) as Box<dyn Scheduler>;
+        assert_eq!(faults(parrot), ["repeats"], "{limit:?}");
+    }
+}
+
+/// Sends pieces whose lengths come from a counter that outlives it.
+#[derive(Debug)]
+struct Counting;
+
+static COUNTER: AtomicU64 = AtomicU64::new(1000);
+
+impl Scheduler for Counting {
+    fn name(&self) -> &'static str {
+        "counting"
+    }
+
+    fn pick(&mut self, _path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        let drawn = COUNTER.fetch_add(1, Ordering::Relaxed);
+        lowest_unsent(view, budget.min(drawn))
+    }
+}
+
+#[test]
+fn who_decides_by_what_is_not_in_its_view_is_found() {
+    assert_eq!(faults(|| Box::new(Counting)), ["varies"]);
+}
