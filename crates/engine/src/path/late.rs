@@ -35,6 +35,15 @@ const REPAIR_SLACK: Duration = Duration::from_millis(10);
 /// many round trips until what was under way is acknowledged, until it may go on, and until what has waited is there.
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
 
+/// A path that carries on behind a hole is waited for so many times as long again.
+///
+/// TCP may have lost thousands of packets at once, as BBR does before it has found a link's rate, and some of its repetitions
+/// with them: each round of these takes a round trip.
+const HOLE_PATIENCE: u32 = 3;
+
+/// It does when it gets through so much of what it did when the peer last confirmed anything.
+const CARRIES: f64 = 0.25;
+
 /// No path is waited for longer than this.
 const STALL_MOST: Duration = Duration::from_secs(5);
 
@@ -178,6 +187,9 @@ impl Path {
         let silent = oldest.max(heard) + patience;
         // Also when a part of the hole has just been closed: then the next piece is as late as the one before.
         let more = match delivered {
+            Some(_) if self.carries_behind_hole => {
+                patience.max((HOLE_PATIENCE * patience).min(STALL_MOST))
+            }
             Some(_) => patience,
             None => Duration::ZERO,
         };
@@ -219,12 +231,29 @@ impl Path {
         if is_heard {
             self.heard = Some(Heard::new(sample, self.confirmed, now));
         }
+        // In less than a round trip nothing can be said about it.
+        let time = now.saturating_sub(self.last_progress);
+        if sample.loss == LossState::Open {
+            self.carries_behind_hole = false;
+        } else if time >= srtt_of(sample) {
+            self.carries_behind_hole = self.carries(sample, time);
+        }
+    }
+
+    /// Whether TCP has got bytes through about as fast as when the peer last confirmed any, for so long.
+    fn carries(&self, sample: &PathSample, time: Duration) -> bool {
+        let before = &self.progress;
+        let segments = sample.delivered.saturating_sub(before.delivered);
+        let bytes = (segments * u64::from(sample.mss)) as f64;
+        let worth = CARRIES * before.delivery_rate as f64 * time.as_secs_f64();
+        worth > 0.0 && bytes >= worth
     }
 
     /// The peer has confirmed so many bytes of the path.
     pub(crate) fn confirm(&mut self, confirmed: u64, now: Instant) {
         self.confirmed = confirmed;
         self.last_progress = now;
+        self.progress = self.sample;
         if let Some(heard) = self.heard
             && confirmed - heard.confirmed >= heard.worth(self.sample.in_flight) + RECORD
         {

@@ -86,6 +86,10 @@ pub struct Path {
     pub(crate) behind_since: Option<Instant>,
     /// When the peer last confirmed something, or the path came to have something to confirm.
     pub(crate) last_progress: Instant,
+    /// What TCP said when the peer last confirmed something.
+    progress: PathSample,
+    /// TCP repairs a hole, and gets through what comes behind it about as fast as it was.
+    carries_behind_hole: bool,
     /// When it last showed that it delivers; nothing where TCP does not say.
     heard: Option<Heard>,
     /// When TCP last began to pause in order to measure.
@@ -175,6 +179,8 @@ impl Path {
             last_report: now,
             behind_since: None,
             last_progress: now,
+            progress: PathSample::default(),
+            carries_behind_hole: false,
             heard: None,
             paused_at: None,
             last_moved: None,

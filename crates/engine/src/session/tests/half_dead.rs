@@ -199,3 +199,53 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
     path.confirm(40_000, ms(1710));
     assert_eq!(path.stalls_at(), Some(ms(1050 + 2 * 350)), "it is too late");
 }
+
+/// BBR loses thousands of packets at once before it has found a link's rate, and some of their repetitions with them.
+#[test]
+fn a_path_that_carries_on_behind_a_hole_is_waited_for() {
+    let ms = Duration::from_millis;
+    // A megabyte a second until the hole, then so many segments in each round trip of 100 ms.
+    let stalls_at = |segments: u64| {
+        let mut path = Path::new(PathId(0), ms(0));
+        let sample = |loss, delivered| PathSample {
+            srtt: ms(100),
+            mss: 1000,
+            loss,
+            delivered,
+            delivery_rate: 1_000_000,
+            in_flight: 100_000,
+            ..PathSample::default()
+        };
+        path.update(sample(LossState::Open, 1000), ms(900));
+        path.flights.push_back(Flight {
+            stream: 0,
+            range: 0..1000,
+            sent_at: ms(1000),
+            expected_at: ms(1050),
+            patience: ms(150),
+            round_trip: ms(100),
+            repeated: false,
+            path_end: 100_000,
+            record_end: 100_000,
+        });
+        path.confirm(50_000, ms(1000));
+        for trip in 1..=13 {
+            let delivered = 1000 + trip * segments;
+            path.update(
+                sample(LossState::Recovery, delivered),
+                ms(1000 + trip * 100),
+            );
+            // What the peer confirms meanwhile does not take it back, before more is known.
+            path.confirm(50_000 + trip, ms(1000 + trip * 100));
+            path.update(
+                sample(LossState::Recovery, delivered),
+                ms(1010 + trip * 100),
+            );
+        }
+        path.stalls_at().unwrap()
+    };
+    // Once as long as nothing may be confirmed (350 ms), and three times as long again.
+    assert_eq!(stalls_at(90), ms(1050 + 4 * 350));
+    assert_eq!(stalls_at(30), ms(1050 + 4 * 350));
+    assert_eq!(stalls_at(20), ms(1050 + 2 * 350), "a fifth of its rate");
+}
