@@ -482,7 +482,7 @@ fn a_piece_in_a_hurry_costs_no_look_at_all_the_others() {
         fbdt.turns.served(stream, BUDGET, true);
     }
     let looks = std::cell::Cell::new(0);
-    let turns = fbdt.turns.of(true);
+    let turns = &mut fbdt.turns.forward;
     let mut crowd = turns.crowd.take().unwrap();
     let start = |id, group| {
         looks.set(looks.get() + 1);

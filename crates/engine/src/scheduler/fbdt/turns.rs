@@ -38,7 +38,7 @@ pub(super) const GROUPS: usize = 21;
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Turns at the forward path, by what that has had.
-    forward: Queue,
+    pub(super) forward: Queue,
     /// Turns at the others, by what any path has had.
     others: Queue,
     /// How many streams of each weight can send, as of the last order.
@@ -77,12 +77,20 @@ impl Turns {
         is_forward: bool,
         view: &View<'a>,
     ) -> Vec<&'a Stream> {
-        let (order, streams) = self.of(is_forward).order(path, view);
-        let weights = streams.iter().enumerate();
-        self.weights = weights
-            .map(|(group, count)| weight_of(group) * *count as f64)
-            .sum();
-        self.streams = streams;
+        let queue = if is_forward {
+            &mut self.forward
+        } else {
+            &mut self.others
+        };
+        let order = queue.order(path, view, &mut self.streams);
+        // Most often there is one.
+        if let [stream] = order[..] {
+            self.weights = weight_of(group_of(stream));
+        } else {
+            let groups = self.streams.iter().enumerate();
+            let weights = groups.map(|(group, streams)| weight_of(group) * *streams as f64);
+            self.weights = weights.sum();
+        }
         order
     }
 
@@ -114,45 +122,44 @@ impl Turns {
     pub(super) fn slowdown(&self, stream: &Stream) -> f64 {
         (self.weights / weight_of(group_of(stream))).max(1.0)
     }
-
-    pub(super) fn of(&mut self, is_forward: bool) -> &mut Queue {
-        if is_forward {
-            &mut self.forward
-        } else {
-            &mut self.others
-        }
-    }
 }
 
 impl Queue {
-    /// The streams, and how many of each weight there are.
-    fn order<'a>(&mut self, path: &Path, view: &View<'a>) -> (Vec<&'a Stream>, [usize; GROUPS]) {
+    /// The streams in order; `counts` becomes how many of each weight there are.
+    fn order<'a>(
+        &mut self,
+        path: &Path,
+        view: &View<'a>,
+        counts: &mut [usize; GROUPS],
+    ) -> Vec<&'a Stream> {
         if view.ready.len() > COMPARED {
             let mut crowd = self.crowd.take().unwrap_or_default();
             let start = |stream, group| self.start(stream, group);
             let order = crowd.order(path, view, start, |group| self.group_start(group));
-            let counts = crowd.counts();
+            *counts = crowd.counts();
             self.crowd = Some(crowd);
-            return (order, counts);
+            return order;
         }
         self.crowd = None;
         let ready = view.ready_streams();
         let mut order: Vec<_> = ready.filter(|stream| can_send(stream, view)).collect();
-        let mut counts = [0; GROUPS];
+        // Nobody is compared with a single one.
+        if let [stream] = order[..] {
+            counts[group_of(stream)] = 1;
+            return order;
+        }
+        *counts = [0; GROUPS];
         let groups = order.iter().map(|stream| group_of(stream));
         groups.for_each(|group| counts[group] += 1);
-        // Most often there is one.
-        if order.len() > 1 {
-            order.sort_by_cached_key(|stream| {
-                let hurry = is_in_danger(stream, path, view).then(|| stream.wanted_at());
-                let due = hurry.flatten().unwrap_or(Duration::MAX);
-                let group = group_of(stream);
-                let start = key_of(self.start(stream.id(), group));
-                // Of two groups the more important one.
-                (due, key_of(self.group_start(group)), GROUPS - group, start)
-            });
-        }
-        (order, counts)
+        order.sort_by_cached_key(|stream| {
+            let hurry = is_in_danger(stream, path, view).then(|| stream.wanted_at());
+            let due = hurry.flatten().unwrap_or(Duration::MAX);
+            let group = group_of(stream);
+            let start = key_of(self.start(stream.id(), group));
+            // Of two groups the more important one.
+            (due, key_of(self.group_start(group)), GROUPS - group, start)
+        });
+        order
     }
 
     /// A piece of `stream`, which is one of so many `alike`, is sent.
