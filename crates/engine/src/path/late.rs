@@ -41,7 +41,7 @@ const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
 /// with them: each round of these takes a round trip.
 const HOLE_PATIENCE: u32 = 3;
 
-/// It does when it gets through so much of what it did when the peer last confirmed anything.
+/// It does when it gets through, in each round trip, so much of the most that it has done since before the hole.
 const CARRIES: f64 = 0.25;
 
 /// No path is waited for longer than this.
@@ -60,6 +60,20 @@ pub(super) struct Heard {
     /// time in which that would be noticed.
     srtt: Duration,
     rttvar: Duration,
+}
+
+/// A hole that TCP repairs, or has repaired and the peer has not yet confirmed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hole {
+    /// Bytes per second: what was measured before it, or the most since.
+    rate: f64,
+    /// When the last round trip began, and what had been delivered by then.
+    since: Instant,
+    delivered: u64,
+    /// Whether the path carried on in the last whole round trip.
+    carries: bool,
+    /// TCP has nothing more to repair.
+    is_over: bool,
 }
 
 impl Path {
@@ -181,13 +195,13 @@ impl Path {
     fn late_stalls_at(&self) -> Option<Instant> {
         let oldest = self.oldest_unconfirmed()?;
         let patience = self.stall_patience();
-        let repairing = self.sample.loss != LossState::Open;
-        let delivered = self.heard.filter(|_| repairing).map(|heard| heard.at);
+        let hole = self.hole;
+        let delivered = self.heard.filter(|_| hole.is_some()).map(|heard| heard.at);
         let heard = self.last_progress.max(delivered.unwrap_or_default());
         let silent = oldest.max(heard) + patience;
         // Also when a part of the hole has just been closed: then the next piece is as late as the one before.
         let more = match delivered {
-            Some(_) if self.carries_behind_hole => {
+            Some(_) if hole.is_some_and(|hole| hole.carries) => {
                 patience.max((HOLE_PATIENCE * patience).min(STALL_MOST))
             }
             Some(_) => patience,
@@ -231,29 +245,41 @@ impl Path {
         if is_heard {
             self.heard = Some(Heard::new(sample, self.confirmed, now));
         }
-        // In less than a round trip nothing can be said about it.
-        let time = now.saturating_sub(self.last_progress);
-        if sample.loss == LossState::Open {
-            self.carries_behind_hole = false;
-        } else if time >= srtt_of(sample) {
-            self.carries_behind_hole = self.carries(sample, time);
-        }
+        self.look_behind_hole(sample, now);
     }
 
-    /// Whether TCP has got bytes through about as fast as when the peer last confirmed any, for so long.
-    fn carries(&self, sample: &PathSample, time: Duration) -> bool {
-        let before = &self.progress;
-        let segments = sample.delivered.saturating_sub(before.delivered);
-        let bytes = (segments * u64::from(sample.mss)) as f64;
-        let worth = CARRIES * before.delivery_rate as f64 * time.as_secs_f64();
-        worth > 0.0 && bytes >= worth
+    fn look_behind_hole(&mut self, sample: &PathSample, now: Instant) {
+        let Some(hole) = self.hole.as_mut().filter(|hole| !hole.is_over) else {
+            if sample.loss != LossState::Open {
+                self.hole = Some(Hole {
+                    rate: self.sample.delivery_rate as f64,
+                    since: now,
+                    delivered: sample.delivered,
+                    carries: false,
+                    is_over: false,
+                });
+            }
+            return;
+        };
+        hole.is_over = sample.loss == LossState::Open;
+        // In less than a round trip nothing can be said about it.
+        let time = now.saturating_sub(hole.since);
+        if !hole.is_over && time >= srtt_of(sample) {
+            let segments = sample.delivered.saturating_sub(hole.delivered);
+            let bytes = (segments * u64::from(sample.mss)) as f64;
+            let rate = bytes / time.as_secs_f64();
+            hole.carries = rate > 0.0 && rate >= CARRIES * hole.rate;
+            hole.rate = hole.rate.max(rate);
+            (hole.since, hole.delivered) = (now, sample.delivered);
+        }
     }
 
     /// The peer has confirmed so many bytes of the path.
     pub(crate) fn confirm(&mut self, confirmed: u64, now: Instant) {
         self.confirmed = confirmed;
         self.last_progress = now;
-        self.progress = self.sample;
+        // Until then the peer may have all of it and not have said so.
+        self.hole = self.hole.filter(|hole| !hole.is_over);
         if let Some(heard) = self.heard
             && confirmed - heard.confirmed >= heard.worth(self.sample.in_flight) + RECORD
         {

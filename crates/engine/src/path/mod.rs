@@ -18,7 +18,7 @@ use crate::{Instant, PathId, StreamId};
 
 pub use flight::Flight;
 pub(crate) use flight::{Control, Sent};
-use late::Heard;
+use late::{Heard, Hole};
 pub(crate) use late::{RECORD, REPORT_SLACK};
 use one_way::OneWay;
 pub use sample::{LossState, PathSample};
@@ -86,10 +86,8 @@ pub struct Path {
     pub(crate) behind_since: Option<Instant>,
     /// When the peer last confirmed something, or the path came to have something to confirm.
     pub(crate) last_progress: Instant,
-    /// What TCP said when the peer last confirmed something.
-    progress: PathSample,
-    /// TCP repairs a hole, and gets through what comes behind it about as fast as it was.
-    carries_behind_hole: bool,
+    /// What TCP repairs.
+    hole: Option<Hole>,
     /// When it last showed that it delivers; nothing where TCP does not say.
     heard: Option<Heard>,
     /// When TCP last began to pause in order to measure.
@@ -179,8 +177,7 @@ impl Path {
             last_report: now,
             behind_since: None,
             last_progress: now,
-            progress: PathSample::default(),
-            carries_behind_hole: false,
+            hole: None,
             heard: None,
             paused_at: None,
             last_moved: None,

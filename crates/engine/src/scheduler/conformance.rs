@@ -1,8 +1,8 @@
 //! What every scheduler must keep, whatever its rule is.
 //!
 //! The paths here are model carriers (`model.rs`). Sessions with frames, losses of paths and hostile timing are in
-//! `session/tests`, which run for every scheduler as well. Schedulers that break what is asked for here are in `broken.rs`:
-//! each check has one that it rejects.
+//! `session/tests`, which run for every scheduler as well. In `broken.rs` are schedulers that never send, starve a head, repeat
+//! without end, or decide by chance: the checks here reject them.
 
 use std::time::Duration;
 
@@ -317,7 +317,7 @@ fn a_scheduler_of_a_class_must_exist() {
 #[test]
 fn streams_that_could_fall_into_step_with_the_paths_are_not_starved() {
     // Where streams and paths take turns in a regular ratio each path could always have the same streams, and some of them
-    // from their end. FBDT did so: the head of a stream waited for up to 2.2 s.
+    // from their end. FBDT did so: the head of a stream waited for up to 3.7 s.
     let (bulk, large, small) = (Class::Background, Class::Streaming, Class::Interactive);
     let equal = vec![(40.0, 20), (40.0, 60)];
     let double = vec![(80.0, 20), (40.0, 60)];

@@ -189,11 +189,15 @@ fn judge_one(
             } else {
                 Verdict::Short
             };
-            without_figures(measured, system)
-                .or_else(|| too_few(measured, system, seeds))
-                .map_or((verdict, String::new()), |(worse, reason)| {
-                    (verdict.max(worse), reason)
-                })
+            let mut told = (verdict, String::new());
+            let few = too_few(spread.count, measured, system, seeds);
+            for (worse, reason) in without_figures(measured, system).into_iter().chain(few) {
+                if worse > told.0 || told.1.is_empty() {
+                    told.1 = reason;
+                }
+                told.0 = told.0.max(worse);
+            }
+            told
         }
         None if comparable > 0 => (Verdict::Short, "no figure in any run".to_owned()),
         None => without_figures(measured, system)
@@ -221,9 +225,15 @@ fn judge_one(
     }
 }
 
-/// A median of fewer seeds than were asked for is not the figure that was asked for.
-fn too_few(measured: Measured<'_>, system: &str, seeds: usize) -> Option<(Verdict, String)> {
-    let there = measured.of(system).count();
+/// A median of fewer seeds than were asked for is not the figure that was asked for. A run that has told why it has none counts.
+fn too_few(
+    figures_of: usize,
+    measured: Measured<'_>,
+    system: &str,
+    seeds: usize,
+) -> Option<(Verdict, String)> {
+    let told = measured.of(system).filter(|run| figures(run).is_err());
+    let there = figures_of + told.count();
     (there < seeds).then(|| {
         (
             Verdict::NotRun,
@@ -405,6 +415,20 @@ mod tests {
         let few = judged(98.0, 5);
         assert_eq!(few.verdict(), Verdict::NotRun);
         assert_eq!(few.judged[0].reason, "1 of 5 seeds were run");
+        // The links alone are missing with the second seed, and one run was refused.
+        let refused = with(Outcome::Refused {
+            reason: "why".to_owned(),
+        });
+        let two = [links(1), fbdt(1, 98.0), fbdt(2, 98.0)];
+        let three = [links(1), fbdt(1, 98.0), links(2), fbdt(2, 98.0), refused];
+        for (runs, seeds) in [(&two[..], 2), (&three[..], 5)] {
+            let measured = Measured {
+                scenario: &scenario,
+                runs,
+            };
+            let line = judge(&group.rows[0], measured, seeds, &[]);
+            assert_eq!(line.verdict(), Verdict::NotRun, "{seeds}");
+        }
         assert_eq!(judged(50.0, 5).verdict(), Verdict::Short);
     }
 

@@ -26,7 +26,11 @@ pub(super) fn summary<'a>(
     );
     let rest = of(Verdict::Refused) + of(Verdict::NotRun);
     if rest > 0 {
-        let _ = write!(text, " ({rest} of all {} have no figure)", all().count());
+        let _ = write!(
+            text,
+            " ({rest} of all {} have no figure, or not one of every seed)",
+            all().count()
+        );
     }
     text.push_str(".\n");
     text.push_str(&rival(lines));

@@ -119,20 +119,26 @@ async fn open(client: &Client, port: u16) -> Result<Stream, String> {
 
 /// What both ends have counted; nothing where the other one does not tell.
 async fn counted_by_both(client: &Client) -> Option<EndsRecord> {
+    let own = client.status().await;
     let asked = async {
         let mut stream = open(client, COUNTED).await.ok()?;
+        stream.write_all(own.session.as_bytes()).await.ok()?;
+        stream.shutdown().await.ok()?;
         let mut text = Vec::new();
         stream.read_to_end(&mut text).await.ok()?;
-        serde_json::from_slice::<EndsRecord>(&text).ok()
+        serde_json::from_slice::<Option<EndsRecord>>(&text).ok()?
     };
     let of_server = timeout(COUNTED_LIMIT, asked).await.ok()??;
-    let own = counted(&client.status().await);
-    Some(sum([of_server, own].into_iter()))
+    Some(of_server.and(counted(&own)))
 }
 
+/// Tells what this end of the session has counted which the stream names.
 async fn tell_counted(handle: &ServerHandle, mut stream: Stream) -> io::Result<()> {
+    let mut name = String::new();
+    stream.read_to_string(&mut name).await?;
     let sessions = handle.status().await;
-    let text = serde_json::to_vec(&sum(sessions.iter().map(counted)))?;
+    let asking = sessions.iter().find(|session| session.session == name);
+    let text = serde_json::to_vec(&asking.map(counted))?;
     stream.write_all(&text).await?;
     stream.shutdown().await
 }
@@ -142,13 +148,6 @@ fn counted(session: &SessionStatus) -> EndsRecord {
         duplicates_bytes: session.duplicates_sent_bytes,
         reorder_peak_bytes: session.reorder_peak_bytes,
     }
-}
-
-fn sum(ends: impl Iterator<Item = EndsRecord>) -> EndsRecord {
-    ends.fold(EndsRecord::default(), |sum, end| EndsRecord {
-        duplicates_bytes: sum.duplicates_bytes + end.duplicates_bytes,
-        reorder_peak_bytes: sum.reorder_peak_bytes + end.reorder_peak_bytes,
-    })
 }
 
 fn session(scheduler: String) -> SessionConfig {

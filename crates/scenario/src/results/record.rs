@@ -38,6 +38,17 @@ pub struct EndsRecord {
     pub reorder_peak_bytes: u64,
 }
 
+impl EndsRecord {
+    /// What both of two ends, or of two sessions, counted.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            duplicates_bytes: self.duplicates_bytes + other.duplicates_bytes,
+            reorder_peak_bytes: self.reorder_peak_bytes + other.reorder_peak_bytes,
+        }
+    }
+}
+
 /// An object that arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ObjectRecord {

@@ -22,8 +22,8 @@ pub enum Coupling {
         /// Of the backward paths.
         beta: f64,
     },
-    /// Alpha and beta such that all paths together would get what the best of them would get alone, if a path's rate were its
-    /// window's: over a bottleneck that they share it is less by two fifths of what a rival misses (docs/fbdt.md).
+    /// Alpha and beta such that all paths together would get what the best of them would get alone, if the rest stayed as it is: over
+    /// a shared bottleneck the rival gets two fifths of what it misses beside a decoupled bond (docs/fbdt.md).
     Fair,
 }
 

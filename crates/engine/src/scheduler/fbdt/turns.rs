@@ -101,6 +101,10 @@ impl Turns {
             self.forward.served(stream, bytes, alike);
         }
         self.others.served(stream, bytes, alike);
+        // What it has next is wanted at another time.
+        if stream.wanted_at().is_some() {
+            self.stream_ready(stream.id());
+        }
     }
 
     /// A stream has something to send again.
@@ -175,10 +179,6 @@ impl Queue {
         *finished = (index, group.clock + bytes);
         let weight = weight_of(index) * alike as f64;
         group.finished = group_start + bytes / weight;
-        // What it has next is wanted at another time.
-        if let Some(crowd) = self.crowd.as_mut().filter(|_| stream.wanted_at().is_some()) {
-            crowd.note(stream.id());
-        }
     }
 
     /// When the next piece of `stream` starts among those of its group.
@@ -201,7 +201,8 @@ pub(super) fn key_of(start: f64) -> u64 {
     start.to_bits()
 }
 
-/// The group of streams that weigh the same. A stream's share of the paths is its weight divided by the sum of all weights:
+/// The group of streams that weigh the same. A stream's share of the forward path, and of all paths where all streams may be sent
+/// over all of them, is its weight divided by the sum of all weights:
 /// 64, 16, 8 or 1 by its class, and twice as much for each step of its priority.
 pub(super) fn group_of(stream: &Stream) -> usize {
     let class = match stream.class() {

@@ -251,6 +251,7 @@ fn longest_wait(links: &[(f64, u64)], classes: &[Class], len: usize) -> Duration
     pair.write(Side::Server, warm, &vec![7; 4_000_000], true);
     pair.run_to_end(Duration::from_secs(60));
     pair.end_slow_start();
+    let start = pair.now;
     let streams: Vec<StreamId> = classes.iter().map(|class| pair.open_as(*class)).collect();
     for id in &streams {
         pair.write(Side::Client, *id, b"GET", true);
@@ -259,8 +260,15 @@ fn longest_wait(links: &[(f64, u64)], classes: &[Class], len: usize) -> Duration
     pair.run_to_end(Duration::from_secs(60));
     let waits = streams.iter().map(|id| {
         let arrivals = &pair.program(Side::Client, *id).arrivals;
-        let waits = arrivals.windows(2).map(|pair| pair[1].0 - pair[0].0);
-        waits.max().unwrap_or_default()
+        let moments: Vec<_> = arrivals.iter().map(|(at, _)| *at).collect();
+        let waits = [start]
+            .into_iter()
+            .chain(moments.iter().copied())
+            .zip(&moments);
+        waits
+            .map(|(before, at)| *at - before)
+            .max()
+            .unwrap_or_default()
     });
     let waits: Vec<Duration> = waits.collect();
     eprintln!("{links:?} {}: {waits:?}", classes.len());

@@ -86,15 +86,15 @@ impl Phase<'_> {
         let retransmissions = self.running.is_tcp.then(|| retransmissions(self.stage));
         let records = self.collect(&mut clients)?;
         // The programs of the traffic are the system's ends where they use the library.
-        let ends = records.iter().map(|record| record.ends);
-        let ends = ends.collect::<Option<Vec<_>>>().unwrap_or_default();
-        let of_ends = |value: fn(&EndsRecord) -> u64| ends.iter().map(value).reduce(|a, b| a + b);
+        let own = records.iter().filter(|record| !record.rival);
+        let ends = own.map(|record| record.ends).collect::<Option<Vec<_>>>();
+        let ends = ends.and_then(|ends| ends.into_iter().reduce(EndsRecord::and));
         let mut measurement = self.assemble(records, &watched, interval)?;
         measurement.retransmissions = retransmissions.transpose()?;
         let duplicates = evidence.duplicates_bytes;
-        measurement.duplicates_bytes = duplicates.or(of_ends(|ends| ends.duplicates_bytes));
+        measurement.duplicates_bytes = duplicates.or(ends.map(|ends| ends.duplicates_bytes));
         let reorder_peak = evidence.reorder_peak_bytes;
-        measurement.reorder_peak_bytes = reorder_peak.or(of_ends(|ends| ends.reorder_peak_bytes));
+        measurement.reorder_peak_bytes = reorder_peak.or(ends.map(|ends| ends.reorder_peak_bytes));
         if !evidence.note.is_empty() {
             push_note(&mut measurement.note, &evidence.note);
         }
