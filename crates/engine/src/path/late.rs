@@ -41,8 +41,10 @@ const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
 /// with them: each round of these takes a round trip.
 const HOLE_PATIENCE: u32 = 3;
 
-/// It does when it gets through, in each round trip, so much of the most that it has done since before the hole.
+/// It does when it gets through so much of what it did before the hole, in so many round trips: a window's repetitions and what is
+/// new leave in bursts.
 const CARRIES: f64 = 0.25;
+const CARRIES_IN: u32 = 2;
 
 /// No path is waited for longer than this.
 const STALL_MOST: Duration = Duration::from_secs(5);
@@ -65,12 +67,12 @@ pub(super) struct Heard {
 /// A hole that TCP repairs, or has repaired and the peer has not yet confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hole {
-    /// Bytes per second: what was measured before it, or the most since.
+    /// Bytes per second, as measured before it.
     rate: f64,
-    /// When the last round trip began, and what had been delivered by then.
+    /// From when on bytes are counted, and what had been delivered by then.
     since: Instant,
     delivered: u64,
-    /// Whether the path carried on in the last whole round trip.
+    /// Whether the path carried on when they were counted last.
     carries: bool,
     /// TCP has nothing more to repair.
     is_over: bool,
@@ -262,14 +264,12 @@ impl Path {
             return;
         };
         hole.is_over = sample.loss == LossState::Open;
-        // In less than a round trip nothing can be said about it.
         let time = now.saturating_sub(hole.since);
-        if !hole.is_over && time >= srtt_of(sample) {
+        if !hole.is_over && time >= CARRIES_IN * srtt_of(sample) {
             let segments = sample.delivered.saturating_sub(hole.delivered);
             let bytes = (segments * u64::from(sample.mss)) as f64;
             let rate = bytes / time.as_secs_f64();
             hole.carries = rate > 0.0 && rate >= CARRIES * hole.rate;
-            hole.rate = hole.rate.max(rate);
             (hole.since, hole.delivered) = (now, sample.delivered);
         }
     }
