@@ -34,7 +34,7 @@ delay = "10ms"
 "#;
 
 /// The exit code of a run whose figures the emulator could not vouch for.
-const REFUSED: i32 = 8;
+const REFUSED: i32 = 10;
 
 /// A directory with a scenario in it.
 struct Place {
