@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Flight, LossState, Path, PathSample, srtt_of};
+use super::hole::Hole;
+use super::{Flight, Path, PathSample, srtt_of};
 use crate::Instant;
 
 /// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
@@ -35,17 +36,6 @@ const REPAIR_SLACK: Duration = Duration::from_millis(10);
 /// many round trips until what was under way is acknowledged, until it may go on, and until what has waited is there.
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
 
-/// A path that carries on behind a hole is waited for so many times as long again.
-///
-/// TCP may have lost thousands of packets at once, as BBR does before it has found a link's rate, and some of its repetitions
-/// with them: each round of these takes a round trip.
-const HOLE_PATIENCE: u32 = 3;
-
-/// It does when it gets through so much of what it did before the hole, in so many round trips: a window's repetitions and what is
-/// new leave in bursts.
-const CARRIES: f64 = 0.25;
-const CARRIES_IN: u32 = 2;
-
 /// No path is waited for longer than this.
 const STALL_MOST: Duration = Duration::from_secs(5);
 
@@ -62,20 +52,6 @@ pub(super) struct Heard {
     /// time in which that would be noticed.
     srtt: Duration,
     rttvar: Duration,
-}
-
-/// A hole that TCP repairs, or has repaired and the peer has not yet confirmed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hole {
-    /// Bytes per second, as measured before it.
-    rate: f64,
-    /// From when on bytes are counted, and what had been delivered by then.
-    since: Instant,
-    delivered: u64,
-    /// Whether the path carried on when they were counted last.
-    carries: bool,
-    /// TCP has nothing more to repair.
-    is_over: bool,
 }
 
 impl Path {
@@ -197,16 +173,12 @@ impl Path {
     fn late_stalls_at(&self) -> Option<Instant> {
         let oldest = self.oldest_unconfirmed()?;
         let patience = self.stall_patience();
-        let hole = self.hole;
-        let delivered = self.heard.filter(|_| hole.is_some()).map(|heard| heard.at);
-        let heard = self.last_progress.max(delivered.unwrap_or_default());
-        let silent = oldest.max(heard) + patience;
+        let hole = self.hole.zip(self.heard);
+        let heard = hole.map(|(_, heard)| heard.at).unwrap_or_default();
+        let silent = oldest.max(self.last_progress.max(heard)) + patience;
         // Also when a part of the hole has just been closed: then the next piece is as late as the one before.
-        let more = match delivered {
-            Some(_) if hole.is_some_and(|hole| hole.carries) => {
-                patience.max((HOLE_PATIENCE * patience).min(STALL_MOST))
-            }
-            Some(_) => patience,
+        let more = match hole {
+            Some((hole, _)) => hole.patience(patience, STALL_MOST),
             None => Duration::ZERO,
         };
         let late = self.oldest_flights().map(|flight| {
@@ -247,31 +219,7 @@ impl Path {
         if is_heard {
             self.heard = Some(Heard::new(sample, self.confirmed, now));
         }
-        self.look_behind_hole(sample, now);
-    }
-
-    fn look_behind_hole(&mut self, sample: &PathSample, now: Instant) {
-        let Some(hole) = self.hole.as_mut().filter(|hole| !hole.is_over) else {
-            if sample.loss != LossState::Open {
-                self.hole = Some(Hole {
-                    rate: self.sample.delivery_rate as f64,
-                    since: now,
-                    delivered: sample.delivered,
-                    carries: false,
-                    is_over: false,
-                });
-            }
-            return;
-        };
-        hole.is_over = sample.loss == LossState::Open;
-        let time = now.saturating_sub(hole.since);
-        if !hole.is_over && time >= CARRIES_IN * srtt_of(sample) {
-            let segments = sample.delivered.saturating_sub(hole.delivered);
-            let bytes = (segments * u64::from(sample.mss)) as f64;
-            let rate = bytes / time.as_secs_f64();
-            hole.carries = rate > 0.0 && rate >= CARRIES * hole.rate;
-            (hole.since, hole.delivered) = (now, sample.delivered);
-        }
+        self.hole = Hole::of(self.hole, &self.sample, sample, now);
     }
 
     /// The peer has confirmed so many bytes of the path.
@@ -279,7 +227,7 @@ impl Path {
         self.confirmed = confirmed;
         self.last_progress = now;
         // Until then the peer may have all of it and not have said so.
-        self.hole = self.hole.filter(|hole| !hole.is_over);
+        self.hole = self.hole.filter(|hole| !hole.is_repaired());
         if let Some(heard) = self.heard
             && confirmed - heard.confirmed >= heard.worth(self.sample.in_flight) + RECORD
         {

@@ -2,6 +2,7 @@
 
 mod delay;
 mod flight;
+mod hole;
 mod late;
 mod on_its_way;
 mod one_way;
@@ -18,7 +19,8 @@ use crate::{Instant, PathId, StreamId};
 
 pub use flight::Flight;
 pub(crate) use flight::{Control, Sent};
-use late::{Heard, Hole};
+use hole::Hole;
+use late::Heard;
 pub(crate) use late::{RECORD, REPORT_SLACK};
 use one_way::OneWay;
 pub use sample::{LossState, PathSample};

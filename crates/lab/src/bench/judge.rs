@@ -227,13 +227,13 @@ fn judge_one(
 
 /// A median of fewer seeds than were asked for is not the figure that was asked for. A run that has told why it has none counts.
 fn too_few(
-    figures_of: usize,
+    with_figure: usize,
     measured: Measured<'_>,
     system: &str,
     seeds: usize,
 ) -> Option<(Verdict, String)> {
     let told = measured.of(system).filter(|run| figures(run).is_err());
-    let there = figures_of + told.count();
+    let there = with_figure + told.count();
     (there < seeds).then(|| {
         (
             Verdict::NotRun,

@@ -201,9 +201,9 @@ pub(super) fn key_of(start: f64) -> u64 {
     start.to_bits()
 }
 
-/// The group of streams that weigh the same. A stream's share of the forward path, and of all paths where all streams may be sent
-/// over all of them, is its weight divided by the sum of all weights:
-/// 64, 16, 8 or 1 by its class, and twice as much for each step of its priority.
+/// The group of streams that weigh the same. A stream's share of the forward path, and of all paths where all streams may be
+/// sent over all of them, is its weight divided by the sum of all weights: 64, 16, 8 or 1 by its class, and twice as much for
+/// each step of its priority.
 pub(super) fn group_of(stream: &Stream) -> usize {
     let class = match stream.class() {
         Class::Conversational => 6,
