@@ -72,7 +72,8 @@ impl Class {
     }
 }
 
-/// What a program wants of a stream beyond its class. Each direction has the hints of the side that sends it.
+/// What a program wants of a stream beyond its class. Each direction has the hints of the side that sends it; only the scheduler
+/// `fbdt` heeds them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// From -7 to 7, larger numbers are cut: each step doubles the stream's share of the paths against others of its

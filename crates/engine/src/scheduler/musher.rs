@@ -129,9 +129,11 @@ impl Scheduler for Musher {
     }
 
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        let Some(asking) = view.path(path) else {
+            return Pick::Idle;
+        };
         let mut active = view.active_paths();
-        let (first, second) = (active.next(), active.next());
-        let (Some(first), Some(second), Some(asking)) = (first, second, view.path(path)) else {
+        let (Some(first), Some(second)) = (active.next(), active.next()) else {
             return lowest_unsent(view, budget);
         };
         if let Some(sample) = self.meter.look([first, second], self.interval(), view.now) {

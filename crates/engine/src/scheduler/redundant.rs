@@ -33,6 +33,9 @@ impl Scheduler for Redundant {
         if self.last.len() > view.paths.len() {
             self.forget_paths(view);
         }
+        if view.path(path).is_none() {
+            return Pick::Idle;
+        }
         let last = self.last.get(&path).copied();
         let is_later = |stream: &&Stream| last.is_none_or(|last| stream.id() > last);
         let later = view.all_streams().filter(is_later);

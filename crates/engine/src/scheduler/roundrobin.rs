@@ -26,6 +26,8 @@ impl Scheduler for RoundRobin {
         let Some(asking) = view.path(path) else {
             return Pick::Idle;
         };
+        // mptcp_rr.c, mptcp_rr_next_segment: a subflow sends while it has quota left (num_segments, 1 by default); when none has,
+        // all begin anew. One that takes nothing (mptcp_rr_is_available) is passed over.
         let turn = self.rounds.turn(asking, view, Full::Skip, |_| PIECE);
         if turn == 0 {
             return Pick::Idle;

@@ -1,4 +1,5 @@
-//! Taking turns: in each round every path may send its quota, and waits when it has until the round is over.
+//! Taking turns: in each round every path may send its quota, and waits when it has until the round is over. The quotas are of
+//! `roundrobin.rs`, `wrr.rs` and `musher.rs`, which have their sources.
 
 use std::collections::BTreeMap;
 

@@ -317,6 +317,13 @@ impl Session {
         self.reset_if_abandoned(stream, now);
     }
 
+    /// The program wants nothing of what arrives any more: it is dropped. What the program writes goes on, until
+    /// [`Session::abandon`] at the latest.
+    pub fn ignore_received(&mut self, stream: StreamId, now: Instant) {
+        self.discard_received(stream, now);
+        self.retire_if_over(stream, now);
+    }
+
     /// Bandwidth-delay product in bytes: the sum of the rates times the largest round-trip time.
     pub(super) fn bandwidth_delay(&self) -> f64 {
         let rate: f64 = self.paths.values().map(Path::rate).sum();

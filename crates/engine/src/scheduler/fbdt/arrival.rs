@@ -157,7 +157,7 @@ impl Trip {
 
 /// Time until a byte handed to `path` now is at the peer. What is late holds up what comes behind it; and a path that has
 /// never delivered anything may be dead, so that its bytes come after that has been noticed.
-fn delay(path: &Path, view: &View<'_>) -> Duration {
+pub(super) fn delay(path: &Path, view: &View<'_>) -> Duration {
     let doubt = if path.is_proven() {
         Duration::ZERO
     } else {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
-use super::arrival::piece;
+use super::arrival::{delay, piece};
 use crate::path::{Flight, Path, REPORT_SLACK};
 use crate::scheduler::{Pick, View};
 use crate::stream::Stream;
@@ -91,7 +91,7 @@ impl Repeats {
         view: &View<'_>,
     ) {
         self.carried.insert(path, view.now);
-        if race && second_for(path, view).is_some() {
+        if race && may_be_second(path, view).next().is_some() {
             if self.races.len() >= MAX_RACES {
                 self.races.pop_front();
             }
@@ -124,17 +124,19 @@ impl Repeats {
     /// nothing else can take the place.
     pub(super) fn late(&mut self, path: &Path, urgent: bool, view: &View<'_>) -> Option<Pick> {
         let is_waited_for = || others(path, view).any(|other| is_waited_for(other, view));
-        if view.race_budget() < SEGMENT || urgent && !is_waited_for() {
+        let budget_of = |stream: &Stream| budget_of(stream, path, view);
+        let most = view.race_budget().max(view.repeat_budget());
+        if most < SEGMENT || urgent && !is_waited_for() {
             return None;
         }
-        let is_wanted = |s: &Stream| (!urgent || is_urgent(s)) && budget_of(s, view) > 0;
+        let is_wanted = |s: &Stream| (!urgent || is_urgent(s)) && budget_of(s) > 0;
         let search = || late_bytes(path, is_wanted, view);
         let found = self.searches.unless_in_vain(path.id(), view.now, search);
         let (stream, range) = found?;
         self.carried.insert(path.id(), view.now);
         let state = view.stream(stream)?;
-        let range = range.start..range.end.min(range.start + budget_of(state, view));
-        Some(match is_urgent(state) {
+        let range = range.start..range.end.min(range.start + budget_of(state));
+        Some(match is_urgent(state) && !path.policy.metered {
             true => Pick::Race { stream, range },
             false => Pick::Repeat { stream, range },
         })
@@ -166,15 +168,21 @@ impl Repeats {
     }
 }
 
-/// The path on which what `first` has arrives soonest but for its own link: another carrier of that one meets the same
-/// queue and the same outage.
+/// The path on which what `first` has arrives soonest, of those that can take it now: a copy that waits for a path which is full,
+/// or silent, is none.
 fn second_for<'a>(first: PathId, view: &View<'a>) -> Option<&'a Path> {
+    let free = may_be_second(first, view).filter(|path| !path.sample().full && !path.is_crowded());
+    free.min_by_key(|other| (delay(other, view), other.id()))
+}
+
+/// The paths that what `first` has may be raced on: those of other links, since another carrier of its own meets the same
+/// queue and the same outage, on which nothing is raced that costs.
+fn may_be_second<'a>(first: PathId, view: &View<'a>) -> impl Iterator<Item = &'a Path> + use<'a> {
     let first_path = view.paths.get(&first);
-    let on_another = |other: &&Path| {
-        other.id() != first && first_path.is_none_or(|first| !first.shares_link(other))
-    };
-    let others = view.active_paths().filter(on_another);
-    others.min_by_key(|other| (other.delay(), other.id()))
+    view.active_paths().filter(move |other| {
+        let on_another = first_path.is_none_or(|first| !first.shares_link(other));
+        other.id() != first && on_another && !other.policy.metered
+    })
 }
 
 /// Whether what goes over `path` may well be late: it has lost or stalled lately, or is too young for anybody to know.
@@ -185,9 +193,10 @@ pub(super) fn is_doubtful(path: &Path, view: &View<'_>) -> bool {
     !path.is_proven() || age < KNOWN_AFTER * path.srtt() || path.unreliability(view.now) > DOUBT
 }
 
-/// Bytes of `stream` that may be repeated now; nothing while that is no segment, since crumbs cost more than they carry.
-fn budget_of(stream: &Stream, view: &View<'_>) -> u64 {
-    let budget = if is_urgent(stream) {
+/// Bytes of `stream` that `path` may repeat now; nothing while that is no segment, since crumbs cost more than they carry.
+/// A metered path has no budget to race with, and still carries what another one failed to deliver.
+fn budget_of(stream: &Stream, path: &Path, view: &View<'_>) -> u64 {
+    let budget = if is_urgent(stream) && !path.policy.metered {
         view.race_budget()
     } else {
         view.repeat_budget()

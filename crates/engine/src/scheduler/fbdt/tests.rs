@@ -599,6 +599,45 @@ fn what_is_raced_goes_over_another_link_and_not_over_another_carrier_of_it() {
     assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), race);
 }
 
+#[test]
+fn what_is_raced_does_not_wait_for_a_path_that_may_not_or_cannot_carry_it() {
+    // The second one would be the best to race on.
+    let links = [(80.0, 10), (80.0, 12), (80.0, 60)];
+    type Change = fn(&mut Fixture);
+    let changes: [(&str, Change); 4] = [
+        ("nothing", |_| {}),
+        ("it is metered", |fixture| {
+            fixture.paths.get_mut(&PathId(1)).unwrap().policy.metered = true;
+        }),
+        ("it is full", |fixture| {
+            fixture.change(1, |sample| sample.full = true);
+        }),
+        ("it is silent", |fixture| {
+            fixture.change(1, |sample| sample.in_flight = 1000);
+            // Itself it has been repeated.
+            fixture.paths.get_mut(&PathId(1)).unwrap().flights[0].repeated = true;
+            fixture.now += Duration::from_millis(100);
+        }),
+    ];
+    for (what, change) in changes {
+        let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
+        fixture.repeat_budget = 10_000;
+        fixture.doubt_all();
+        fixture.write_as(2, Class::Background, 1000);
+        fixture.take(1, 2, 0..1000);
+        change(&mut fixture);
+        fixture.write_as(0, Class::Conversational, 200);
+        assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200), "{what}");
+        let race = Pick::Race {
+            stream: 0,
+            range: 0..200,
+        };
+        let is_second = what == "nothing";
+        let pick = fixture.pick(&mut fbdt, PathId(2), BUDGET);
+        assert_eq!(pick == race, !is_second, "{what}: {pick:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
