@@ -15,7 +15,8 @@ use tracing::{debug, error, info, warn};
 
 use crate::class::{Flow, class_of};
 use crate::{Class, ClassRule, Forward, Opener, http_proxy, socks5};
-use sumlink_transport::relay::{Upload, relay};
+use sumlink_transport::local_hop;
+use sumlink_transport::relay::{KEEPALIVE, Upload, relay};
 use sumlink_transport::saved_syn;
 use sumlink_transport::tasks::spawn_begun;
 
@@ -26,10 +27,6 @@ pub const DEFAULT_MAX_CONNECTIONS: usize = 1024;
 /// How long to wait when the system has no descriptor or memory for another connection. Trying
 /// again at once would fail again at once, and take a whole core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// When a connection to a program that has vanished is noticed: after this time of silence the
-/// kernel starts to ask, and gives up after a few minutes.
-const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// What a [`Listener`] does with its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +82,7 @@ impl Listener {
     pub async fn bind(address: SocketAddr, service: Service) -> Result<Self, ListenError> {
         let bound = async {
             let socket = TcpListener::bind(address).await?;
+            local_hop::tune_listener(&socket);
             let address = socket.local_addr()?;
             Ok((socket, address))
         };

@@ -3,19 +3,28 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::oneshot;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout as time_limit, timeout_at};
 use tracing::debug;
 
 use crate::egress::EgressPolicy;
 use crate::happy_eyeballs::Race;
+use crate::local_hop;
+use crate::relay::KEEPALIVE;
 use crate::target::{Host, OpenError, Target};
+
+/// Names that are looked up at once for one session. The system's resolver takes a thread for each, and no look-up ends before
+/// it has an answer, whoever waits for that: some hundred names that are never answered would leave no thread for other clients.
+const LOOK_UPS: usize = 16;
 
 /// What has been resolved waits at most this long for those who asked for the same target before.
 const TURN_WAIT: Duration = Duration::from_millis(100);
@@ -28,11 +37,12 @@ const MAX_ADDRESSES: usize = 16;
 /// The policy sees each resolved address, and only the addresses it has seen are connected to: a name
 /// that resolves differently a moment later (DNS rebinding) reaches nothing new. The addresses are
 /// tried in the resolver's order with the families interleaved, a new one every 250 ms or as soon as
-/// the last attempt has failed (RFC 8305); the first to answer wins. The stream has TCP_NODELAY set.
+/// the last attempt has failed (RFC 8305); the first to answer wins. The stream has TCP_NODELAY set and
+/// keepalives as a program's connection has, and is not paced where it does not leave the machine.
 ///
 /// Errors: [`OpenError::NameNotResolved`] also when the resolver does not answer in time,
 /// [`OpenError::NotAllowed`] when the policy allows none of the addresses, else what says most about
-/// the target of all attempts: refused, then timed out, then unreachable.
+/// the target of all attempts: refused, then timed out, then unreachable. Whoever has not answered by then has timed out.
 pub async fn dial(
     target: &Target,
     policy: &EgressPolicy,
@@ -41,10 +51,11 @@ pub async fn dial(
     dial_in_turn(target, policy, timeout, Turns::default().next(&[])).await
 }
 
-/// The order in which connections are asked for, so that those to one target begin in it however long each takes to
+/// The order in which a session's connections are asked for, so that those to one target begin in it however long each takes to
 /// resolve its name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Turns {
+    look_ups: Arc<Semaphore>,
     /// What was asked for last. Programs whose connections have an order make them one right after the other.
     last: Option<(Vec<u8>, oneshot::Receiver<Infallible>)>,
 }
@@ -52,6 +63,7 @@ pub(crate) struct Turns {
 /// A connection's place in the order.
 #[derive(Debug)]
 pub(crate) struct Turn {
+    look_ups: Arc<Semaphore>,
     /// Ends when the connection before has begun or never will.
     before: Option<oneshot::Receiver<Infallible>>,
     /// Dropped when this one has begun.
@@ -66,7 +78,21 @@ impl Turns {
         let before = last
             .filter(|(last, _)| last == target)
             .map(|(_, receiver)| receiver);
-        Turn { before, begun }
+        let look_ups = Arc::clone(&self.look_ups);
+        Turn {
+            look_ups,
+            before,
+            begun,
+        }
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            look_ups: Arc::new(Semaphore::new(LOOK_UPS)),
+            last: None,
+        }
     }
 }
 
@@ -79,7 +105,7 @@ pub(crate) async fn dial_in_turn(
     turn: Turn,
 ) -> Result<TcpStream, OpenError> {
     let deadline = Instant::now() + timeout;
-    let addresses = resolve(target, deadline).await?;
+    let addresses = resolve(target, deadline, turn.look_ups).await?;
     let allowed: Vec<SocketAddr> = addresses
         .into_iter()
         .filter(|address| match policy.check(address.ip(), address.port()) {
@@ -110,26 +136,44 @@ pub(crate) async fn dial_in_turn(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%target, %error, "TCP_NODELAY not set");
     }
+    // A target that has vanished, or a NAT that has forgotten an idle connection, says nothing: the stream would stay for ever.
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+    if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
+        debug!(%target, %error, "SO_KEEPALIVE not set");
+    }
     Ok(stream)
 }
 
-async fn resolve(target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, OpenError> {
+async fn resolve(
+    target: &Target,
+    deadline: Instant,
+    look_ups: Arc<Semaphore>,
+) -> Result<Vec<SocketAddr>, OpenError> {
     let name = match &target.host {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
         Host::Name(name) => name,
     };
-    let addresses: Vec<SocketAddr> =
-        match timeout_at(deadline, lookup_host((name.as_str(), target.port))).await {
-            Ok(Ok(addresses)) => addresses.collect(),
-            Ok(Err(error)) => {
-                debug!(%target, %error, "name not resolved");
-                Vec::new()
-            }
-            Err(_) => {
-                debug!(%target, "the resolver did not answer in time");
-                Vec::new()
-            }
-        };
+    let asked = (name.to_string(), target.port);
+    let look_up = async {
+        // It is given back when the resolver has answered, and not when nobody waits for that any more.
+        let permit = look_ups.acquire_owned().await;
+        let look_up = spawn_blocking(move || -> io::Result<Vec<SocketAddr>> {
+            let _permit = permit;
+            Ok(asked.to_socket_addrs()?.collect())
+        });
+        look_up.await.map_err(io::Error::other)?
+    };
+    let addresses: Vec<SocketAddr> = match timeout_at(deadline, look_up).await {
+        Ok(Ok(addresses)) => addresses,
+        Ok(Err(error)) => {
+            debug!(%target, %error, "name not resolved");
+            Vec::new()
+        }
+        Err(_) => {
+            debug!(%target, "the resolver did not answer in time");
+            Vec::new()
+        }
+    };
     if addresses.is_empty() {
         Err(OpenError::NameNotResolved)
     } else {
@@ -142,16 +186,19 @@ async fn connect_first(
     addresses: Vec<SocketAddr>,
     deadline: Instant,
 ) -> Result<TcpStream, OpenError> {
-    let mut race = Race::new(addresses, TcpStream::connect);
+    let mut race = Race::new(addresses, local_hop::connect);
     let mut failure = None;
-    while let Some(result) = timeout_at(deadline, race.next())
-        .await
-        .map_err(|_| OpenError::TimedOut)?
-    {
-        match result {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = failure.max(Some(Informative(open_error(&error)))),
-        }
+    loop {
+        let error = match timeout_at(deadline, race.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => open_error(&error),
+            Ok(None) => break,
+            Err(_) => {
+                failure = failure.max(Some(Informative(OpenError::TimedOut)));
+                break;
+            }
+        };
+        failure = failure.max(Some(Informative(error)));
     }
     Err(failure.map_or(OpenError::Unreachable, |Informative(error)| error))
 }
@@ -275,6 +322,33 @@ mod tests {
         )
         .await;
         assert_eq!(error.unwrap_err(), OpenError::TimedOut);
+
+        // What one address has said counts for more than another one's silence.
+        let order = vec![closed_port().await, silent.address];
+        let error = connect_first(order, Instant::now() + 2 * ATTEMPT_DELAY).await;
+        assert_eq!(error.unwrap_err(), OpenError::Refused);
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_many_names_waits_for_its_own_look_ups() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (name, policy) = (target(&format!("localhost:{port}")), loopback_allowed());
+        let mut turns = Turns::default();
+        // As if so many names were never answered.
+        let all = u32::try_from(LOOK_UPS).unwrap();
+        let unanswered = Arc::clone(&turns.look_ups);
+        let unanswered = unanswered.acquire_many(all).await.unwrap();
+        let error = dial_in_turn(&name, &policy, ATTEMPT_DELAY, turns.next(b"1")).await;
+        assert_eq!(error.unwrap_err(), OpenError::NameNotResolved);
+        // Addresses need none, and neither does another session.
+        let address = target(&format!("127.0.0.1:{port}"));
+        let by_address = dial_in_turn(&address, &policy, LONG, turns.next(b"2"));
+        by_address.await.unwrap();
+        dial(&name, &policy, LONG).await.unwrap();
+        drop(unanswered);
+        let again = dial_in_turn(&name, &policy, LONG, turns.next(b"3")).await;
+        assert!(SockRef::from(&again.unwrap()).keepalive().unwrap());
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
 //! Where the server lets streams go: a decision by address and port, taken after the name is resolved.
 //!
 //! The rules are read in order and the first one that matches decides. Where none matches, the
-//! built-in refusals do: loopback, link-local (cloud metadata services live there), multicast,
-//! broadcast and unspecified addresses, and every IPv6 address that embeds such an IPv4 one. All
+//! built-in refusals do: loopback, link-local and `fd00:ec2::254` (cloud metadata services live there),
+//! multicast, broadcast and unspecified addresses, and every IPv6 address that embeds such an IPv4 one. All
 //! else is allowed.
 //!
 //! Two points keep a rule from opening more than its author meant:
@@ -196,6 +196,7 @@ mod tests {
              -[::127.0.0.1]:80 -[::ffff:0:127.0.0.1]:80 -[64:ff9b::127.0.0.1]:80 \
              -[64:ff9b::224.0.0.1]:80 -[64:ff9b:1::169.254.169.254]:80 -[2002:7f00:1::]:80 \
              -[2002:7f00:1::5]:80 -[2002:a9fe:a9fe::1]:80 -[2002:ffff:ffff::]:80 \
+             -[fd00:ec2::254]:80 +[fd00:ec2::1]:80 \
              +[::ffff:192.0.2.1]:80 +[64:ff9b::192.0.2.1]:80 +[2002:c000:201::1]:80",
         );
     }

@@ -50,6 +50,7 @@ mod handshake;
 mod happy_eyeballs;
 pub mod keys;
 pub mod links;
+pub mod local_hop;
 mod log_limit;
 mod low_water;
 mod pacing;

@@ -20,6 +20,10 @@ pub use buffered::Buffered;
 /// not read shall not fill the kernel's send buffer, which grows to megabytes.
 const NOTSENT: u32 = 128 * 1024;
 
+/// When a program or a target that has vanished is noticed: after this time of silence the kernel starts to ask, and gives up
+/// after a few minutes.
+pub const KEEPALIVE: Duration = Duration::from_secs(60);
+
 /// How long a peer that has been told to go away is listened to, and how many bytes of it.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: u64 = 1 << 20;
@@ -29,7 +33,7 @@ const LINGER_BYTES: u64 = 1 << 20;
 pub enum Upload {
     /// Everything until its end.
     Unlimited,
-    /// So many bytes; what follows belongs to nobody and ends the direction.
+    /// So many bytes; what follows belongs to nobody and is dropped.
     Limited(u64),
 }
 
@@ -59,8 +63,8 @@ pub trait Relayed: AsyncBufRead + AsyncWrite + Unpin {
 /// Relays until both directions have ended. `early` are bytes that the program sent ahead, while the
 /// stream was being opened.
 ///
-/// The end of one direction is passed on and leaves the other one open. When either side fails, the
-/// other one is reset: a download that was cut short must not look complete.
+/// The end of one direction is passed on and leaves the other one open, and so does one side's taking no more: what it said
+/// before still arrives. When either side fails, the other one is reset: a download that was cut short must not look complete.
 pub async fn relay<S>(mut local: TcpStream, mut stream: S, early: &[u8], upload: Upload)
 where
     S: Relayed,
@@ -74,14 +78,13 @@ where
         debug!(%error, "TCP_NOTSENT_LOWAT not set: the kernel may hold megabytes for a program that does not read");
     }
     let copied = async {
-        if !early.is_empty() {
-            stream.write_all(early).await?;
-        }
+        // Who takes none of it may still have something to say.
+        let is_taken = early.is_empty() || stream.write_all(early).await.is_ok();
         let left = match upload {
             Upload::Unlimited => None,
             Upload::Limited(left) => Some(left),
         };
-        copy::both(&mut local, &mut stream, left).await
+        copy::both(&mut local, &mut stream, left, !is_taken).await
     };
     match copied.await {
         Ok((sent, received)) => {

@@ -400,6 +400,11 @@ impl Shared {
                 .count();
             match sessions.entry(key) {
                 Occupied(_) => Some((RefuseCode::SessionExists, "")),
+                // It may have been taken off the list while it held back its HELLO; whose session is on the list by then is
+                // ended by `set_authorized`.
+                Vacant(_) if !self.authorized.contains(&key.0) => {
+                    Some((RefuseCode::NoSuchSession, "the key is no longer authorized"))
+                }
                 Vacant(_) if of_client >= self.config.limits.sessions_of(&self.config.session) => {
                     Some((RefuseCode::Limit, "too many sessions"))
                 }

@@ -39,7 +39,8 @@ impl Stream {
 
 impl Stream {
     /// What this side wants of what it writes, beyond the stream's class: a larger share of the links, two paths for
-    /// every byte, or arrival within a time. The deadline is for what is written from now on.
+    /// every byte, or arrival within a time. The deadline is for what is written from now on. Only the scheduler `fbdt`, which
+    /// is the default, heeds them.
     ///
     /// ```no_run
     /// # use std::time::Duration;

@@ -431,6 +431,39 @@ async fn who_finishes_second_is_heard_to_the_end() {
     assert!(whole, "the copy differs");
 }
 
+/// A program finishes and leaves while everything on the way is full, and its target reads only as fast as its answer is taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_without_reading_the_answer_holds_nobody_up() {
+    let key = SecretKey::generate().unwrap();
+    let server = Running::start(&[&key], |_| {}).await;
+    let client = Client::connect(server.client(&key)).await.unwrap();
+    let data = bytes(64 * 1024);
+    let (mut tcp, mut stream) = both_ends(&client).await;
+    let target = tokio::spawn(async move {
+        let (mut reader, mut writer) = tcp.split();
+        // An echo, to the end or until nobody wants it any more.
+        let mut total = 0;
+        let mut part = vec![0; 64 * 1024];
+        loop {
+            let len = reader.read(&mut part).await.unwrap();
+            if len == 0 {
+                return total;
+            }
+            total += len;
+            let _ = writer.write_all(&part[..len]).await;
+        }
+    });
+    let mut sent = 0;
+    let full = Duration::from_millis(300);
+    while let Ok(len) = tokio::time::timeout(full, stream.write(&data)).await {
+        sent += len.unwrap();
+    }
+    stream.shutdown().await.unwrap();
+    drop(stream);
+    let received = tokio::time::timeout(Duration::from_secs(30), target).await;
+    assert_eq!(received.unwrap().unwrap(), sent);
+}
+
 #[tokio::test]
 async fn a_reset_of_the_target_reaches_the_program() {
     let key = SecretKey::generate().unwrap();

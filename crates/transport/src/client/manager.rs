@@ -49,6 +49,8 @@ pub(super) struct Manager {
     kept: Instant,
     links: BTreeMap<String, LinkState>,
     dials: JoinSet<Dialed>,
+    /// Dials so far.
+    dialed: u64,
     began: Instant,
     /// The server's addresses, as last resolved.
     servers: Vec<SocketAddr>,
@@ -84,6 +86,7 @@ impl Manager {
             kept: Instant::now(),
             links,
             dials,
+            dialed: 0,
             began: Instant::now(),
             servers: Vec::new(),
             resolver,
@@ -135,7 +138,11 @@ impl Manager {
             tokio::select! {
                 _ = &mut driver => {
                     let lasted = self.began.elapsed();
-                    return if self.is_closing { Outcome::Closed } else { Outcome::Lost { lasted } };
+                    return match connected {
+                        _ if self.is_closing => Outcome::Closed,
+                        Some(_) => Outcome::Failed(best_error.unwrap_or_else(not_in_time)),
+                        None => Outcome::Lost { lasted },
+                    };
                 }
                 () = until_true(closing), if !self.is_closing => {
                     self.is_closing = true;
@@ -153,9 +160,13 @@ impl Manager {
                 }
                 Ok(()) = policies.changed() => self.look_again().await,
                 Some(news) = self.news.recv() => self.on_news(news),
-                Some(Ok(answer)) = self.asking.join_next() => self.on_carriers(answer).await,
-                Some(Ok(dialed)) = self.dials.join_next() => {
-                    match self.on_dialed(dialed, connected.is_none()) {
+                Some(answer) = self.asking.join_next() => if let Ok(answer) = answer {
+                    self.on_carriers(answer).await;
+                },
+                Some(dialed) = self.dials.join_next() => {
+                    // One that was given up has nothing to say.
+                    let joined = dialed.map_or(Ok(false), |dialed| self.on_dialed(dialed, connected.is_none()));
+                    match joined {
                         Ok(true) => if let Some(connected) = connected.take() { connected() },
                         Ok(false) => {}
                         Err(error) => {
@@ -168,12 +179,17 @@ impl Manager {
                             }
                         }
                     }
-                    if connected.is_some() && self.dials.is_empty() && let Some(error) = best_error.take() {
+                    if connected.is_some() && self.dials.is_empty() {
                         driver.abort();
-                        return Outcome::Failed(error);
+                        return Outcome::Failed(best_error.unwrap_or_else(all_left));
                     }
                 }
-                () = tokio::time::sleep(next_look), if connected.is_none() && !self.is_closing => self.look_again().await,
+                () = tokio::time::sleep(next_look), if connected.is_none() && !self.is_closing => {
+                    if watch.is_none() {
+                        watch = links::Watch::new().ok();
+                    }
+                    self.look_again().await;
+                }
             }
         }
     }
@@ -201,6 +217,16 @@ impl Manager {
             Err(error) => tracing::debug!(%error, "keeping the server's old addresses"),
         }
     }
+}
+
+/// The session's time was over before any link had got through.
+fn not_in_time() -> ConnectError {
+    ConnectError::NoLink("none reached the server within the session's timeout".to_owned())
+}
+
+/// Links were lost before any had got through.
+fn all_left() -> ConnectError {
+    ConnectError::NoLink("those that were tried are gone".to_owned())
 }
 
 /// Waits until the flag is set; a flag that nobody can set any more counts as set.

@@ -190,13 +190,17 @@ impl Driver {
                     continue;
                 }
                 // The engine says when there is room again. A program that let go without having finished wants no
-                // more of it to arrive; one that had finished wants all of it to.
-                if taken.dropped && !taken.finished {
-                    self.engine.reset(id, 0, now);
-                    self.locals.remove(&id);
-                    return;
+                // more of it to arrive; one that had finished wants all of it to, and nothing of the answer: nobody
+                // would read it, and the target might not read on before somebody does.
+                match (taken.dropped, taken.finished) {
+                    (true, false) => {
+                        self.engine.reset(id, 0, now);
+                        self.locals.remove(&id);
+                        return;
+                    }
+                    (true, true) => return self.engine.ignore_received(id, now),
+                    (false, _) => break,
                 }
-                break;
             }
             if taken.finished && taken.drained && !local.finished {
                 local.finished = true;

@@ -59,12 +59,17 @@ const REFUSED_IPV4: [(Ipv4Net, &str); 5] = [
     (net4([255, 255, 255, 255], 32), "broadcast"),
 ];
 
-/// IPv6 ranges that no rule has to name to be refused (RFC 4291, section 2.4).
-const REFUSED_IPV6: [(Ipv6Net, &str); 4] = [
+/// IPv6 ranges that no rule has to name to be refused (RFC 4291, section 2.4, but for the last).
+const REFUSED_IPV6: [(Ipv6Net, &str); 5] = [
     (net6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (net6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
     (net6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local"),
     (net6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "multicast"),
+    // The one such service that is not link-local (Amazon EC2, "instance metadata over IPv6").
+    (
+        net6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], 128),
+        "cloud metadata",
+    ),
 ];
 
 const fn net4(octets: [u8; 4], prefix_len: u8) -> Ipv4Net {

@@ -21,6 +21,8 @@ pub(crate) struct Policies(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// Held by who writes the file: the state must be free meanwhile, which sessions ask for while bytes move.
+    saving: Mutex<()>,
     /// Counts what changes what a link may do.
     changes: watch::Sender<u64>,
     /// Where usage and kept policies are remembered.
@@ -103,6 +105,7 @@ impl Policies {
         }
         Ok(Self(Arc::new(Shared {
             state: Mutex::new(state),
+            saving: Mutex::new(()),
             changes: watch::channel(0).0,
             file,
             today,
@@ -217,12 +220,19 @@ impl Policies {
         let Some(file) = &self.0.file else {
             return Ok(());
         };
-        let mut state = self.lock();
-        if !std::mem::take(&mut state.is_dirty) {
-            return Ok(());
+        // One after the other, so that what is newer is written later.
+        let _saving = self.0.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = {
+            let mut state = self.lock();
+            if !std::mem::take(&mut state.is_dirty) {
+                return Ok(());
+            }
+            state.remembered()
+        };
+        let saved = store::save(file, &remembered);
+        if saved.is_err() {
+            self.lock().is_dirty = true;
         }
-        let saved = store::save(file, &state.remembered());
-        state.is_dirty |= saved.is_err();
         saved
     }
 
@@ -351,6 +361,34 @@ mod tests {
         let file = Some(dir.path().join("none/links.json"));
         let error = Policies::with(&[], file, first_day);
         assert!(matches!(error, Err(StateError::Unwritable { .. })));
+    }
+
+    /// A disk may take seconds to write, and sessions count what they move all the while.
+    #[test]
+    fn counting_does_not_wait_for_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("links.json");
+        let policies = Policies::with(&[], Some(file.clone()), first_day).unwrap();
+        policies.count("eth0", 1);
+        // Whoever opens a pipe for writing waits until somebody reads.
+        let slow = dir.path().join("links.json.new");
+        let made = std::process::Command::new("mkfifo").arg(&slow).status();
+        assert!(made.unwrap().success());
+        let saving = policies.clone();
+        let saving = std::thread::spawn(move || saving.save());
+        while policies.lock().is_dirty {
+            std::thread::yield_now();
+        }
+        policies.count("eth0", 2);
+        assert_eq!(policies.report("eth0").usage.unwrap().day_bytes, 3);
+        assert!(!saving.is_finished());
+        // A pipe is no file that could be kept: what was not written is written by the next one.
+        let _read = std::fs::read(&slow);
+        saving.join().unwrap().unwrap_err();
+        std::fs::remove_file(&slow).unwrap();
+        policies.save().unwrap();
+        let again = Policies::with(&[], Some(file), first_day).unwrap();
+        assert_eq!(again.report("eth0").usage.unwrap().day_bytes, 3);
     }
 
     #[test]

@@ -14,26 +14,48 @@ use super::Relayed;
 const READ: usize = 64 * 1024;
 
 /// Copies until both directions have ended; returns the bytes sent into and received from the stream. With `left`, so
-/// many bytes are sent at most, and what the socket says behind them ends that direction.
+/// many bytes are sent at most, and what the socket says behind them is dropped; with `is_refused` all of it.
+///
+/// One who takes no more may still have said what is on its way: that direction goes on to its end, and what is said in the other one
+/// meanwhile is dropped. A stream that is reset, or a socket, has no more to say and is an error.
 pub(super) async fn both<S: Relayed>(
     local: &mut TcpStream,
     stream: &mut S,
     left: Option<u64>,
+    is_refused: bool,
 ) -> io::Result<(u64, u64)> {
     let mut up = Up {
         bytes: 0,
         left,
-        stage: Stage::Copying,
+        stage: match is_refused {
+            true => Stage::Dropping,
+            false => Stage::Copying,
+        },
+        is_refused,
     };
     let mut down = Down {
         bytes: 0,
         stage: Stage::Copying,
     };
     std::future::poll_fn(|cx| {
-        let sent = up.poll(cx, local, stream)?;
-        let received = down.poll(cx, local, stream)?;
+        let (sent, received);
+        if up.stage == Stage::Dropping {
+            // Which may take all that a task may do at once.
+            received = down.poll(cx, local, stream)?;
+            sent = up.poll(cx, local, stream)?;
+        } else {
+            sent = up.poll(cx, local, stream)?;
+            received = down.poll(cx, local, stream)?;
+        }
         match (sent, received) {
             (Poll::Ready(sent), Poll::Ready(received)) => Poll::Ready(Ok((sent, received))),
+            // Whoever goes on sending is to notice that nobody takes it.
+            (Poll::Pending, Poll::Ready(received)) if up.is_refused => {
+                Poll::Ready(Ok((up.bytes, received)))
+            }
+            (Poll::Ready(sent), Poll::Pending) if down.stage == Stage::Dropping => {
+                Poll::Ready(Ok((sent, down.bytes)))
+            }
             _ => Poll::Pending,
         }
     })
@@ -43,6 +65,8 @@ pub(super) async fn both<S: Relayed>(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Copying,
+    /// What is said is dropped.
+    Dropping,
     /// The end is being passed on.
     Ending,
     Ended,
@@ -53,6 +77,8 @@ struct Up {
     bytes: u64,
     left: Option<u64>,
     stage: Stage,
+    /// The stream takes no more.
+    is_refused: bool,
 }
 
 impl Up {
@@ -62,47 +88,88 @@ impl Up {
         local: &mut TcpStream,
         stream: &mut S,
     ) -> Poll<io::Result<u64>> {
-        while self.stage == Stage::Copying {
-            // Memory is asked for only when there is something to put into it.
-            match local.poll_read_ready(cx) {
-                Poll::Ready(result) => result?,
-                Poll::Pending => {
-                    ready!(Pin::new(&mut *stream).poll_flush(cx))?;
-                    return Poll::Pending;
+        loop {
+            match self.stage {
+                Stage::Copying => match ready!(self.copy(cx, local, stream)) {
+                    Ok(()) => {}
+                    Err(Failed::Socket(error)) => return Poll::Ready(Err(error)),
+                    Err(Failed::Stream) => {
+                        (self.stage, self.is_refused) = (Stage::Dropping, true);
+                    }
+                },
+                Stage::Dropping => {
+                    let mut dropped = [0; 16 * 1024];
+                    let mut dropped = ReadBuf::new(&mut dropped);
+                    ready!(Pin::new(&mut *local).poll_read(cx, &mut dropped))?;
+                    if dropped.filled().is_empty() {
+                        self.stage = match self.is_refused {
+                            true => Stage::Ended,
+                            false => Stage::Ending,
+                        };
+                    }
                 }
-            }
-            if self.left == Some(0) {
-                // The direction does not end at the limit itself: many servers take the end of their client's
-                // direction for a cancelled request.
-                let mut excess = [0];
-                ready!(Pin::new(&mut *local).poll_read(cx, &mut ReadBuf::new(&mut excess)))?;
-                self.stage = Stage::Ending;
-                break;
-            }
-            let left = self
-                .left
-                .map_or(READ, |left| usize::try_from(left).unwrap_or(READ));
-            let most = left.min(READ);
-            let mut chunk = ready!(stream.poll_reserve(cx, most))?;
-            let room = chunk.capacity().min(most);
-            let read = local.try_read_buf(&mut (&mut chunk).limit(room));
-            stream.push(chunk);
-            match read {
-                Ok(0) => self.stage = Stage::Ending,
-                Ok(read) => {
-                    self.bytes += read as u64;
-                    self.left = self.left.map(|left| left - read as u64);
+                Stage::Ending => {
+                    // A stream that does not take its end either has failed, as the other direction finds out, or has no use
+                    // for it.
+                    let _ = ready!(Pin::new(&mut *stream).poll_shutdown(cx));
+                    self.stage = Stage::Ended;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                Stage::Ended => return Poll::Ready(Ok(self.bytes)),
             }
         }
-        if self.stage == Stage::Ending {
-            ready!(Pin::new(stream).poll_shutdown(cx))?;
-            self.stage = Stage::Ended;
-        }
-        Poll::Ready(Ok(self.bytes))
     }
+
+    /// Copies what is there; ready when something was.
+    fn copy<S: Relayed>(
+        &mut self,
+        cx: &mut Context<'_>,
+        local: &mut TcpStream,
+        stream: &mut S,
+    ) -> Poll<Result<(), Failed>> {
+        // Memory is asked for only when there is something to put into it.
+        match local.poll_read_ready(cx) {
+            Poll::Ready(result) => result.map_err(Failed::Socket)?,
+            Poll::Pending => {
+                let flushed = ready!(Pin::new(&mut *stream).poll_flush(cx));
+                flushed.map_err(|_| Failed::Stream)?;
+                return Poll::Pending;
+            }
+        }
+        if self.left == Some(0) {
+            // The direction does not end at the limit: many servers take the end of their client's direction for a
+            // cancelled request, and some clients say a line's end too many.
+            let flushed = ready!(Pin::new(&mut *stream).poll_flush(cx));
+            flushed.map_err(|_| Failed::Stream)?;
+            self.stage = Stage::Dropping;
+            return Poll::Ready(Ok(()));
+        }
+        let left = self
+            .left
+            .map_or(READ, |left| usize::try_from(left).unwrap_or(READ));
+        let most = left.min(READ);
+        let reserved = ready!(stream.poll_reserve(cx, most));
+        let mut chunk = reserved.map_err(|_| Failed::Stream)?;
+        let room = chunk.capacity().min(most);
+        let read = local.try_read_buf(&mut (&mut chunk).limit(room));
+        stream.push(chunk);
+        match read {
+            Ok(0) => self.stage = Stage::Ending,
+            Ok(read) => {
+                self.bytes += read as u64;
+                self.left = self.left.map(|left| left - read as u64);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Poll::Ready(Err(Failed::Socket(error))),
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What made a direction end early.
+enum Failed {
+    Socket(io::Error),
+    /// It takes no more; whether it has failed the other direction knows.
+    Stream,
 }
 
 /// Pieces of memory written to a socket in one go, at most: 256 KiB of a stream's pages.
@@ -129,12 +196,31 @@ impl Down {
                 break;
             }
             let socket = Pin::new(&mut *local);
-            let written = ready!(socket.poll_write_vectored(cx, &slices[..filled]))?;
+            let written = match ready!(socket.poll_write_vectored(cx, &slices[..filled])) {
+                Ok(written) => written,
+                // It has said all it had to say, by a FIN, and went away: that is still to be passed on (Linux says so
+                // only then, and that a connection was reset otherwise).
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    self.stage = Stage::Dropping;
+                    break;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             Pin::new(&mut *stream).consume(written);
             self.bytes += written as u64;
+        }
+        // Whoever sends it may not take the rest of the other direction before somebody takes this one.
+        while self.stage == Stage::Dropping {
+            let mut slices = [IoSlice::new(&[]); PIECES];
+            let filled = ready!(stream.poll_fill_slices(cx, &mut slices))?;
+            let len = slices[..filled].iter().map(|piece| piece.len()).sum();
+            match len {
+                0 => self.stage = Stage::Ended,
+                len => Pin::new(&mut *stream).consume(len),
+            }
         }
         if self.stage == Stage::Ending {
             ready!(Pin::new(local).poll_shutdown(cx))?;
@@ -146,6 +232,7 @@ impl Down {
 
 #[cfg(test)]
 mod tests {
+    use socket2::SockRef;
     use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -157,6 +244,8 @@ mod tests {
     struct Pages {
         bytes: Vec<u8>,
         consumed: usize,
+        /// It takes no bytes, and says so.
+        is_refusing: bool,
         /// How often a part of a page was left.
         torn: usize,
     }
@@ -186,7 +275,10 @@ mod tests {
         }
 
         fn poll_reserve(&mut self, _: &mut Context<'_>, most: usize) -> Poll<io::Result<Vec<u8>>> {
-            Poll::Ready(Ok(Vec::with_capacity(most)))
+            Poll::Ready(match self.is_refusing {
+                true => Err(io::ErrorKind::ConnectionReset.into()),
+                false => Ok(Vec::with_capacity(most)),
+            })
         }
 
         fn push(&mut self, chunk: Vec<u8>) {
@@ -234,26 +326,89 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn what_a_socket_did_not_take_of_a_page_follows() {
+    async fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap());
         let (near, far) = tokio::join!(near, listener.accept());
-        let (mut near, (mut far, _)) = (near.unwrap(), far.unwrap());
-        let bytes: Vec<u8> = (0..8_000_003u32).map(|n| (n % 251) as u8).collect();
-        let mut stream = Pages {
-            bytes,
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    fn pages(is_refusing: bool) -> Pages {
+        Pages {
+            bytes: (0..8_000_003u32).map(|n| (n % 251) as u8).collect(),
             consumed: 0,
+            is_refusing,
             torn: 0,
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_socket_did_not_take_of_a_page_follows() {
+        let (mut near, mut far) = connected().await;
+        let mut stream = pages(false);
         far.shutdown().await.unwrap();
         let mut received = Vec::new();
         let read = async {
             far.read_to_end(&mut received).await.unwrap();
         };
-        let (copied, ()) = tokio::join!(both(&mut near, &mut stream, None), read);
+        let (copied, ()) = tokio::join!(both(&mut near, &mut stream, None, false), read);
         assert_eq!(copied.unwrap(), (0, 8_000_003));
         assert_eq!(received, stream.bytes);
         assert!(stream.torn > 0, "the socket took whole pages only");
+    }
+
+    /// As when a server answers, closes, and is then sent something more.
+    #[tokio::test]
+    async fn an_answer_arrives_though_its_sender_takes_no_more() {
+        let (mut near, far) = connected().await;
+        let mut stream = pages(true);
+        let (mut reader, mut writer) = far.into_split();
+        SockRef::from(&near)
+            .set_tcp_notsent_lowat(128 << 10)
+            .unwrap();
+        // It would never end, but that nobody takes it.
+        let write = async {
+            while writer.write_all(&[0; 4096]).await.is_ok() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        };
+        let mut received = Vec::new();
+        let read = async {
+            reader.read_to_end(&mut received).await.unwrap();
+        };
+        let relaying = async {
+            let copied = both(&mut near, &mut stream, None, false).await;
+            crate::relay::part(near).await;
+            copied
+        };
+        let (copied, (), ()) = tokio::join!(relaying, write, read);
+        assert_eq!(copied.unwrap(), (0, 8_000_003));
+        assert_eq!(received, stream.bytes);
+    }
+
+    /// A browser's line end too many, or its next request: an origin would take the end of the direction for a request that
+    /// was given up.
+    #[tokio::test]
+    async fn what_comes_behind_the_limit_is_dropped_and_ends_nothing() {
+        let (mut near, mut far) = connected().await;
+        let (front, mut origin) = tokio::io::duplex(64);
+        let mut stream = super::super::Buffered::new(front);
+        let program = async {
+            far.write_all(b"body\r\nGET /next").await.unwrap();
+            let mut body = [0; 4];
+            origin.read_exact(&mut body).await.unwrap();
+            assert_eq!(&body, b"body");
+            origin.write_all(b"answer").await.unwrap();
+            let mut answer = [0; 6];
+            far.read_exact(&mut answer).await.unwrap();
+            // The end that arrives is that of the program.
+            far.shutdown().await.unwrap();
+            let mut rest = Vec::new();
+            origin.read_to_end(&mut rest).await.unwrap();
+            assert!(rest.is_empty(), "{rest:?}");
+            drop(origin);
+        };
+        let (copied, ()) = tokio::join!(both(&mut near, &mut stream, Some(4), false), program);
+        assert_eq!(copied.unwrap(), (4, 6));
     }
 }

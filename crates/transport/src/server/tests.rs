@@ -102,6 +102,28 @@ async fn of_two_joins_at_once_one_gets_the_last_place() {
     }
 }
 
+#[tokio::test]
+async fn a_key_that_is_withdrawn_before_its_hello_gets_no_session() {
+    let (server, key) = (
+        SecretKey::generate().unwrap(),
+        SecretKey::generate().unwrap(),
+    );
+    let bound = Server::bind(server_config(&server, &key)).await.unwrap();
+    let (address, handle) = (bound.local_addr().unwrap(), bound.handle());
+    tokio::spawn(bound.run(std::future::pending()));
+    let tls = tls::client_config(&key, &server.public());
+    let key = key.public();
+    let client = Hostile { address, tls, key };
+    // Past TLS, where keys are looked at.
+    let (before, held_back) = (client.connect().await, client.connect().await);
+    let joined = hello(before, 1, 0).await.unwrap();
+    handle.set_authorized(&[]);
+    let error = hello(held_back, 2, 0).await.unwrap_err();
+    let is_refused = matches!(&error, CarrierError::Refused { reason, .. } if reason.contains("no longer authorized"));
+    assert!(is_refused, "{error}");
+    drop(joined);
+}
+
 /// Frames of a flood that a carrier has yet to send, and what the server has allowed.
 struct Flood {
     carrier: Carrier,

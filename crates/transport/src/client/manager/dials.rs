@@ -1,5 +1,6 @@
 //! One link's dials and its path: when it is tried, and what becomes of it.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,9 +28,9 @@ pub(super) struct LinkState {
     pub(super) dialing: bool,
     /// The path that the present dial is to replace.
     replacing: Option<PathId>,
-    /// The present dial's task, and its number: of one that was given up nothing is taken any more.
+    /// The present dial's task, and its number among all: of one that was given up nothing is taken any more.
     task: Option<AbortHandle>,
-    number: u64,
+    pub(super) number: Option<u64>,
     /// Failed dials in a row.
     failures: u32,
     /// No dial before.
@@ -57,8 +58,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 impl Manager {
     pub(super) fn use_link(&mut self, link: &Link, ways: Ways) {
-        let servers = ways.iter().map(|(server, _)| *server).collect();
+        let servers: Vec<SocketAddr> = ways.iter().map(|(server, _)| *server).collect();
         let state = self.links.entry(link.name.clone()).or_default();
+        let before = state.seen.as_ref();
+        let has_moved = before.is_some_and(|(_, before)| servers_of(before) != servers_of(&ways));
         let now_seen = Some((link.clone(), ways));
         if state.seen != now_seen {
             state.seen = now_seen;
@@ -78,8 +81,14 @@ impl Manager {
             // It began at the address that is gone.
             state.give_up();
         }
-        if self.is_due(&link.name) {
-            self.dial(&link.name, servers, None);
+        let mut replacing = None;
+        if has_moved && state.dialing {
+            // It goes on asking where the server was.
+            replacing = state.replacing;
+            state.give_up();
+        }
+        if replacing.is_some() || self.is_due(&link.name) {
+            self.dial(&link.name, servers, replacing);
         }
     }
 
@@ -88,9 +97,7 @@ impl Manager {
         let Some(state) = self.links.get_mut(name) else {
             return;
         };
-        if !state.paths.is_empty() {
-            state.give_up();
-        }
+        state.give_up();
         for (id, _) in state.paths.drain(..) {
             let _ = self.commands.send(Command::Remove(id, reason.to_owned()));
         }
@@ -218,11 +225,11 @@ impl Manager {
         dialed: Dialed,
         connected: bool,
     ) -> Result<bool, ConnectError> {
-        let state = self.links.entry(dialed.link.clone()).or_default();
-        if state.number != dialed.number {
+        let state = self.links.get_mut(&dialed.link);
+        let Some(state) = state.filter(|state| state.number == Some(dialed.number)) else {
             // Given up when it had just been made.
             return Ok(false);
-        }
+        };
         state.dialing = false;
         state.task = None;
         match dialed.result {
@@ -286,9 +293,10 @@ impl Manager {
             return;
         }
         let measured = self.dialer.config.carriers_of(link) == Carriers::Auto;
+        self.dialed += 1;
+        let number = self.dialed;
         let state = self.links.entry(link.to_owned()).or_default();
-        state.number += 1;
-        let number = state.number;
+        state.number = Some(number);
         if measured {
             state.width.get_or_insert_with(Width::new);
         }
@@ -313,6 +321,11 @@ impl Manager {
         });
         state.task = Some(task);
     }
+}
+
+/// The server's addresses that a link leads to; resolvers name them in another order each time.
+fn servers_of(ways: &Ways) -> BTreeSet<SocketAddr> {
+    ways.iter().map(|(server, _)| *server).collect()
 }
 
 impl LinkState {
@@ -340,7 +353,7 @@ impl LinkState {
     fn give_up(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
-            self.number += 1;
+            self.number = None;
             self.dialing = false;
             self.replacing = None;
         }

@@ -263,6 +263,41 @@ mod tests {
         assert!(manager.next_look() > Duration::ZERO, "not all the time");
     }
 
+    /// On a silent link a dial goes on until it is answered, which it never is where the server is no more.
+    #[test]
+    fn a_server_that_has_moved_is_asked_where_it_is_now() {
+        let Some(ns) = uplinks() else { return };
+        ns.run(async move || {
+            let (mut manager, _asked) = manager("203.0.113.1:443");
+            let servers = |last: [u8; 2]| {
+                let address = |last| SocketAddr::from(([203, 0, 113, last], 443));
+                last.map(address).to_vec()
+            };
+            manager.servers = servers([1, 2]);
+            manager.refresh(true).await.unwrap();
+            let state = manager.links.get_mut("up1").unwrap();
+            let (link, _) = state.seen.as_ref().unwrap();
+            let id = PathId(1);
+            state.paths = vec![(id, SocketAddr::new(link.addresses[0], 1))];
+            state.dialing = false;
+            let link = "up1".to_owned();
+            manager.on_news(CarrierNews::Silent { id, link });
+            let number = |manager: &Manager| {
+                let state = &manager.links["up1"];
+                assert!(state.dialing && state.paths.len() == 1);
+                state.number
+            };
+            let asking = number(&manager);
+            // As resolvers answer: in another order each time.
+            manager.servers = servers([2, 1]);
+            manager.look_again().await;
+            assert_eq!(number(&manager), asking);
+            manager.servers = servers([2, 3]);
+            manager.look_again().await;
+            assert_ne!(number(&manager), asking);
+        });
+    }
+
     #[test]
     fn a_change_resets_the_back_off_of_the_link_that_changed_only() {
         let Some(ns) = uplinks() else { return };
