@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sumlink_transport::PathEvent;
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::task::spawn_blocking;
 
 use crate::exit::CliError;
 
@@ -46,7 +47,10 @@ impl Events {
     pub(crate) async fn follow(self, mut paths: broadcast::Receiver<PathEvent>) {
         loop {
             match paths.recv().await {
-                Ok(event) => self.tell(&event),
+                // A reader who does not read must not hold up the sessions.
+                Ok(event) => {
+                    let _ = spawn_blocking(move || self.tell(&event)).await;
+                }
                 Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "path events were missed"),
                 Err(RecvError::Closed) => return,
             }

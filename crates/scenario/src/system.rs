@@ -120,17 +120,24 @@ impl Variant {
         };
         let mut parts = schedulers.split(':');
         let scheduler = known(parts.next().unwrap_or_default(), own)?;
-        let class_schedulers = parts.map(|part| {
+        let mut class_schedulers = BTreeMap::new();
+        for part in parts {
             let (class, name) = part.split_once('=').unwrap_or((part, ""));
             let Some(class) = Class::from_name(class) else {
                 let classes = Class::ALL.map(Class::name).join(", ");
                 return Err(format!("there is no class '{class}' (classes: {classes})"));
             };
-            known(name, own).map(|name| (class, name.to_owned()))
-        });
+            let name = known(name, own)?.to_owned();
+            if class_schedulers.insert(class, name).is_some() {
+                return Err(format!(
+                    "the class '{}' has two schedulers: remove one",
+                    class.name()
+                ));
+            }
+        }
         Ok(Self {
             scheduler: scheduler.to_owned(),
-            class_schedulers: class_schedulers.collect::<Result<_, _>>()?,
+            class_schedulers,
             selector,
             congestion,
             carriers,
@@ -265,6 +272,8 @@ mod tests {
         assert!(error("lwip+visible:fbdt").contains("no steering 'fbdt'"));
         assert!(error("tcp").contains("there is no system 'tcp'"));
         assert!(error("sumlink:fbtd").contains("no scheduler 'fbtd'"));
+        let twice = error("sumlink:fbdt:streaming=ecf:streaming=blest");
+        assert!(twice.contains("two schedulers"), "{twice}");
         assert!(error("library:fbtd").contains("no scheduler 'fbtd'"));
         assert!(error("sumlink:fbdt:bulk=ecf").contains("no class 'bulk'"));
         assert!(error("sumlink:fbdt:streaming").contains("no scheduler ''"));

@@ -121,15 +121,24 @@ impl SessionSettings {
         scheduler: Option<String>,
         of_classes: Vec<(Class, String)>,
         selector: Option<SelectorConfig>,
-    ) -> Self {
+    ) -> Result<Self, CliError> {
+        let mut given = BTreeMap::new();
+        for (class, name) in of_classes {
+            if given.insert(class, name).is_some() {
+                return Err(CliError::Usage(format!(
+                    "--class-scheduler: {} has two schedulers: remove one",
+                    class.name()
+                )));
+            }
+        }
         let mut class_schedulers = self.class_schedulers;
-        class_schedulers.extend(of_classes);
-        Self {
+        class_schedulers.extend(given);
+        Ok(Self {
             scheduler: scheduler.or(self.scheduler),
             class_schedulers,
             selector: selector.or(self.selector),
             ..self
-        }
+        })
     }
 
     /// Whether the engine would take them.
@@ -177,7 +186,7 @@ impl ClientPlan {
         } = args.common;
         let session = file
             .session
-            .with_flags(scheduler, class_scheduler, selector);
+            .with_flags(scheduler, class_scheduler, selector)?;
         let key = source.need(
             args.key.or(file.key),
             "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",
@@ -271,7 +280,7 @@ impl ServerPlan {
         } = args.common;
         let session = file
             .session
-            .with_flags(scheduler, class_scheduler, selector);
+            .with_flags(scheduler, class_scheduler, selector)?;
         let key = source.need(
             args.key.or(file.key),
             "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",

@@ -1,5 +1,7 @@
 //! sumlink's library in the traffic's own programs, on both ends: no proxy, no further process.
 
+use sumlink_scenario::system::Variant;
+
 use crate::error::LabError;
 use crate::scenario::{Scenario, Workload};
 use crate::topology::Side;
@@ -23,7 +25,11 @@ impl Library {
 impl System for Library {
     fn missing(&self, scenario: &Scenario) -> Option<String> {
         let is_bulk = matches!(scenario.workload, Workload::Bulk);
-        (!is_bulk).then(|| "the traffic programs use the library for bulk only".to_owned())
+        if !is_bulk {
+            return Some("the traffic programs use the library for bulk only".to_owned());
+        }
+        let variant = Variant::parse(&self.scheduler, &[]).ok()?;
+        variant.missing(scenario.links().count())
     }
 
     fn channel_of_server(&self, stage: &Stage<'_>) -> Result<Channel, LabError> {
