@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
 use sumlink_transport::target::Target;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
@@ -16,7 +15,7 @@ use tracing::{debug, error, info, warn};
 use crate::class::{Flow, class_of};
 use crate::{Class, ClassRule, Forward, Opener, http_proxy, socks5};
 use sumlink_transport::local_hop;
-use sumlink_transport::relay::{KEEPALIVE, Upload, relay};
+use sumlink_transport::relay::{Upload, relay, tune};
 use sumlink_transport::saved_syn;
 use sumlink_transport::tasks::spawn_begun;
 
@@ -190,11 +189,7 @@ async fn connection<O: Opener>(
     opener: O,
     rules: Arc<[ClassRule]>,
 ) {
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-    let options = local
-        .set_nodelay(true)
-        .and_then(|()| SockRef::from(&local).set_tcp_keepalive(&keepalive));
-    if let Err(error) = options {
+    if let Err(error) = tune(&local) {
         // A connection that is reset already; its service finds out.
         debug!(%error, "socket options not set");
     }

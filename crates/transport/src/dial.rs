@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
@@ -19,7 +18,7 @@ use tracing::debug;
 use crate::egress::EgressPolicy;
 use crate::happy_eyeballs::Race;
 use crate::local_hop;
-use crate::relay::KEEPALIVE;
+use crate::relay;
 use crate::target::{Host, OpenError, Target};
 
 /// Names that are looked up at once for one session. The system's resolver takes a thread for each, and no look-up ends before
@@ -131,15 +130,9 @@ pub(crate) async fn dial_in_turn(
         Poll::Ready(result) => result?,
         Poll::Pending => connecting.await?,
     };
-    // Nagle's delay adds up with the one of the program behind the stream; that program decides
-    // how it writes. Without the option the stream is slower, not wrong.
-    if let Err(error) = stream.set_nodelay(true) {
-        debug!(%target, %error, "TCP_NODELAY not set");
-    }
-    // A target that has vanished, or a NAT that has forgotten an idle connection, says nothing: the stream would stay for ever.
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-    if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
-        debug!(%target, %error, "SO_KEEPALIVE not set");
+    // Without the options the stream is slower, not wrong.
+    if let Err(error) = relay::tune(&stream) {
+        debug!(%target, %error, "socket options not set");
     }
     Ok(stream)
 }
@@ -253,6 +246,7 @@ mod tests {
     use super::*;
     use crate::fixture::{Silent, closed_port};
     use crate::happy_eyeballs::ATTEMPT_DELAY;
+    use socket2::SockRef;
     use tokio::net::TcpListener;
 
     const LONG: Duration = Duration::from_secs(20);

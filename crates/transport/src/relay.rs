@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -20,9 +20,9 @@ pub use buffered::Buffered;
 /// not read shall not fill the kernel's send buffer, which grows to megabytes.
 const NOTSENT: u32 = 128 * 1024;
 
-/// When a program or a target that has vanished is noticed: after this time of silence the kernel starts to ask, and gives up
-/// after a few minutes.
-pub const KEEPALIVE: Duration = Duration::from_secs(60);
+/// When a program or a target that has vanished, or a NAT that has forgotten it, is noticed: after this time of silence the kernel
+/// starts to ask, and gives up after a few minutes.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// How long a peer that has been told to go away is listened to, and how many bytes of it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -58,6 +58,15 @@ pub trait Relayed: AsyncBufRead + AsyncWrite + Unpin {
 
     /// Writes what was filled into a vector of [`Relayed::poll_reserve`]; nothing, if it is still empty.
     fn push(&mut self, chunk: Vec<u8>);
+}
+
+/// Sets the options of a connection to a program or a target. Nagle's delay adds up with the one of the program behind the stream,
+/// which decides how it writes; and without keepalives the stream of one that has vanished would stay for ever.
+pub fn tune(local: &TcpStream) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+    local
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(local).set_tcp_keepalive(&keepalive))
 }
 
 /// Relays until both directions have ended. `early` are bytes that the program sent ahead, while the

@@ -111,6 +111,13 @@ fn errors_are_json_where_json_was_asked_for() {
         ),
         (vec!["client", "--json", "--nonsense"], 2, "usage"),
         (vec!["server", "--json"], 2, "usage"),
+        (
+            "client --json --class-scheduler streaming=ecf --class-scheduler streaming=blest"
+                .split(' ')
+                .collect(),
+            2,
+            "usage",
+        ),
     ] {
         let ran = bench.run(&args);
         assert_eq!(ran.code, code, "{args:?}");

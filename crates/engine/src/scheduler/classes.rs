@@ -248,6 +248,25 @@ mod tests {
     }
 
     #[test]
+    fn a_metered_path_repeats_what_another_one_failed_to_deliver_and_races_nothing() {
+        let mut lanes = schedulers(&[(Class::Conversational, "fbdt")]);
+        let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10)]);
+        fixture.paths.get_mut(&PathId(0)).unwrap().policy.metered = true;
+        fixture.doubt_all();
+        fixture.write_as(0, Class::Conversational, 200);
+        fixture.pick_of(&mut lanes, PathId(1), 10_000);
+        let idle = fixture.pick_of(&mut lanes, PathId(0), 10_000);
+        assert_eq!(idle, Pick::Idle);
+        fixture.now += std::time::Duration::from_millis(200);
+        let pick = fixture.pick_of(&mut lanes, PathId(0), 10_000);
+        let repeat = Pick::Repeat {
+            stream: 0,
+            range: 0..200,
+        };
+        assert_eq!(pick, repeat);
+    }
+
+    #[test]
     fn each_lane_has_a_budget_of_its_own_to_repeat() {
         let mut lanes = schedulers(&[(Class::Conversational, "redundant")]);
         let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10)]);

@@ -249,7 +249,7 @@ mod tests {
     use crate::client::Client;
     use crate::driver::{Listeners, Opening};
     use crate::early::Early;
-    use crate::fixture::{client_config, serve, server_config};
+    use crate::fixture::{Silent, client_config, serve, server_config};
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
     use crate::server::Server;
@@ -275,6 +275,24 @@ mod tests {
         close.send_replace(true);
         let outcome = tokio::time::timeout(Duration::from_secs(10), stopped).await;
         assert!(matches!(outcome, Ok(Ok(Outcome::Closed))), "{outcome:?}");
+    }
+
+    /// Who waits for the first connection is told, however long dials go on.
+    #[tokio::test]
+    async fn a_session_whose_time_is_over_before_anybody_was_reached_has_failed() {
+        let key = SecretKey::generate().unwrap();
+        let silent = Silent::new().await;
+        let mut config = client_config(&key, &key, &silent.address.to_string());
+        config.session.session_timeout = Duration::from_secs(1);
+        let (driver, manager) = session(&key, config);
+        let (_closing, mut closing) = watch::channel(false);
+        let outcome = manager.run(driver, &mut closing, || panic!("connected"));
+        let outcome = outcome.await;
+        let Outcome::Failed(error) = outcome else {
+            panic!("{outcome:?}");
+        };
+        let told = error.to_string();
+        assert!(told.contains("within the session's timeout"), "{told}");
     }
 
     /// The server goes, and its name with it: what is left to do is done with pauses.

@@ -237,6 +237,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::tcp_info::TcpInfo;
 
     const PAGE: usize = 2048;
 
@@ -384,6 +385,37 @@ mod tests {
         let (copied, (), ()) = tokio::join!(relaying, write, read);
         assert_eq!(copied.unwrap(), (0, 8_000_003));
         assert_eq!(received, stream.bytes);
+    }
+
+    /// As when a server answers before it has read everything, and closes: its end comes before its reset.
+    #[tokio::test]
+    async fn what_was_said_before_a_reset_that_followed_an_end_arrives() {
+        let (mut near, mut far) = connected().await;
+        let (front, mut origin) = tokio::io::duplex(64);
+        let mut stream = super::super::Buffered::new(front);
+        // More than is read at once, so that a part waits in the kernel.
+        let said = vec![7; READ + 20_000];
+        let program = async {
+            far.write_all(&said).await.unwrap();
+            far.shutdown().await.unwrap();
+            let waits = |far: &TcpStream| {
+                let info = TcpInfo::sample(far).unwrap();
+                info.unacked_bytes + info.notsent_bytes > 0
+            };
+            while waits(&far) {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            far.set_zero_linger().unwrap();
+            drop(far);
+            origin.write_all(b"nobody is there").await.unwrap();
+            let mut heard = Vec::new();
+            origin.read_to_end(&mut heard).await.unwrap();
+            assert!(heard == said, "{} bytes", heard.len());
+        };
+        let copied = both(&mut near, &mut stream, None, false);
+        let ended = async { tokio::join!(copied, program).0 };
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(30), ended).await;
+        assert_eq!(ended.unwrap().unwrap(), (said.len() as u64, 0));
     }
 
     /// A browser's line end too many, or its next request: an origin would take the end of the direction for a request that

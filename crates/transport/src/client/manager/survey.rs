@@ -263,6 +263,27 @@ mod tests {
         assert!(manager.next_look() > Duration::ZERO, "not all the time");
     }
 
+    #[test]
+    fn a_link_that_is_not_to_be_used_any_more_is_not_joined_by_a_dial_that_had_begun() {
+        let Some(ns) = uplinks() else { return };
+        ns.run(async move || {
+            let (mut manager, _asked) = manager("203.0.113.1:443");
+            manager.servers = vec!["203.0.113.1:443".parse().unwrap()];
+            manager.refresh(true).await.unwrap();
+            let dialing = |manager: &Manager| {
+                let state = &manager.links["up1"];
+                (state.dialing, state.number)
+            };
+            let (is_dialing, first) = dialing(&manager);
+            assert!(is_dialing);
+            manager.leave("up1", "its priority is never");
+            assert_eq!(dialing(&manager), (false, None));
+            manager.look_again().await;
+            let (is_dialing, next) = dialing(&manager);
+            assert!(is_dialing && next > first);
+        });
+    }
+
     /// On a silent link a dial goes on until it is answered, which it never is where the server is no more.
     #[test]
     fn a_server_that_has_moved_is_asked_where_it_is_now() {
