@@ -125,7 +125,10 @@ impl Repeats {
     pub(super) fn late(&mut self, path: &Path, urgent: bool, view: &View<'_>) -> Option<Pick> {
         let is_waited_for = || others(path, view).any(|other| is_waited_for(other, view));
         let budget_of = |stream: &Stream| budget_of(stream, path, view);
-        let most = view.race_budget().max(view.repeat_budget());
+        let most = match path.policy.metered {
+            true => view.repeat_budget(),
+            false => view.race_budget(),
+        };
         if most < SEGMENT || urgent && !is_waited_for() {
             return None;
         }
