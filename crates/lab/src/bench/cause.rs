@@ -190,6 +190,7 @@ mod tests {
             verdict: *verdict,
             reason: String::new(),
             others: Vec::new(),
+            beside_others: None,
         });
         Line {
             row: "r".to_owned(),

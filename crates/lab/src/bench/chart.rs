@@ -73,7 +73,15 @@ fn picture(
             others.push(name);
         }
     }
-    let legend = (others.len() + 2).div_ceil(4) as f64 * LEGEND_LINE;
+    // What the others are beside, where it has more seeds than they.
+    let beside = |judged: &Judged| {
+        let median = judged.spread.as_ref().map(|spread| spread.median);
+        let has_others = judged.others.iter().any(|(_, value)| value.is_some());
+        (judged.beside_others).filter(|value| has_others && Some(*value) != median)
+    };
+    let is_beside = bars.iter().any(|(_, judged)| beside(judged).is_some());
+    let fixed = 2 + usize::from(is_beside);
+    let legend = (others.len() + fixed).div_ceil(4) as f64 * LEGEND_LINE;
     let bottom = HEAD + LINE * bars.len() as f64;
     let height = bottom + 34.0 + legend;
     let better = if quantity.more_is_better() {
@@ -144,6 +152,9 @@ fn picture(
                 svg.marker((at_value(*value), middle), 3.2, palette.style(name), false);
             }
         }
+        if let Some(value) = beside(judged) {
+            svg.marker((at_value(value), middle), 4.2, own, true);
+        }
         let at = at_value(judged.bar.bound);
         svg.line((at, top + 1.0), (at, top + LINE - 1.0), Ink::Text, 2.0, "");
         let word = match judged.verdict {
@@ -177,8 +188,13 @@ fn picture(
     let (left, y) = place(1);
     svg.line((left, y - 6.0), (left, y + 6.0), Ink::Text, 2.0, "");
     say(&mut svg, (left, y), "the bar");
+    if is_beside {
+        let (left, y) = place(2);
+        svg.marker((left, y), 4.2, own, true);
+        say(&mut svg, (left, y), "in the others' seeds");
+    }
     for (index, name) in others.iter().enumerate() {
-        let (left, y) = place(index + 2);
+        let (left, y) = place(index + fixed);
         svg.marker((left, y), 3.2, palette.style(name), false);
         say(&mut svg, (left, y), name);
     }

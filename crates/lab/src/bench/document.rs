@@ -106,6 +106,7 @@ impl Page<'_> {
                         "object_bytes": judged.size,
                         "bar": judged.bar.to_string(),
                         "measured": judged.spread,
+                        "beside_others": judged.beside_others,
                         "verdict": judged.verdict,
                         "reason": judged.reason,
                         "others": others.cloned().collect::<std::collections::BTreeMap<_, _>>(),

@@ -45,8 +45,10 @@ pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
     /// Why there is no figure, or not one of every seed; may be empty.
     pub(crate) reason: String,
-    /// Medians of the other systems, in their order.
+    /// Medians of the other systems, in their order, over the seeds that all of them have.
     pub(crate) others: Vec<(String, Option<f64>)>,
+    /// Of the system under test over the same seeds; it may have more.
+    pub(crate) beside_others: Option<f64>,
 }
 
 /// A variant of a row.
@@ -208,13 +210,13 @@ fn judge_one(
             .or_else(|| without_figures(measured, bar.quantity.reference().unwrap_or(ALONE)))
             .unwrap_or((Verdict::NotRun, String::new())),
     };
-    let others = others.iter().map(|other| {
-        let values = measured.values(bar.quantity, size, other);
-        (
-            other.clone(),
-            Spread::of(values).map(|spread| spread.median),
-        )
-    });
+    let common = measured.common_seeds(others);
+    let median = |system: &str| {
+        let is_common = |seed: u64| common.is_empty() || common.contains(&seed);
+        let values = measured.values_where(bar.quantity, size, system, is_common);
+        Spread::of(values).map(|spread| spread.median)
+    };
+    let others = others.iter().map(|other| (other.clone(), median(other)));
     Judged {
         bar: bar.clone(),
         size,
@@ -222,6 +224,7 @@ fn judge_one(
         verdict,
         reason,
         others: others.collect(),
+        beside_others: median(system),
     }
 }
 
@@ -369,6 +372,20 @@ mod tests {
         assert_eq!(verdicts, [Verdict::Pass, Verdict::Pass, Verdict::Short]);
         assert_eq!(both.verdict(), Verdict::Short);
         assert_eq!(both.judged[0].others, [("mptcp".to_owned(), Some(0.5))]);
+    }
+
+    /// The rest of the seeds may have met another machine.
+    #[test]
+    fn the_others_stand_beside_runs_of_the_same_seeds() {
+        let mut runs = vec![run("mptcp", 1, own([90.0; 3]))];
+        for (seed, mbps) in [(1, 98.0), (2, 60.0), (3, 50.0)] {
+            runs.extend([links(seed), fbdt(seed, mbps)]);
+        }
+        let line = line(SUM, &runs);
+        let judged = &line.judged[0];
+        assert_eq!(judged.spread.as_ref().unwrap().median, 0.6);
+        assert_eq!(judged.others, [("mptcp".to_owned(), Some(0.9))]);
+        assert_eq!(judged.beside_others, Some(0.98));
     }
 
     #[test]

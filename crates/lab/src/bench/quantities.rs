@@ -1,6 +1,6 @@
 //! The figures that bars are about, seed by seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Direction;
 use crate::results::{ALONE, Completion, Measurement, Run, Series, figures, quantile, sorted};
@@ -88,9 +88,36 @@ impl<'a> Measured<'a> {
 
     /// The figure of a system in each seed that has it, of objects of that size where it is one of objects.
     pub(super) fn values(&self, quantity: Quantity, size: Option<u64>, system: &str) -> Vec<f64> {
+        self.values_where(quantity, size, system, |_| true)
+    }
+
+    /// The same of the wanted seeds.
+    pub(super) fn values_where(
+        &self,
+        quantity: Quantity,
+        size: Option<u64>,
+        system: &str,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Vec<f64> {
         let seeds = self.seeds(quantity, system);
-        let values = seeds.iter().filter_map(|seed| seed.value(quantity, size));
+        let wanted = seeds.iter().filter(|seed| is_wanted(seed.seed));
+        let values = wanted.filter_map(|seed| seed.value(quantity, size));
         values.filter(|value| value.is_finite()).collect()
+    }
+
+    /// The seeds that each of these systems has of those that have any: what is compared must be of the same ones, which may
+    /// have met another machine than the rest.
+    pub(super) fn common_seeds(&self, systems: &[String]) -> BTreeSet<u64> {
+        let seeds_of = |system: &String| -> BTreeSet<u64> {
+            let with_figures = self.of(system).filter(|run| figures(run).is_ok());
+            with_figures.map(|run| run.seed).collect()
+        };
+        let all = systems
+            .iter()
+            .map(seeds_of)
+            .filter(|seeds| !seeds.is_empty());
+        all.reduce(|common, seeds| &common & &seeds)
+            .unwrap_or_default()
     }
 
     /// The sizes of objects that a quantity is about; a single `None` where it is not about objects.

@@ -31,8 +31,7 @@ impl<'a> SideBySide<'a> {
         for line in lines.iter().flat_map(|group| firsts(group)) {
             let before: Vec<usize> = all.0.iter().map(|(_, shares)| shares.figures()).collect();
             for judged in &line.judged {
-                let own = judged.spread.as_ref().map(|spread| spread.median);
-                all.note(&line.system, judged, own);
+                all.note(&line.system, judged, judged.beside_others);
                 for (name, value) in &judged.others {
                     all.note(name, judged, *value);
                 }
@@ -73,7 +72,8 @@ impl<'a> SideBySide<'a> {
             "\n## Side by side\n\n\
              Of each row the first line, where one download (for `simultaneous` one over each link) meets links that were measured alone: what \
              a system has of their sum, and of the best one of them by itself. Not every row has both figures. Rows that a system cannot do, \
-             in which it failed or was refused, or for which it was not run, are not among its rows.\n\n\
+             in which it failed or was refused, or for which it was not run, are not among its rows. Of each row all have the same seeds, those \
+             that each of them has.\n\n\
              ![side by side]({picture})\n\n\
              | system | rows | of the sum: median | least | of the best link: least | rows below the best link | by more than a tenth |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n"

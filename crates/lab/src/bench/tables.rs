@@ -178,7 +178,7 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     let _ = write!(
         text,
-        "\nThe alternatives:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
+        "\nThe alternatives, all over the seeds that each of them has:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
         under_test(lines),
         names.join(" | "),
         " | ---".repeat(names.len() + 1)
@@ -190,7 +190,7 @@ fn others(text: &mut String, lines: &[&Line]) {
             let quantity = judged.bar.quantity;
             let cell =
                 |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| quantity.format(v));
-            let own = judged.spread.as_ref().map(|spread| spread.median);
+            let own = judged.beside_others;
             let cells = names.iter().map(|name| {
                 let other = judged.others.iter().find(|(other, _)| other == name);
                 let value = other.and_then(|(_, value)| *value);
