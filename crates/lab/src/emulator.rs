@@ -30,6 +30,7 @@ mod carrier;
 mod exit;
 mod meter;
 mod middlebox;
+mod pace;
 mod segment;
 mod series;
 mod worker;

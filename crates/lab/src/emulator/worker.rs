@@ -18,15 +18,13 @@ use super::carrier::Carriers;
 use super::exit::{Exit, Port};
 use super::meter::{Meter, become_punctual};
 use super::middlebox::Verdict;
+use super::pace::Pace;
 use super::segment::{OFFLOAD_HEADER, Segment};
 use super::{LinkReport, Message};
 use crate::config::{Direction, InterfaceState, LinkChange, Setting};
 
 /// Packets read from one interface before the other ones get their turn.
 const BATCH: usize = 32;
-/// Pause after a round in which something happened, so that the packets of a busy link are carried
-/// several at a time; a wake-up for each costs twice the CPU time. Packets are at most so much later.
-const QUANTUM: Duration = Duration::from_micros(40);
 /// Longest wait without anything to do; only bounds what a lost wake-up could cost.
 const IDLE: Duration = Duration::from_secs(1);
 /// A packet of a TUN device is never longer.
@@ -54,10 +52,12 @@ impl Worker {
         let mut buffer = vec![0; OFFLOAD_HEADER + MAX_PACKET];
         // The most packets that one end had in the last round.
         let mut taken = 0;
+        let mut pace = Pace::new(self.exit.offload);
         loop {
             let delivered = self.deliver();
-            if taken < BATCH && (taken > 0 || delivered) {
-                thread::sleep(QUANTUM);
+            let pause = pace.after(delivered);
+            if taken < BATCH && (taken > 0 || delivered > 0) {
+                thread::sleep(pause);
             }
             let (ready, woken) = self.wait();
             taken = 0;
@@ -74,8 +74,8 @@ impl Worker {
         }
     }
 
-    /// Hands over everything that is due; returns whether there was anything.
-    fn deliver(&mut self) -> bool {
+    /// Hands over everything that is due; returns how many packets that were.
+    fn deliver(&mut self) -> u64 {
         let before = self.exit.meter.packets();
         loop {
             let now = self.epoch.elapsed();
@@ -87,7 +87,7 @@ impl Worker {
         }
         self.exit.flush();
         self.note_lost_ends();
-        self.exit.meter.packets() > before
+        self.exit.meter.packets() - before
     }
 
     /// Carries out the changes that were planned up to `now`, each at its exact time. What was due before
