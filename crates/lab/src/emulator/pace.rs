@@ -8,13 +8,13 @@ const QUANTUM: Duration = Duration::from_micros(40);
 
 /// The same between super-packets while links are busy at high rates. What comes out of a link in one round is joined, and costs
 /// both ends, TCP's receiver and its acknowledgements included, as much as a single packet does (docs/laboratory.md has what that
-/// gives). Network cards and Wi-Fi, which sends frames together, make packets as late.
+/// gives and what it costs). Network cards, and Wi-Fi, which sends frames together, make packets as late.
 const COARSE: Duration = Duration::from_micros(200);
 
-/// So many packets in a round of the finer kind: some 800 Mbit/s, all links together ...
+/// So many packets in a round: some 800 Mbit/s, all links together, and less once the pauses are longer ...
 const BUSY: u64 = 8;
 
-/// ... in so many rounds, some 4 ms: longer than an object takes whose time is measured rather than its rate.
+/// ... in so many rounds, some 4 ms: more than an object has whose time is measured rather than its rate.
 const ROUNDS: u32 = 32;
 
 /// A calm round makes up for so many busy ones, and no more than twice as many as it takes are remembered: bulk has calm rounds in
