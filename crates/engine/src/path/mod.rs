@@ -1,6 +1,7 @@
 //! A path: one carrier as the engine sees it.
 
 mod delay;
+mod drained;
 mod flight;
 mod hole;
 mod late;
@@ -17,6 +18,7 @@ use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::selector::Selection;
 use crate::{Instant, PathId, StreamId};
 
+use drained::OwnQueue;
 pub use flight::Flight;
 pub(crate) use flight::{Control, Sent};
 use hole::Hole;
@@ -58,6 +60,9 @@ pub struct Path {
     /// What follows from it and is asked for often.
     delay: Duration,
     queued_delay: Duration,
+    rtt_without_own_queue: Duration,
+    /// What of the smoothed round trip its own bytes waited for.
+    own_queue: OwnQueue,
     /// How long the way there takes, by the peer's reports.
     one_way: OneWay,
     /// What reports take on their way back, by the fastest path; nothing while nobody has said so.
@@ -164,6 +169,8 @@ impl Path {
             sample: PathSample::default(),
             delay: Duration::ZERO,
             queued_delay: Duration::ZERO,
+            rtt_without_own_queue: Duration::ZERO,
+            own_queue: OwnQueue::default(),
             one_way: OneWay::default(),
             report_trip: None,
             report_least: None,
@@ -399,7 +406,9 @@ impl Path {
             let share = (lost as f64 / segments as f64).min(1.0);
             self.loss += weight * (share - self.loss);
         }
+        let before = self.srtt();
         self.sample = sample;
+        self.note_own_queue(before, now);
         self.work_out_delays();
     }
 
