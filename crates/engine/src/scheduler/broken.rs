@@ -2,17 +2,26 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::conformance::{Case, check_heads, check_repeats, check_same, deliver};
+use super::conformance::{Case, Change, check_heads, check_repeats, check_same, deliver};
 use super::*;
 use crate::Class;
 use crate::stream::Stream;
 
 /// What a scheduler does wrong with two megabytes at once, for which its paths need more than a second.
 fn faults(make: impl Fn() -> Box<dyn Scheduler>) -> Vec<&'static str> {
+    faults_with(make, Vec::new())
+}
+
+/// The same while something befalls its paths.
+fn faults_with(
+    make: impl Fn() -> Box<dyn Scheduler>,
+    changes: Vec<(u64, Change)>,
+) -> Vec<&'static str> {
     let case = Case {
         links: vec![(8.0, 10), (5.0, 40)],
         writes: vec![(Class::Background, 1_000_000, 0); 2],
         outages: Vec::new(),
+        changes,
         window: None,
     };
     let (Ok(first), Ok(again)) = (deliver(make(), &case), deliver(make(), &case)) else {
@@ -30,8 +39,44 @@ fn faults(make: impl Fn() -> Box<dyn Scheduler>) -> Vec<&'static str> {
 #[test]
 fn who_is_listed_does_nothing_wrong_where_the_others_below_do() {
     for name in NAMES {
-        assert!(faults(|| by_name(name).unwrap()).is_empty(), "{name}");
+        let make = || by_name(name).unwrap();
+        assert!(faults(make).is_empty(), "{name}");
+        assert!(faults_with(make, widowed()).is_empty(), "{name}");
     }
+}
+
+/// The first of two paths dies, and others come.
+fn widowed() -> Vec<(u64, Change)> {
+    let joins = Change::Joins((4.0, 20));
+    vec![
+        (100, Change::Dies(0)),
+        (150, joins),
+        (200, Change::Queue(0, 50_000)),
+    ]
+}
+
+/// Uses the path that asks first, and no other one ever.
+#[derive(Debug, Default)]
+struct Faithful(Option<PathId>);
+
+impl Scheduler for Faithful {
+    fn name(&self) -> &'static str {
+        "faithful"
+    }
+
+    fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        match *self.0.get_or_insert(path) == path {
+            true => lowest_unsent(view, budget),
+            false => Pick::Idle,
+        }
+    }
+}
+
+#[test]
+fn who_counts_on_a_path_that_dies_is_found() {
+    let faithful = || Box::<Faithful>::default() as Box<dyn Scheduler>;
+    assert!(faults(faithful).is_empty());
+    assert_eq!(faults_with(faithful, widowed()), ["stuck"]);
 }
 
 /// Never sends.

@@ -22,8 +22,21 @@ pub(super) struct Case {
     pub(super) writes: Vec<(Class, usize, u64)>,
     /// Moments at which a path takes nothing for a while.
     pub(super) outages: Vec<(u64, usize, u64)>,
+    /// Moments at which paths die, join, or get a queue of somebody else's.
+    pub(super) changes: Vec<(u64, Change)>,
     /// What each stream may have unacknowledged, if that is limited.
     pub(super) window: Option<u64>,
+}
+
+/// What befalls the paths. Which one is counted among those that there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// It ends, unless it is the last one.
+    Dies(usize),
+    /// One more, Mbit/s and milliseconds, unless the scheduler takes no more.
+    Joins((f64, u64)),
+    /// From now on so many bytes of others wait before its own.
+    Queue(usize, u64),
 }
 
 /// What it does wrong.
@@ -45,6 +58,23 @@ impl Case {
         let most = scheduler.most_paths().unwrap_or(usize::MAX);
         &self.links[..self.links.len().min(most)]
     }
+
+    /// Every link that there may ever be, at its worst: what others have waiting there is part of its round trip.
+    fn worst_links(&self, scheduler: &dyn Scheduler) -> Vec<(f64, u64)> {
+        let joined = self.changes.iter().filter_map(|(_, change)| match change {
+            Change::Joins(link) => Some(*link),
+            Change::Dies(_) | Change::Queue(..) => None,
+        });
+        let queues = self.changes.iter().map(|(_, change)| match change {
+            Change::Queue(_, bytes) => *bytes,
+            Change::Dies(_) | Change::Joins(_) => 0,
+        });
+        let queue = queues.max().unwrap_or_default();
+        let all = self.links(scheduler).iter().copied().chain(joined);
+        let with_queue =
+            |(mbit, ms): (f64, u64)| (mbit, ms + (queue as f64 * 8e-3 / mbit).ceil() as u64);
+        all.map(with_queue).collect()
+    }
 }
 
 fn named(name: &str) -> Box<dyn Scheduler> {
@@ -65,14 +95,20 @@ pub(super) fn deliver(scheduler: Box<dyn Scheduler>, case: &Case) -> Result<Mode
         }
         for &(at, path, time) in &case.outages {
             if at == ms {
-                let path = PathId((path % links.len()) as u32);
-                model.block(path, Duration::from_millis(time));
+                let paths = model.paths();
+                model.block(paths[path % paths.len()], Duration::from_millis(time));
             }
+        }
+        for &(_, change) in case.changes.iter().filter(|(at, _)| *at == ms) {
+            befall(&mut model, change);
         }
         model.tick();
     }
-    let bytes = case.writes.iter().map(|(_, len, _)| *len as u64).sum();
-    let most = 2 * over(bytes, links) + 4 * patience(links) + Duration::from_secs(1);
+    let bytes: u64 = case.writes.iter().map(|(_, len, _)| *len as u64).sum();
+    let links = &case.worst_links(model.scheduler.as_ref())[..];
+    let carried = bytes + model.lost;
+    let waits = 4 * (1 + case.changes.len() as u32);
+    let most = 2 * over(carried, links) + waits * patience(links) + Duration::from_secs(1);
     let end = model.fixture.now + most;
     while model.unacknowledged() > 0 {
         if model.fixture.now >= end {
@@ -81,8 +117,27 @@ pub(super) fn deliver(scheduler: Box<dyn Scheduler>, case: &Case) -> Result<Mode
         }
         model.tick();
     }
-    assert_eq!(model.sent, bytes, "{name}: every byte is sent once");
+    // What a path had when it died may have arrived over another one by the time its turn comes.
+    assert!(
+        (bytes..=bytes + model.lost).contains(&model.sent),
+        "{name}: every byte is sent once, and once more where it was lost"
+    );
     Ok(model)
+}
+
+fn befall(model: &mut Model, change: Change) {
+    let paths = model.paths();
+    match change {
+        Change::Dies(path) if paths.len() > 1 => model.die(paths[path % paths.len()]),
+        Change::Joins(link) => {
+            let most = model.scheduler.most_paths().unwrap_or(usize::MAX);
+            if paths.len() < most {
+                model.join(link);
+            }
+        }
+        Change::Queue(path, bytes) => model.pile_up(paths[path % paths.len()], bytes),
+        Change::Dies(_) => {}
+    }
 }
 
 /// The head of a stream is what its reader waits for. It may have to wait for a turn of each other stream, for a path to be
@@ -92,7 +147,7 @@ pub(super) fn deliver(scheduler: Box<dyn Scheduler>, case: &Case) -> Result<Mode
 /// bytes in order: the wait that their papers ask for is one for that path, and it ends when that takes a piece.
 pub(super) fn check_heads(model: &Model, case: &Case) -> Result<(), Fault> {
     let scheduler = model.scheduler.as_ref();
-    let (name, links) = (scheduler.name(), case.links(scheduler));
+    let (name, links) = (scheduler.name(), &case.worst_links(scheduler)[..]);
     let times = case.outages.iter().map(|outage| outage.2);
     let outages = Duration::from_millis(times.sum());
     for (&stream, &wait) in &model.waits {
@@ -105,7 +160,10 @@ pub(super) fn check_heads(model: &Model, case: &Case) -> Result<(), Fault> {
                 turn.min(write.1 as u64)
             }
         });
-        let most = over(turns.sum(), links) + until_free(links) + outages;
+        // Whoever was chosen may die, and the choice begins anew.
+        let most = over(turns.sum(), links)
+            + (1 + case.changes.len() as u32) * until_free(links)
+            + outages;
         if wait > most {
             return Err(Fault::Starves(name, stream, wait, most));
         }
@@ -116,7 +174,7 @@ pub(super) fn check_heads(model: &Model, case: &Case) -> Result<(), Fault> {
 /// No more is sent again than the scheduler's limit says, and nothing over a path that has had it.
 pub(super) fn check_repeats(model: &Model, case: &Case) -> Result<(), Fault> {
     let scheduler = model.scheduler.as_ref();
-    let others = case.links(scheduler).len() as u64 - 1;
+    let others = case.worst_links(scheduler).len() as u64 - 1;
     let most = match scheduler.repeat_limit() {
         RepeatLimit::Share => REPEATS,
         RepeatLimit::OncePerPath => others * model.sent,
@@ -191,14 +249,24 @@ fn outages() -> impl Strategy<Value = Vec<(u64, usize, u64)>> {
     prop::collection::vec((0..400u64, 0..6usize, 1..400u64), 0..6)
 }
 
+fn changes() -> impl Strategy<Value = Vec<(u64, Change)>> {
+    let change = prop_oneof![
+        (0..6usize).prop_map(Change::Dies),
+        (0.5..200.0f64, 0..300u64).prop_map(Change::Joins),
+        (0..6usize, 0..100_000u64).prop_map(|(path, bytes)| Change::Queue(path, bytes)),
+    ];
+    prop::collection::vec((0..400u64, change), 0..5)
+}
+
 fn cases() -> impl Strategy<Value = Case> {
     // Without a limit BLEST has nothing to weigh, and no window is ever full.
     let window = prop::option::of(60_000..1_000_000u64);
-    let parts = (links(), writes(), outages(), window);
-    parts.prop_map(|(links, writes, outages, window)| Case {
+    let parts = (links(), writes(), outages(), changes(), window);
+    parts.prop_map(|(links, writes, outages, changes, window)| Case {
         links,
         writes,
         outages,
+        changes,
         window,
     })
 }
@@ -336,6 +404,7 @@ fn streams_that_could_fall_into_step_with_the_paths_are_not_starved() {
             links,
             writes,
             outages: Vec::new(),
+            changes: Vec::new(),
             window: None,
         };
         let check = |name: &&str| check_heads(&deliver(named(name), &case)?, &case);

@@ -37,29 +37,9 @@ pub(crate) struct Fixture {
 impl Fixture {
     /// A path for each (Mbit/s, round-trip milliseconds), numbered from 0, well past slow start.
     pub(crate) fn new(links: &[(f64, u64)]) -> Self {
-        let now = Instant::from_secs(100);
-        let path = |(index, &(mbit, rtt)): (usize, &(f64, u64))| {
-            let id = PathId(index as u32);
-            let mut path = Path::new(id, now - Duration::from_secs(10));
-            let rate = mbit * 1e6 / 8.0;
-            let srtt = Duration::from_millis(rtt);
-            path.update(
-                PathSample {
-                    srtt,
-                    mss: 1448,
-                    cwnd: (2.0 * rate * srtt.as_secs_f64()) as u64 + 14_600,
-                    delivery_rate: rate as u64,
-                    ..PathSample::default()
-                },
-                now,
-            );
-            path.sent = 1 << 30;
-            path.confirmed = path.sent;
-            (id, path)
-        };
-        Self {
-            now,
-            paths: links.iter().enumerate().map(path).collect(),
+        let mut fixture = Self {
+            now: Instant::from_secs(100),
+            paths: BTreeMap::new(),
             streams: BTreeMap::new(),
             last_served: 0,
             credit: 1 << 40,
@@ -71,7 +51,47 @@ impl Fixture {
                 ..FbdtConfig::default()
             },
             fresh: Vec::new(),
+        };
+        for (index, &link) in links.iter().enumerate() {
+            fixture.add_path(index as u32, link);
         }
+        fixture
+    }
+
+    /// One more path, (Mbit/s, round-trip milliseconds).
+    pub(crate) fn add_path(&mut self, id: u32, (mbit, rtt): (f64, u64)) {
+        let id = PathId(id);
+        let mut path = Path::new(id, self.now - Duration::from_secs(10));
+        let rate = mbit * 1e6 / 8.0;
+        let srtt = Duration::from_millis(rtt);
+        path.update(
+            PathSample {
+                srtt,
+                mss: 1448,
+                cwnd: (2.0 * rate * srtt.as_secs_f64()) as u64 + 14_600,
+                delivery_rate: rate as u64,
+                ..PathSample::default()
+            },
+            self.now,
+        );
+        path.sent = 1 << 30;
+        path.confirmed = path.sent;
+        self.paths.insert(id, path);
+    }
+
+    /// A path ends: what is under way on it is unsent again. Returns what became so.
+    pub(crate) fn end_path(&mut self, id: PathId) -> Vec<(StreamId, Range<u64>)> {
+        let flights = self.paths.remove(&id).map(|path| path.flights);
+        let mut lost = Vec::new();
+        for flight in flights.into_iter().flatten() {
+            if let Some(stream) = self.streams.get_mut(&flight.stream) {
+                let missing = stream.unacknowledged(flight.range.clone());
+                lost.extend(missing.into_iter().map(|range| (flight.stream, range)));
+                stream.send.requeue(flight.range);
+                self.fresh.push(flight.stream);
+            }
+        }
+        lost
     }
 
     /// A program writes `len` bytes to a bulk stream.
@@ -192,6 +212,9 @@ impl Fixture {
                     "beyond the budget"
                 );
                 self.repeat_budget -= range.end - range.start;
+                if let Some(stream) = self.streams.get_mut(&id) {
+                    stream.send.unsent.remove(range.clone());
+                }
                 self.fly(path, id, range, Duration::ZERO);
                 // A session marks only what overlaps; here nothing of the stream is repeated once more.
                 let flights = self.paths.values_mut().flat_map(|path| &mut path.flights);

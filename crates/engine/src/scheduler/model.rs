@@ -27,9 +27,13 @@ pub(super) struct Model {
     pub(super) scheduler: Box<dyn Scheduler>,
     pub(super) fixture: Fixture,
     carriers: BTreeMap<PathId, Carrier>,
+    /// Number of the next path to join.
+    next_path: u32,
     /// How far beyond what is acknowledged each stream may be sent; nothing: as far as its credit goes.
     pub(super) window: Option<u64>,
-    /// Bytes sent for the first time, and again.
+    /// Bytes that paths had when they died.
+    pub(super) lost: u64,
+    /// Bytes sent as new ones, and again.
     pub(super) sent: u64,
     pub(super) repeated: u64,
     /// Of the latter those that the same path had carried already.
@@ -51,45 +55,88 @@ struct Carrier {
     flying: Vec<(Instant, StreamId, Range<u64>)>,
     /// Until when it takes nothing.
     blocked_until: Instant,
+    /// Bytes of others that wait before its own ones below TCP.
+    backlog: u64,
     /// What it has carried of each stream.
     carried: BTreeMap<StreamId, RangeSet>,
 }
 
+impl Carrier {
+    /// With the wait behind others' bytes.
+    fn round_trip(&self) -> Duration {
+        self.rtt + Duration::from_secs_f64(self.backlog as f64 / self.rate)
+    }
+}
+
 impl Model {
     pub(super) fn new(scheduler: Box<dyn Scheduler>, links: &[(f64, u64)]) -> Self {
-        let mut fixture = Fixture::new(links);
+        let mut fixture = Fixture::new(&[]);
         fixture.repeat_budget = REPEATS;
-        let mut carriers = BTreeMap::new();
-        for (index, &(mbit, ms)) in links.iter().enumerate() {
-            let rate = mbit * 1e6 / 8.0;
-            let rtt = Duration::from_millis(ms) + TICK / 2;
-            // A tick may pass before bytes leave, and one before they are seen to have arrived: without a window for these a
-            // fast link of no delay would not carry what its rate says.
-            let round = (rtt + 2 * TICK).as_secs_f64();
-            fixture.change(index as u32, |sample| {
-                sample.cwnd = (2.0 * rate * round) as u64 + 14_600;
-            });
-            let carrier = Carrier {
-                rate,
-                rtt,
-                busy_until: fixture.now,
-                flying: Vec::new(),
-                blocked_until: Duration::ZERO,
-                carried: BTreeMap::new(),
-            };
-            carriers.insert(PathId(index as u32), carrier);
-        }
-        Self {
+        let mut model = Self {
             scheduler,
             fixture,
-            carriers,
+            carriers: BTreeMap::new(),
+            next_path: 0,
             window: None,
+            lost: 0,
             sent: 0,
             repeated: 0,
             in_vain: 0,
             picks: Vec::new(),
             heads: BTreeMap::new(),
             waits: BTreeMap::new(),
+        };
+        links.iter().for_each(|link| model.join(*link));
+        model
+    }
+
+    /// A path joins, (Mbit/s, round-trip milliseconds).
+    pub(super) fn join(&mut self, (mbit, ms): (f64, u64)) {
+        let id = self.next_path;
+        self.next_path += 1;
+        self.fixture.add_path(id, (mbit, ms));
+        let rate = mbit * 1e6 / 8.0;
+        let rtt = Duration::from_millis(ms) + TICK / 2;
+        let carrier = Carrier {
+            rate,
+            rtt,
+            busy_until: self.fixture.now,
+            flying: Vec::new(),
+            blocked_until: Duration::ZERO,
+            backlog: 0,
+            carried: BTreeMap::new(),
+        };
+        self.carriers.insert(PathId(id), carrier);
+        self.sample(PathId(id));
+        self.scheduler.paths_changed();
+    }
+
+    /// The paths that there are.
+    pub(super) fn paths(&self) -> Vec<PathId> {
+        self.carriers.keys().copied().collect()
+    }
+
+    /// A path ends: what was on it has to go over the others.
+    pub(super) fn die(&mut self, path: PathId) {
+        self.carriers.remove(&path);
+        for (stream, range) in self.fixture.end_path(path) {
+            self.lost += range.end - range.start;
+            // Whoever has a copy of it may be given it as new.
+            for carrier in self.carriers.values_mut() {
+                carrier
+                    .carried
+                    .entry(stream)
+                    .or_default()
+                    .remove(range.clone());
+            }
+        }
+        self.scheduler.paths_changed();
+    }
+
+    /// From now on so many bytes of somebody else wait on a path, below TCP, before its own ones.
+    pub(super) fn pile_up(&mut self, path: PathId, bytes: u64) {
+        if let Some(carrier) = self.carriers.get_mut(&path) {
+            carrier.backlog = bytes;
         }
     }
 
@@ -105,7 +152,7 @@ impl Model {
         self.fixture.now += TICK;
         self.acknowledge();
         self.grant();
-        let ids: Vec<PathId> = self.carriers.keys().copied().collect();
+        let ids = self.paths();
         loop {
             ids.iter().for_each(|id| self.sample(*id));
             if !ids.iter().any(|id| self.ask(*id)) {
@@ -148,12 +195,17 @@ impl Model {
         let waiting = carrier.busy_until.saturating_sub(now).as_secs_f64() * carrier.rate;
         let flying: u64 = carrier.flying.iter().map(|(_, _, r)| r.end - r.start).sum();
         let blocked = carrier.blocked_until > now;
-        let rtt = carrier.rtt;
+        let (rtt, backlog) = (carrier.round_trip(), carrier.backlog);
+        // A tick may pass before bytes leave, and one before they are seen to have arrived: without a window for these a
+        // fast link of no delay would not carry what its rate says.
+        let cwnd = (2.0 * carrier.rate * (rtt + 2 * TICK).as_secs_f64()) as u64 + 14_600;
         self.fixture.change(id.0, |sample| {
+            sample.cwnd = cwnd;
             sample.srtt = rtt;
             sample.min_rtt = rtt;
             sample.rttvar = rtt / 8;
             sample.unsent = waiting as u64;
+            sample.local_queue = backlog;
             sample.in_flight = flying.saturating_sub(waiting as u64);
             sample.full = blocked || waiting as u64 > SOCKET || flying >= sample.cwnd;
         });
@@ -189,7 +241,9 @@ impl Model {
         self.picks.push((id, pick));
         let time = Duration::from_secs_f64(len as f64 / carrier.rate);
         carrier.busy_until = carrier.busy_until.max(self.fixture.now) + time;
-        let arrives = carrier.busy_until + carrier.rtt;
+        // In order, also where the queue before them has become shorter.
+        let last = carrier.flying.last().map_or(Instant::ZERO, |(at, ..)| *at);
+        let arrives = last.max(carrier.busy_until + carrier.round_trip());
         carrier.flying.push((arrives, stream, range));
         self.fixture.paths.get_mut(&id).unwrap().sent += len;
         self.sample(id);
