@@ -18,7 +18,11 @@ use crate::signals::Stop;
 
 /// Runs the verb until a signal ends it.
 pub(crate) async fn run(args: ClientArgs) -> Result<(), CliError> {
-    let events = Events::new(args.json);
+    let events = Events::new(args.json)?;
+    events.end(carry(args, &events).await)
+}
+
+async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
     let plan = ClientPlan::new(args)?;
     let mut stop = Stop::new()?;
     // Whatever can fail on this machine alone fails before the network is troubled.
@@ -36,7 +40,7 @@ pub(crate) async fn run(args: ClientArgs) -> Result<(), CliError> {
         let public_key = plan.config.key.public();
         let client = Client::connect(plan.config).await?;
         tracing::info!(%server, %public_key, "connected");
-        tokio::spawn(events.follow(client.events()));
+        tokio::spawn(events.clone().follow(client.events()));
         events.tell(&json!({ "event": "connected", "server": server, "public_key": public_key }));
         let bond = Bond {
             client: client.clone(),
@@ -142,7 +146,7 @@ impl Entries {
     }
 
     /// Serves until the runtime ends.
-    fn serve(self, bond: &Bond, events: Events) {
+    fn serve(self, bond: &Bond, events: &Events) {
         for (word, listener) in self.listeners {
             let address = listener.local_addr();
             events.tell(&json!({ "event": "listening", "service": word, "address": address }));

@@ -24,7 +24,11 @@ const TRACE: Duration = Duration::from_millis(100);
 
 /// Runs the verb until a signal ends it.
 pub(crate) async fn run(args: EdgeArgs) -> Result<(), CliError> {
-    let events = Events::new(args.json);
+    let events = Events::new(args.json)?;
+    events.end(carry(args, &events).await)
+}
+
+async fn carry(args: EdgeArgs, events: &Events) -> Result<(), CliError> {
     let settings = EdgeSettings::load(&args.config)?;
     let mut stop = Stop::new()?;
     let control = args.control.or(settings.control);
@@ -59,7 +63,7 @@ pub(crate) async fn run(args: EdgeArgs) -> Result<(), CliError> {
 }
 
 /// Tells what happens until nothing can happen any more.
-async fn follow(notices: &mut mpsc::Receiver<Notice>, events: Events) {
+async fn follow(notices: &mut mpsc::Receiver<Notice>, events: &Events) {
     while let Some(notice) = notices.recv().await {
         events.tell(&notice);
     }

@@ -194,7 +194,7 @@ impl CliError {
     }
 
     /// The kind of this failure.
-    fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Mmwave(_) => Exit::Usage,
             Self::Config(error) => error.exit(),

@@ -17,7 +17,11 @@ use crate::signals::Stop;
 
 /// Runs the verb until a signal ends it.
 pub(crate) async fn run(args: ServerArgs) -> Result<(), CliError> {
-    let events = Events::new(args.json);
+    let events = Events::new(args.json)?;
+    events.end(serve(args, &events).await)
+}
+
+async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     let reload = Reload::new(&args);
     let plan = ServerPlan::new(args)?;
     let mut stop = Stop::new()?;
@@ -34,7 +38,7 @@ pub(crate) async fn run(args: ServerArgs) -> Result<(), CliError> {
     let (handle, listen) = (server.handle(), server.local_addr()?);
     tracing::info!(%listen, public_key = %public, clients, "server listens");
     events.tell(&json!({ "event": "listening", "address": listen, "public_key": public }));
-    tokio::spawn(events.follow(handle.events()));
+    tokio::spawn(events.clone().follow(handle.events()));
 
     let (end, ended) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(server.run(async {
@@ -106,7 +110,7 @@ impl Reload {
         }
     }
 
-    fn run(&self, handle: &ServerHandle, events: Events) {
+    fn run(&self, handle: &ServerHandle, events: &Events) {
         let Some(file) = &self.file else {
             tracing::warn!("SIGHUP: there is no configuration file to read again");
             return;

@@ -91,7 +91,7 @@ impl Ran {
 }
 
 /// How long a test waits for an event before it gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running client or server that told its events with `--json`; it is killed when dropped.
 pub(crate) struct Daemon {

@@ -1,10 +1,16 @@
 //! Client and server as processes: start, status, reload, end, and a stream through both.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
 use std::time::Instant;
 
-use crate::common::{Bench, Daemon};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::{Bench, Daemon, PATIENCE};
 
 /// A server and what a client needs to know of it.
 struct Host {
@@ -156,6 +162,64 @@ fn a_reload_with_a_mistake_changes_nothing() {
         assert!(reason.contains(mistake), "{reason}");
     }
     assert_eq!(status(&host.bench, "server.sock")["role"], "server");
+}
+
+/// A process that is killed when dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_does_not_read_the_events_holds_nobody_up() {
+    // Each is of more than 30 bytes: a pipe of a page takes 136 of them, and a thousand wait.
+    const RELOADS: usize = 1300;
+    let bench = Bench::new();
+    let keys = [bench.key("server.key"), bench.key("client.key")];
+    bench.write("server.toml", &config(&[&keys[1]]));
+    let (unread, events) = std::io::pipe().unwrap();
+    fcntl(&events, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let flags = [
+        "server",
+        "--json",
+        "--config",
+        "server.toml",
+        "--control",
+        "server.sock",
+    ];
+    let mut command = bench.command(flags);
+    let server = command
+        .stdout(events)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut server = Ended(server);
+    // It keeps an end of the pipe, and reading would never come to an end.
+    drop(command);
+    let lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
+    let (sender, log) = mpsc::channel();
+    std::thread::spawn(move || {
+        lines
+            .map_while(Result::ok)
+            .try_for_each(|line| sender.send(line))
+    });
+    let until = |word: &str| while !log.recv_timeout(PATIENCE).expect(word).contains(word) {};
+    until("server listens");
+    let pid = Pid::from_raw(server.0.id() as i32);
+    for _ in 0..RELOADS {
+        kill(pid, Signal::SIGHUP).unwrap();
+        until("read again");
+    }
+    assert_eq!(status(&bench, "server.sock")["role"], "server");
+    kill(pid, Signal::SIGTERM).unwrap();
+    until("events were missed");
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    let text = std::io::read_to_string(unread).unwrap();
+    assert!(text.starts_with("{\"address\":\"127.0.0.1:"), "{text}");
 }
 
 #[test]
