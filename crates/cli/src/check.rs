@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::args::CheckArgs;
-use crate::config::{self, ConfigError, Depth, File};
+use crate::config::{self, ConfigError, Depth, File, Problem};
 use crate::exit::CliError;
 use crate::output::{print, print_json};
 
@@ -14,13 +14,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
     match config::read(&args.file, Depth::Complete) {
         Ok(file) => told(&file, args),
         Err(ConfigError::Wrong { file, problems }) if args.json => {
-            print_json(&json!({ "file": file, "ok": false, "problems": problems }))?;
+            print_json(
+                &json!({ "file": file, "ok": false, "problems": problems, "warnings": [] }),
+            )?;
             Err(CliError::Told(ConfigError::Wrong { file, problems }.exit()))
         }
         Err(ConfigError::Wrong { file, problems }) => {
-            let line =
-                |p: &config::Problem| format!("{}:{}: {}\n", file.display(), p.line, p.reason);
-            eprint!("{}", problems.iter().map(line).collect::<String>());
+            eprint!("{}", lines(&file, "", &problems));
             Err(CliError::Told(ConfigError::Wrong { file, problems }.exit()))
         }
         Err(error) => Err(error.into()),
@@ -29,15 +29,25 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
 
 fn told(file: &File, args: &CheckArgs) -> Result<(), CliError> {
     let role = file.role();
+    let warnings = file.warnings();
     if args.json {
-        return print_json(&json!({ "file": args.file, "ok": true, "role": role, "problems": [] }));
+        return print_json(&json!({
+            "file": args.file, "ok": true, "role": role, "problems": [], "warnings": warnings
+        }));
     }
+    eprint!("{}", lines(&args.file, "warning: ", &warnings));
     print(&format!(
         "{}: ok, {} {role}'s configuration: {}\n",
         shown(&args.file),
         if role == "edge" { "an" } else { "a" },
         describe(file)
     ))
+}
+
+/// A line for each, which an editor finds its way by.
+fn lines(file: &Path, kind: &str, problems: &[Problem]) -> String {
+    let line = |p: &Problem| format!("{}:{}: {kind}{}\n", file.display(), p.line, p.reason);
+    problems.iter().map(line).collect()
 }
 
 fn shown(file: &Path) -> String {

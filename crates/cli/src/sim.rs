@@ -53,7 +53,7 @@ impl SimCommand {
 /// `sumlink sim run`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Systems: alone, simultaneous, mptcp, sumlink:SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]];\n         \
+    after_help = "Systems: alone, simultaneous, mptcp, sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]];\n         \
                   others are skipped.\n\n\
                   Example:\n  sumlink sim run scenarios/unequal-*.toml --seeds 10 --systems alone,sumlink:fbdt"
 )]

@@ -76,7 +76,7 @@ pub use sumlink_scenario::config::{
 pub use sumlink_scenario::error::LinkError;
 pub use sumlink_scenario::health::Health;
 pub use sumlink_scenario::plan::LabConfig;
-pub use sumlink_scenario::{MTU, scenario, system, units};
+pub use sumlink_scenario::{MTU, scenario, session, system, units};
 pub(crate) use sumlink_scenario::{config, health};
 pub use timeline::timeline;
 pub use topology::{SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};

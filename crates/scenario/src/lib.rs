@@ -4,7 +4,8 @@
 //! - [`experiment`] reads those of experiments with 60 GHz Wi-Fi.
 //! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of `sumlink-link`, [`timeline`] what
 //!   happens to them.
-//! - [`system`] names what is compared, [`edge`] the parameters of the edge node among it.
+//! - [`system`] names what is compared, [`session`] the settings that sumlink may have in such a name, [`edge`] the parameters of
+//!   the edge node among it.
 //! - [`results`] is what a run leaves behind, [`health`] the emulator's account of itself.
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod model;
 pub mod plan;
 pub mod results;
 pub mod scenario;
+pub mod session;
 pub mod system;
 pub mod timeline;
 pub mod units;

@@ -6,13 +6,15 @@ use sumlink_engine::{Class, SelectorConfig, scheduler};
 
 use crate::edge::EdgeVariant;
 use crate::scenario::{Scenario, parse_congestion};
+use crate::session::SessionOptions;
 
 /// The systems of a scenario that names none.
 pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
 
 /// Every form of a name, for messages.
 const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
-    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early], library:SCHEDULER, aggligator, noq, \
+    sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early], \
+    library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., aggligator, noq, \
     lwip|lwa|lwip+visible[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]";
 
 /// A way to carry traffic over several links.
@@ -31,10 +33,10 @@ pub enum System {
     Aggligator,
     /// The library of that name.
     Noq,
-    /// sumlink's library in the traffic's programs, with that scheduler.
+    /// sumlink's library in the traffic's programs: a [`Variant`]'s name up to its settings.
     Library(String),
     /// sumlink's daemon.
-    Sumlink(Variant),
+    Sumlink(Box<Variant>),
     /// An edge node before the links, which neither end knows of.
     Edge(Box<EdgeVariant>),
 }
@@ -46,6 +48,8 @@ pub struct Variant {
     pub scheduler: String,
     /// Those of classes with another one.
     pub class_schedulers: BTreeMap<Class, String>,
+    /// What else is set of its sessions, at both ends.
+    pub options: SessionOptions,
     /// Which paths carry what is sent; the scenario's, or the usual, where it is not said.
     pub selector: Option<SelectorConfig>,
     /// Congestion control of its carriers, instead of the scenario's.
@@ -76,13 +80,20 @@ impl System {
         if let Some(node) = EdgeVariant::parse(name) {
             return node.map(|variant| Self::Edge(Box::new(variant)));
         }
-        if let Some(scheduler) = name.strip_prefix("library:") {
-            return known(scheduler, &[]).map(|name| Self::Library(name.to_owned()));
+        if let Some(variant) = name.strip_prefix("library:") {
+            // All that comes after an option is the daemon's.
+            if let Some(at) = variant.find(['@', '+']) {
+                let rest = &variant[at..];
+                return Err(format!(
+                    "'{rest}' is for the daemon (sumlink:...), not for the library"
+                ));
+            }
+            return Variant::parse(variant, &[]).map(|_| Self::Library(variant.to_owned()));
         }
         let Some(variant) = name.strip_prefix("sumlink:") else {
             return Err(format!("there is no system '{name}' (systems: {FORMS})"));
         };
-        Variant::parse(variant, own).map(Self::Sumlink)
+        Variant::parse(variant, own).map(|variant| Self::Sumlink(Box::new(variant)))
     }
 
     /// As it is run under a scenario, which may name a selector for those that name none.
@@ -107,7 +118,12 @@ impl System {
 }
 
 impl Variant {
-    /// `SCHEDULER[:CLASS=SCHEDULER]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early]`, with schedulers of the engine's or of `own`.
+    /// `SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early]`, with schedulers of the engine's
+    /// or of `own`, and the settings of [`SessionOptions`].
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what there is.
     pub fn parse(variant: &str, own: &[&str]) -> Result<Self, String> {
         let late = variant.strip_suffix("+early");
         let mut parts = late.unwrap_or(variant).splitn(3, '+');
@@ -121,11 +137,12 @@ impl Variant {
         let mut parts = schedulers.split(':');
         let scheduler = known(parts.next().unwrap_or_default(), own)?;
         let mut class_schedulers = BTreeMap::new();
+        let mut options = SessionOptions::default();
         for part in parts {
-            let (class, name) = part.split_once('=').unwrap_or((part, ""));
-            let Some(class) = Class::from_name(class) else {
-                let classes = Class::ALL.map(Class::name).join(", ");
-                return Err(format!("there is no class '{class}' (classes: {classes})"));
+            let (key, name) = part.split_once('=').unwrap_or((part, ""));
+            let Some(class) = Class::from_name(key) else {
+                options.set(key, name)?;
+                continue;
             };
             let name = known(name, own)?.to_owned();
             if class_schedulers.insert(class, name).is_some() {
@@ -135,9 +152,15 @@ impl Variant {
                 ));
             }
         }
+        options.check(|class| {
+            class_schedulers
+                .get(&class)
+                .map_or(scheduler, String::as_str)
+        })?;
         Ok(Self {
             scheduler: scheduler.to_owned(),
             class_schedulers,
+            options,
             selector,
             congestion,
             carriers,
@@ -190,6 +213,8 @@ fn parse_carriers(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::scheduler::fbdt::Coupling;
+
     use super::*;
     use crate::edge::Hosts;
 
@@ -276,6 +301,16 @@ mod tests {
         assert!(twice.contains("two schedulers"), "{twice}");
         assert!(error("library:fbtd").contains("no scheduler 'fbtd'"));
         assert!(error("sumlink:fbdt:bulk=ecf").contains("no class 'bulk'"));
+        let coupled = "sumlink:fbdt:coupling=fair:race.interactive=0@base+bbr";
+        let System::Sumlink(variant) = System::parse(coupled).unwrap() else {
+            panic!("{coupled}");
+        };
+        assert_eq!(variant.options.fbdt.coupling, Coupling::Fair);
+        assert_eq!(variant.options.fbdt.race[2], 0);
+        assert!(error("sumlink:fbdt:alpha=2").contains("alpha: "));
+        assert!(error("sumlink:blest:alpha=1").contains("'alpha' changes nothing"));
+        assert!(System::parse("library:fbdt:redundancy.share=0%").is_ok());
+        assert!(error("library:fbdt+bbr").contains("'+bbr' is for the daemon"));
         assert!(error("sumlink:fbdt:streaming").contains("no scheduler ''"));
         assert!(error("sumlink:fbdt+no good").contains("congestion control"));
         assert!(error("sumlink:fbdt+bbr+9").contains("1 to 8, or auto"));

@@ -1,6 +1,8 @@
 //! Plain TCP: each channel is a connection of its own, over a link, through the edge node if there is one, or over the
 //! first link.
 
+use sumlink_engine::Class;
+
 use crate::net::{Connection, Net};
 use crate::tcp::{Side, TcpConfig};
 use crate::workload::{Bearer, Channel, Progress};
@@ -98,7 +100,7 @@ impl PlainTcp {
 }
 
 impl Bearer for PlainTcp {
-    fn open(&mut self, net: &mut Net, link: Option<usize>) -> Channel {
+    fn open(&mut self, net: &mut Net, link: Option<usize>, _class: Option<Class>) -> Channel {
         // The congestion control was tried before the run.
         let connected = match link {
             None if net.has_node() => net.connect_steered(&self.config),

@@ -373,6 +373,7 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
         config
             .class_schedulers
             .clone_from(&variant.class_schedulers);
+        variant.options.apply(config);
         if let Some(selector) = &variant.selector {
             config.selector.clone_from(selector);
         }

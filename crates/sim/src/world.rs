@@ -1,5 +1,6 @@
 //! A system and its programs on a network, from the first packet to the figures.
 
+use sumlink_engine::Class;
 use sumlink_link::Random;
 use sumlink_scenario::config::Direction;
 use sumlink_scenario::plan::LabConfig;
@@ -97,11 +98,11 @@ impl Bearers {
 }
 
 impl Bearer for Bearers {
-    fn open(&mut self, net: &mut Net, link: Option<usize>) -> Channel {
+    fn open(&mut self, net: &mut Net, link: Option<usize>, class: Option<Class>) -> Channel {
         match &mut self.system {
-            Carried::Bond(bond) if link.is_none() => bond.open(net, link),
-            Carried::Mptcp(mptcp) if link.is_none() => mptcp.open(net, link),
-            _ => self.plain.open(net, link),
+            Carried::Bond(bond) if link.is_none() => bond.open(net, link, class),
+            Carried::Mptcp(mptcp) if link.is_none() => mptcp.open(net, link, class),
+            _ => self.plain.open(net, link, class),
         }
     }
 

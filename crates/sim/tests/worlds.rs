@@ -111,6 +111,29 @@ fn objects_arrive_and_questions_are_answered() {
 }
 
 #[test]
+fn traffic_has_the_class_and_sessions_have_the_settings_that_are_named() {
+    let streaming = scenario(&format!(
+        "{CLEAN}[workload]\nkind = \"bulk\"\nclass = \"streaming\"\n"
+    ));
+    let doubles = |name: &str| {
+        let figures = measured(&streaming, name, 1);
+        let bytes = figures.goodput_bps / 8.0 * 6.0;
+        figures.duplicates_bytes.unwrap() as f64 / bytes
+    };
+    // What is redundant goes over both links as far as the slower one comes.
+    let (own, other) = (
+        doubles("sumlink:fbdt:streaming=redundant"),
+        doubles("sumlink:redundant:streaming=fbdt"),
+    );
+    assert!(own > 0.2 && other < 0.02, "{own}, {other}");
+    let lossy = scenario(LOSSY);
+    let twice = |name: &str| measured(&lossy, name, 1).duplicates_bytes.unwrap();
+    let none = "sumlink:fbdt:redundancy.share=0%:redundancy.floor=0:redundancy.refill=0:redundancy.advance=0";
+    assert!(twice("sumlink:fbdt") > 0);
+    assert_eq!(twice(none), 0);
+}
+
+#[test]
 fn paced_objects_begin_at_the_same_moments_whoever_carries_them() {
     // 1 MB has 0.8 s, which either link and both together are faster than.
     let text = format!(

@@ -37,6 +37,15 @@ pub(crate) enum File {
 }
 
 impl File {
+    /// What it sets in vain, by ascending line.
+    pub(crate) fn warnings(&self) -> Vec<Problem> {
+        match self {
+            Self::Client(client) => client.session.unread(),
+            Self::Server(server) => server.session.unread(),
+            Self::Edge(_) => Vec::new(),
+        }
+    }
+
     /// The verb that it is for.
     pub(crate) fn role(&self) -> &'static str {
         match self {

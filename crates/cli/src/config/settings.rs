@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sumlink_edge_node::NodeConfig;
 use sumlink_engine::SelectorConfig;
+use sumlink_lab::session::is_read;
 use sumlink_proxy::{ClassRule, Forward};
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
@@ -15,7 +16,7 @@ use sumlink_transport::egress::{EgressPolicy, EgressRule};
 use sumlink_transport::{Class, Early, FbdtConfig, PublicKey, Redundancy, SecretKey, Target};
 
 use super::read::{Depth, read};
-use super::{ConfigError, File, memory};
+use super::{ConfigError, File, Problem, memory};
 use crate::args::{ClientArgs, CommonArgs, ServerArgs};
 use crate::congestion::Controls;
 use crate::exit::CliError;
@@ -95,6 +96,8 @@ pub(crate) struct SessionSettings {
     pub(crate) timeout: Option<Duration>,
     pub(crate) redundancy: Redundancy,
     pub(crate) fbdt: FbdtConfig,
+    /// Which settings were said that not every scheduler reads, with the lines.
+    pub(crate) said: Vec<(usize, String)>,
 }
 
 impl SessionSettings {
@@ -139,6 +142,28 @@ impl SessionSettings {
             selector: selector.or(self.selector),
             ..self
         })
+    }
+
+    /// Settings that none of its schedulers reads, in words, by ascending line.
+    pub(crate) fn unread(&self) -> Vec<Problem> {
+        let config = self.config();
+        let scheduler_of = |class: Class| {
+            let own = config.class_schedulers.get(&class);
+            own.unwrap_or(&config.scheduler).as_str()
+        };
+        let unread = self
+            .said
+            .iter()
+            .filter(|(_, key)| !is_read(key, scheduler_of));
+        let mut told: Vec<_> = unread
+            .map(|(line, key)| Problem {
+                line: *line,
+                reason: format!("`{key}` changes nothing: no scheduler of this session reads it"),
+                about_key_file: false,
+            })
+            .collect();
+        told.sort_by_key(|problem| problem.line);
+        told
     }
 
     /// Whether the engine would take them.
@@ -187,6 +212,7 @@ impl ClientPlan {
         let session = file
             .session
             .with_flags(scheduler, class_scheduler, selector)?;
+        source.warn_of_unread(&session);
         let key = source.need(
             args.key.or(file.key),
             "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",
@@ -281,6 +307,7 @@ impl ServerPlan {
         let session = file
             .session
             .with_flags(scheduler, class_scheduler, selector)?;
+        source.warn_of_unread(&session);
         let key = source.need(
             args.key.or(file.key),
             "no key: give --key FILE or `key = \"FILE\"`; sumlink keygen makes one",
@@ -341,6 +368,14 @@ pub(crate) fn parse_server(server: &str) -> Result<(), CliError> {
 struct Source<'a>(Option<&'a Path>);
 
 impl Source<'_> {
+    /// Says what the file sets in vain. Flags may have chosen the schedulers.
+    fn warn_of_unread(&self, session: &SessionSettings) {
+        let file = self.0.unwrap_or(Path::new("")).display();
+        for Problem { line, reason, .. } in session.unread() {
+            tracing::warn!("{file}:{line}: {reason}");
+        }
+    }
+
     fn file(&self) -> Result<Option<(PathBuf, File)>, ConfigError> {
         self.0
             .map(|path| Ok((path.to_owned(), read(path, Depth::Text)?)))

@@ -357,6 +357,45 @@ fn every_mistake_has_its_line_and_reason() {
 }
 
 #[test]
+fn what_no_scheduler_reads_is_warned_of() {
+    // The example ends in its `[session]`.
+    let session = "scheduler = \"blest\"\ncoupling = \"fair\"\n\
+        [session.redundancy]\nshare = \"2%\"\n[session.race]\ninteractive = \"8KiB\"\n";
+    let (bench, text) = bench(CLIENT, "x.toml");
+    let lines = text.lines().count();
+    let warnings = |session: &str| {
+        bench.write("x.toml", &format!("{text}{session}"));
+        let ran = bench.run(&["check", "x.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(
+            ran.out.contains("ok, a client's configuration"),
+            "{}",
+            ran.out
+        );
+        ran.err
+    };
+    let of = |line: usize, key: &str| {
+        let line = lines + line;
+        format!(
+            "x.toml:{line}: warning: `{key}` changes nothing: no scheduler of this session reads it\n"
+        )
+    };
+    let expected = of(2, "coupling") + &of(6, "race.interactive");
+    assert_eq!(warnings(session), expected);
+    let json = bench.run(&["check", "--json", "x.toml"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 2, "{json}");
+    assert_eq!(json["warnings"][0]["line"], lines + 2);
+
+    // The race is for the interactive ones, whose scheduler is another.
+    let of_class = |class: &str| format!("{session}[session.schedulers]\n{class} = \"fbdt\"\n");
+    assert_eq!(warnings(&of_class("streaming")), of(6, "race.interactive"));
+    assert_eq!(warnings(&of_class("interactive")), "");
+    let redundant = session.replace("blest", "redundant");
+    assert_eq!(warnings(&redundant).lines().count(), 3);
+}
+
+#[test]
 fn all_problems_are_told_at_once_in_the_order_of_lines() {
     let bench = Bench::new();
     bench.write(

@@ -59,6 +59,85 @@ fn systems_are_measured_once_and_resumed() {
     assert_eq!(lines.len(), 1);
 }
 
+/// The line of a system: those that were refused and came again stand at the end.
+fn of<'a>(lines: &'a [Value], system: &str) -> &'a Value {
+    lines.iter().find(|line| line["system"] == system).unwrap()
+}
+
+#[test]
+fn traffic_has_the_class_and_sessions_have_the_settings_that_are_named() {
+    if is_skipped() {
+        return;
+    }
+    let of_class = format!("{TWO_LINKS}\n[workload]\nkind = \"bulk\"\nclass = \"streaming\"\n");
+    let place = Place::new(&of_class);
+    // What is redundant sends each byte over both links, whatever the budget is.
+    let systems = [
+        ("sumlink:fbdt:redundancy.share=0%:streaming=redundant", true),
+        ("sumlink:redundant:streaming=fbdt", false),
+        ("library:blest:streaming=redundant", true),
+        ("library:redundant:streaming=blest", false),
+    ];
+    let names = systems.map(|(name, _)| name).join(",");
+    let (output, lines) = place.run(&["--systems", &names]);
+    assert!(output.status.success(), "{lines:?}");
+    for (name, doubles) in systems {
+        let line = of(&lines, name);
+        assert_eq!(line["outcome"], "measured", "{line}");
+        let twice = place.record(line)["outcome"]["duplicates_bytes"]
+            .as_u64()
+            .unwrap();
+        assert_eq!(twice > 1_000_000, doubles, "{name}: {twice} bytes twice");
+    }
+}
+
+#[test]
+fn questions_and_the_load_beside_them_have_a_class_each() {
+    if is_skipped() {
+        return;
+    }
+    let both = format!(
+        "{TWO_LINKS}\n[workload]\nkind = \"requests\"\nload = true\nclass = \"conversational\"\n\
+         load_class = \"background\"\n"
+    );
+    let place = Place::new(&both);
+    let systems = [
+        "sumlink:fbdt:background=redundant",
+        "sumlink:redundant:background=fbdt",
+    ];
+    let (output, lines) = place.run(&["--systems", &systems.join(",")]);
+    assert!(output.status.success(), "{lines:?}");
+    let twice = |line: &Value| {
+        place.record(line)["outcome"]["duplicates_bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    let (load, questions) = (twice(of(&lines, systems[0])), twice(of(&lines, systems[1])));
+    assert!(
+        load > 1_000_000 && questions < 1_000_000,
+        "{load}, {questions}"
+    );
+}
+
+#[test]
+fn a_program_that_names_no_class_is_told_by_its_port() {
+    if is_skipped() {
+        return;
+    }
+    let command = format!(
+        "{TWO_LINKS}\n[workload]\nkind = \"command\"\nclass = \"streaming\"\nport = 8080\n\
+         server = \"iperf3 --server --one-off --port 8080\"\n\
+         client = \"iperf3 --client {{server}} --port {{port}} --reverse --time 2\"\n"
+    );
+    let place = Place::new(&command);
+    let (output, lines) = place.run(&["--systems", "sumlink:blest:streaming=redundant"]);
+    assert!(output.status.success(), "{lines:?}");
+    let twice = place.record(&lines[0])["outcome"]["duplicates_bytes"]
+        .as_u64()
+        .unwrap();
+    assert!(twice > 1_000_000, "{twice} bytes twice");
+}
+
 #[test]
 fn links_that_carry_nothing_are_a_figure() {
     if is_skipped() {
@@ -287,7 +366,7 @@ fn hosts_are_what_a_scenario_or_a_system_asks_for() {
         let command = format!(
             "\n[workload]\nkind = \"command\"\nport = 5009\n\
              server = \"sh -c '{has} && exec \\\"$SUMLINK_PROGRAM\\\" lab traffic serve --listen {{server}}:{{port}}'\"\n\
-             client = \"sh -c '{has} && {{ curl -s -m 1 http://{{server}}:{{port}}/ || true; }}'\"\n"
+             client = \"sh -c '{has} && {{ curl -s -m 10 http://{{server}}:{{port}}/ || true; }}'\"\n"
         );
         let two = TWO_LINKS.replace("seeds = 1", "seeds = 1\nhosts = \"newreno\"");
         let place = Place::new(&format!("{two}{command}"));

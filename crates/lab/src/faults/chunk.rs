@@ -14,6 +14,7 @@ use super::records::{Chunk, Fault};
 use crate::config::Direction;
 use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
+use crate::scenario::Classes;
 use crate::signals;
 use crate::systems::{self, Running, Stage, System};
 use crate::traffic::{Arrival, Live, Pace, Route, now_ns};
@@ -120,6 +121,8 @@ fn in_laboratory<T>(
         trace: None,
         directions: slice::from_ref(&task.direction),
         link,
+        classes: Classes::default(),
+        has_own_programs: true,
         far: Duration::ZERO,
     };
     let running = system.start(&stage)?;

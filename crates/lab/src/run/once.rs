@@ -207,6 +207,8 @@ fn measure_phase(
         trace: job.trace.map(|directory| trace_file(job, directory)),
         directions: scenario.traffic.directions(),
         link: part.link.as_deref(),
+        classes: scenario.classes,
+        has_own_programs: workload::has_own_programs(&scenario.workload),
         far,
     };
     let server = workload::start_server(scenario, &stage, system)?;

@@ -3,6 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
+use sumlink_transport::Class;
+
 use crate::config::Direction;
 use crate::error::LabError;
 use crate::process::Process;
@@ -21,6 +23,11 @@ pub(super) fn port(workload: &Workload) -> Option<u16> {
         Workload::Command { port, .. } => Some(*port),
         _ => None,
     }
+}
+
+/// Whether the laboratory's own programs carry it.
+pub(super) fn has_own_programs(workload: &Workload) -> bool {
+    !matches!(workload, Workload::Command { .. } | Workload::Video(_))
 }
 
 /// Starts the server's side and waits until it listens.
@@ -154,8 +161,14 @@ fn spec(
             },
             Workload::Bulk | Workload::Video(_) | Workload::Command { .. } => Load::Bulk,
         },
+        class: class_name(scenario.classes.measured),
+        load_class: class_name(scenario.classes.load),
         rival: rival(scenario, stage),
     }
+}
+
+fn class_name(class: Option<Class>) -> Option<String> {
+    class.map(|class| class.name().to_owned())
 }
 
 /// The way of the scenario's rival; while another link is measured by itself there is none.

@@ -199,10 +199,14 @@ impl System for Edge {
             status.pointer(path)?.as_u64()
         };
         let of_core = |key: &str| number(&node, &format!("/edge/core/{key}"));
-        let carried = of_core("down_packets");
-        if carried.is_none_or(|packets| packets == 0) {
+        let what = match of_core("down_packets") {
+            Some(packets) if packets > 0 => None,
+            Some(_) => Some("the edge node carried no packet"),
+            None => Some("the edge node does not tell what it carried"),
+        };
+        if let Some(what) = what {
             return Err(LabError::Failed {
-                what: "the edge node carried no packet".to_owned(),
+                what: what.to_owned(),
                 log: String::new(),
             });
         }

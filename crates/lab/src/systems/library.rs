@@ -10,14 +10,15 @@ use crate::traffic::{Channel, Route};
 use super::{Running, Stage, System, keys};
 
 pub(super) struct Library {
-    pub(super) scheduler: String,
+    /// Its name after `library:`.
+    pub(super) variant: String,
 }
 
 impl Library {
     fn channel(&self, stage: &Stage<'_>, side: Side) -> Result<Channel, LabError> {
         Ok(Channel::Library {
             keys: keys::of(stage, side)?,
-            scheduler: self.scheduler.clone(),
+            variant: self.variant.clone(),
         })
     }
 }
@@ -28,7 +29,7 @@ impl System for Library {
         if !is_bulk {
             return Some("the traffic programs use the library for bulk only".to_owned());
         }
-        let variant = Variant::parse(&self.scheduler, &[]).ok()?;
+        let variant = Variant::parse(&self.variant, &[]).ok()?;
         variant.missing(scenario.links().count())
     }
 

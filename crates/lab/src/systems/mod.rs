@@ -34,7 +34,7 @@ use crate::config::Direction;
 use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::process::Process;
-use crate::scenario::Scenario;
+use crate::scenario::{Classes, Scenario};
 use crate::topology::SERVER_V4;
 use crate::traffic::{Channel, Route};
 
@@ -103,6 +103,10 @@ pub(crate) struct Stage<'a> {
     pub(crate) directions: &'a [Direction],
     /// The link of this phase, if it has one.
     pub(crate) link: Option<&'a str>,
+    /// What the workload's connections are told to be.
+    pub(crate) classes: Classes,
+    /// Whether the laboratory's own programs carry the workload; they can tell a proxy the class of each connection.
+    pub(crate) has_own_programs: bool,
     /// What [`System::far`] said; the links' delays are shorter by it.
     pub(crate) far: Duration,
 }
@@ -180,8 +184,8 @@ fn made(named: Named) -> Box<dyn System> {
         Named::Aggligator => Box::new(aggligator::Aggligator),
         Named::Noq => Box::new(noq::Noq),
         Named::Edge(variant) => Box::new(edge::Edge { variant }),
-        Named::Library(scheduler) => Box::new(library::Library { scheduler }),
-        Named::Sumlink(variant) => Box::new(sumlink::Sumlink { variant }),
+        Named::Library(variant) => Box::new(library::Library { variant }),
+        Named::Sumlink(variant) => Box::new(sumlink::Sumlink { variant: *variant }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! sumlink itself, with a scheduler, perhaps others for some classes, and perhaps a congestion control of its own.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,11 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sumlink_scenario::system::Variant;
+use sumlink_transport::Class;
 
 use crate::controls;
 use crate::error::LabError;
 use crate::process::{Process, TICK};
-use crate::scenario::Scenario;
+use crate::scenario::{Classes, Scenario};
 use crate::signals;
 use crate::topology::{SERVER_V4, Side};
 use crate::traffic::Route;
@@ -70,10 +72,17 @@ impl System for Sumlink {
             .as_deref()
             .unwrap_or(stage.congestion);
         let common = self.flags(congestion);
+        let settings = self.variant.options.to_toml();
 
         let mut command = Command::new(stage.program);
         command.args(["server", "--listen", &address, "--key"]);
         command.arg(&server_key).args(&common);
+        if !settings.is_empty() {
+            let text = format!("listen = \"{address}\"\n{settings}");
+            command
+                .arg("--config")
+                .arg(write_config(stage, "server", &text)?);
+        }
         command.args(["--authorize", &client_public, "--control"]);
         command.arg(control(stage, "server"));
         let mut server = start(stage, Side::Server, "sumlink-server", command)?;
@@ -84,6 +93,13 @@ impl System for Sumlink {
         command.arg(&server_public).args(&common).arg("--key");
         command.arg(&client_key).arg("--control");
         command.arg(control(stage, "client"));
+        let classes = class_rules(stage);
+        if !(settings.is_empty() && classes.is_empty()) {
+            let text = format!("server = \"{address}\"\n{settings}{classes}");
+            command
+                .arg("--config")
+                .arg(write_config(stage, "client", &text)?);
+        }
         command.args(["--socks", &SOCKS.to_string()]);
         command.args(["--forward", &format!("{FORWARD}={}", stage.target())]);
         if let Some(carriers) = &self.variant.carriers {
@@ -153,6 +169,34 @@ fn start(stage: &Stage<'_>, side: Side, name: &str, command: Command) -> Result<
 /// The control socket of one side.
 fn control(stage: &Stage<'_>, side: &str) -> PathBuf {
     stage.directory.join(format!("{side}.control"))
+}
+
+/// What the client's file says of the workload's classes: by the names that the laboratory's programs tell the proxy, or by the port of
+/// others.
+fn class_rules(stage: &Stage<'_>) -> String {
+    let Classes { measured, load } = stage.classes;
+    if !stage.has_own_programs {
+        let port = stage.port;
+        let rule = |class: Class| {
+            let class = class.name();
+            format!("[[class]]\nport = \"{port}\"\nclass = \"{class}\"\n")
+        };
+        return measured.map(rule).unwrap_or_default();
+    }
+    let named: BTreeSet<Class> = measured.into_iter().chain(load).collect();
+    let rule = |class: &Class| {
+        let class = class.name();
+        format!("[[class]]\nuser = \"{class}\"\nclass = \"{class}\"\n")
+    };
+    named.iter().map(rule).collect()
+}
+
+/// Writes a configuration file of one side.
+fn write_config(stage: &Stage<'_>, side: &str, text: &str) -> Result<PathBuf, LabError> {
+    let file = stage.directory.join(format!("{side}.toml"));
+    let written = fs::write(&file, text);
+    written.map_err(|error| LabError::system(format!("writing {}", file.display()), error))?;
+    Ok(file)
 }
 
 /// Makes a key of one side.

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use sumlink_transport::Class;
+
 use crate::results::{FlowRecord, ObjectRecord};
 
 use super::connection::{self, End, Wire};
@@ -41,13 +43,19 @@ fn flows(spec: &Spec) -> Vec<Flow> {
         let number = 2 * u32::try_from(flows.len()).unwrap_or(u32::MAX / 2) + u32::from(!down);
         flows.push(Flow::new(number, route, down, load, rival, spec));
     };
+    let of_class = |route: &Route, class: &Option<String>| Route {
+        class: class.clone(),
+        ..route.clone()
+    };
     for route in &spec.routes {
+        let beside = of_class(route, &spec.load_class);
+        let route = &of_class(route, &spec.class);
         match &spec.load {
             Load::Requests { bulk, .. } => {
                 // Whoever asks counts, whichever way the load goes.
                 add(route, true, &spec.load, false);
                 for down in ways().filter(|_| *bulk) {
-                    add(route, down, &Load::Bulk, false);
+                    add(&beside, down, &Load::Bulk, false);
                 }
             }
             load => {
@@ -99,7 +107,7 @@ impl Flow {
         sleep_until_ns(self.spec.epoch_ns);
         let result = match self.load.clone() {
             Load::Bulk => match self.route.channel.clone() {
-                Channel::Library { keys, scheduler } => self.through_library(&keys, scheduler),
+                Channel::Library { keys, variant } => self.through_library(&keys, &variant),
                 _ => self.stream(Job::Bulk),
             },
             Load::Cbr { rate, message } => self.stream(Job::Cbr { rate, message }),
@@ -149,13 +157,15 @@ impl Flow {
     }
 
     /// One stream of the library's for the whole run.
-    fn through_library(&mut self, keys: &Keys, scheduler: String) -> Result<(), String> {
+    fn through_library(&mut self, keys: &Keys, variant: &str) -> Result<(), String> {
+        let class = self.route.class.as_deref().and_then(Class::from_name);
         let request = self.request(&Job::Bulk);
         let (target, window) = (self.route.target, self.window);
         library::run(
             target,
             keys,
-            scheduler,
+            variant,
+            class,
             &request,
             window,
             &mut self.recorder,
@@ -284,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flow_has_a_number_of_its_own() {
+    fn every_flow_has_a_number_and_a_class_of_its_own() {
         let route = Route::direct(([127, 0, 0, 1], 1).into());
         let requests = Load::Requests {
             request: 16,
@@ -300,6 +310,8 @@ mod tests {
             down: false,
             up: true,
             load: requests,
+            class: Some("interactive".to_owned()),
+            load_class: Some("background".to_owned()),
             rival: Some(route),
         };
         let flows = flows(&spec);
@@ -311,5 +323,11 @@ mod tests {
             .map(|flow| flow.recorder.record.rival)
             .collect();
         assert_eq!(rivals, [false, false, false, false, true]);
+        let classes: Vec<_> = flows
+            .iter()
+            .map(|flow| flow.route.class.as_deref())
+            .collect();
+        let (asks, load) = (Some("interactive"), Some("background"));
+        assert_eq!(classes, [asks, load, asks, load, None]);
     }
 }

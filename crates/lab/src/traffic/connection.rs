@@ -73,19 +73,32 @@ fn try_connect(route: &Route, left: Duration) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     if route.socks.is_some() {
         stream.set_read_timeout(Some(left))?;
-        socks_connect(&mut stream, route.target)?;
+        socks_connect(&mut stream, route.target, route.class.as_deref())?;
     }
     Ok(stream)
 }
 
-/// RFC 1928: no authentication, CONNECT.
-fn socks_connect(stream: &mut TcpStream, target: SocketAddr) -> io::Result<()> {
+/// RFC 1928: no authentication, or a user's name that says the class (RFC 1929), and CONNECT.
+fn socks_connect(stream: &mut TcpStream, target: SocketAddr, user: Option<&str>) -> io::Result<()> {
     let refused = |what: String| io::Error::new(ErrorKind::ConnectionRefused, what);
-    stream.write_all(&[5, 1, 0])?;
+    let wanted = if user.is_some() { 2 } else { 0 };
+    stream.write_all(&[5, 1, wanted])?;
     let mut method = [0; 2];
     stream.read_exact(&mut method)?;
-    if method != [5, 0] {
-        return Err(refused("the proxy wants a password".to_owned()));
+    if method != [5, wanted] {
+        let what = if user.is_some() { "no name" } else { "a name" };
+        return Err(refused(format!("the proxy wants {what}")));
+    }
+    if let Some(user) = user {
+        let mut name = vec![1, u8::try_from(user.len()).unwrap_or(u8::MAX)];
+        name.extend(user.bytes().take(255));
+        name.extend([1, b'-']);
+        stream.write_all(&name)?;
+        let mut answer = [0; 2];
+        stream.read_exact(&mut answer)?;
+        if answer[1] != 0 {
+            return Err(refused(format!("the proxy refuses the name {user}")));
+        }
     }
     let mut request = vec![5, 1, 0];
     match target.ip() {
@@ -325,4 +338,54 @@ fn gone(error: &io::Error) -> bool {
             // TLS without a word of farewell.
             | ErrorKind::UnexpectedEof
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// What a client with that user says to a proxy that answers so, and how it ends for the client.
+    fn said(user: Option<&str>, answers: Vec<(usize, &'static [u8])>) -> (Vec<u8>, io::Result<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut proxy, _) = listener.accept().unwrap();
+        let proxy = thread::spawn(move || {
+            let mut all = Vec::new();
+            for (len, answer) in answers {
+                let mut asked = vec![0; len];
+                proxy.read_exact(&mut asked).unwrap();
+                all.extend(asked);
+                proxy.write_all(answer).unwrap();
+            }
+            all
+        });
+        let ended = socks_connect(&mut client, ([10, 0, 0, 1], 80).into(), user);
+        (proxy.join().unwrap(), ended)
+    }
+
+    const CONNECT: [u8; 10] = [5, 1, 0, 1, 10, 0, 0, 1, 0, 80];
+    const CONNECTED: &[u8] = &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+
+    #[test]
+    fn a_proxy_is_told_the_class_by_a_user_name() {
+        let (asked, ended) = said(None, vec![(3, &[5, 0]), (10, CONNECTED)]);
+        ended.unwrap();
+        assert_eq!(asked, [&[5, 1, 0][..], &CONNECT].concat());
+        let answers: Vec<(usize, &[u8])> = vec![(3, &[5, 2]), (8, &[1, 0]), (10, CONNECTED)];
+        let (asked, ended) = said(Some("abcd"), answers);
+        ended.unwrap();
+        let name = [1, 4, b'a', b'b', b'c', b'd', 1, b'-'];
+        assert_eq!(asked, [&[5, 1, 2][..], &name, &CONNECT].concat());
+    }
+
+    #[test]
+    fn a_proxy_that_takes_no_name_is_no_way() {
+        let (_, ended) = said(Some("abcd"), vec![(3, &[5, 0xff])]);
+        assert!(ended.unwrap_err().to_string().contains("wants no name"));
+        let (_, ended) = said(Some("abcd"), vec![(3, &[5, 2]), (8, &[1, 1])]);
+        assert!(ended.unwrap_err().to_string().contains("refuses the name"));
+    }
 }

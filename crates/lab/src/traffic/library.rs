@@ -9,11 +9,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Buf;
+use sumlink_scenario::system::Variant;
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, ClientLimits, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
-use sumlink_transport::{Client, Server, ServerHandle, SessionStatus, Stream, Target};
+use sumlink_transport::{Class, Client, Server, ServerHandle, SessionStatus, Stream, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -33,7 +34,7 @@ const COUNTED: u16 = 2;
 const COUNTED_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves streams that carry bulk, until the process is ended.
-pub(super) fn serve(address: SocketAddr, keys: &Keys, scheduler: String) -> Result<(), LabError> {
+pub(super) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(), LabError> {
     let failed = |error: String| LabError::system(format!("listening on {address}"), error);
     let config = ServerConfig {
         listen: address,
@@ -46,7 +47,7 @@ pub(super) fn serve(address: SocketAddr, keys: &Keys, scheduler: String) -> Resu
         limits: ClientLimits::default(),
         congestion: None,
         groups: None,
-        session: session(scheduler),
+        session: session(variant).map_err(LabError::Usage)?,
     };
     let serving = async move {
         let handle: Arc<OnceLock<ServerHandle>> = Arc::default();
@@ -77,7 +78,8 @@ pub(super) fn serve(address: SocketAddr, keys: &Keys, scheduler: String) -> Resu
 pub(super) fn run(
     server: SocketAddr,
     keys: &Keys,
-    scheduler: String,
+    variant: &str,
+    class: Option<Class>,
     request: &Request,
     window: Window,
     recorder: &mut Recorder,
@@ -91,11 +93,11 @@ pub(super) fn run(
         groups: None,
         carriers: Carriers::ONE,
         state: None,
-        session: session(scheduler),
+        session: session(variant)?,
     };
     on_one_thread(async {
         let client = Client::connect(config).await.map_err(|e| e.to_string())?;
-        let mut stream = open(&client, TRAFFIC.1).await?;
+        let mut stream = open(&client, TRAFFIC.1, class).await?;
         recorder.record.connected = true;
         let moved = async {
             send_request(&mut stream, request).await?;
@@ -111,9 +113,9 @@ pub(super) fn run(
     })?
 }
 
-async fn open(client: &Client, port: u16) -> Result<Stream, String> {
+async fn open(client: &Client, port: u16, class: Option<Class>) -> Result<Stream, String> {
     let target = Target::new(TRAFFIC.0, port).map_err(|error| error.to_string())?;
-    let stream = client.open_stream(target).await;
+    let stream = client.open_stream_as(target, class).await;
     stream.map_err(|error| error.to_string())
 }
 
@@ -121,7 +123,7 @@ async fn open(client: &Client, port: u16) -> Result<Stream, String> {
 async fn counted_by_both(client: &Client) -> Option<EndsRecord> {
     let own = client.status().await;
     let asked = async {
-        let mut stream = open(client, COUNTED).await.ok()?;
+        let mut stream = open(client, COUNTED, None).await.ok()?;
         stream.write_all(own.session.as_bytes()).await.ok()?;
         stream.shutdown().await.ok()?;
         let mut text = Vec::new();
@@ -150,11 +152,16 @@ fn counted(session: &SessionStatus) -> EndsRecord {
     }
 }
 
-fn session(scheduler: String) -> SessionConfig {
-    SessionConfig {
-        scheduler,
+/// The session of a system's name after `library:`.
+fn session(variant: &str) -> Result<SessionConfig, String> {
+    let variant = Variant::parse(variant, &[])?;
+    Ok(SessionConfig {
+        scheduler: variant.scheduler,
+        class_schedulers: variant.class_schedulers,
+        redundancy: variant.options.redundancy,
+        fbdt: variant.options.fbdt,
         ..SessionConfig::default()
-    }
+    })
 }
 
 fn on_one_thread<T>(work: impl Future<Output = T>) -> Result<T, String> {

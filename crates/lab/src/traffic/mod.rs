@@ -82,6 +82,11 @@ pub(crate) struct Spec {
     pub(crate) up: bool,
     /// What each flow carries.
     pub(crate) load: Load,
+    /// The class that the connections are told to have, and that of the bulk beside questions.
+    #[serde(default)]
+    pub(crate) class: Option<String>,
+    #[serde(default)]
+    pub(crate) load_class: Option<String>,
     /// A way that somebody else uses meanwhile, for as much as there is room for.
     pub(crate) rival: Option<Route>,
 }
@@ -95,6 +100,9 @@ pub(crate) struct Route {
     pub(crate) target: SocketAddr,
     /// A SOCKS5 proxy on the way.
     pub(crate) socks: Option<SocketAddr>,
+    /// The class that a connection is told to have: the proxy's user name, or the class of the library's stream.
+    #[serde(default)]
+    pub(crate) class: Option<String>,
     /// With an MPTCP socket.
     pub(crate) mptcp: bool,
     /// What carries the bytes.
@@ -111,8 +119,13 @@ pub(crate) enum Channel {
     Socket,
     /// TLS over a socket, as sumlink's carriers speak it.
     Tls(Keys),
-    /// sumlink's library, over all links.
-    Library { keys: Keys, scheduler: String },
+    /// sumlink's library, over all links: a system's name after `library:`.
+    Library {
+        keys: Keys,
+        // By the name that programs of before know, which `--program` may name.
+        #[serde(rename = "scheduler")]
+        variant: String,
+    },
 }
 
 /// Who one end is, and whom it expects at the other one.
@@ -137,6 +150,7 @@ impl Route {
             link: None,
             target,
             socks: None,
+            class: None,
             mptcp: false,
             channel: Channel::Socket,
         }
@@ -245,7 +259,7 @@ pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
             let channel: Option<Channel> =
                 channel.map_err(|error| LabError::Usage(format!("--channel: {error}")))?;
             match channel.unwrap_or_default() {
-                Channel::Library { keys, scheduler } => library::serve(listen, &keys, scheduler),
+                Channel::Library { keys, variant } => library::serve(listen, &keys, &variant),
                 channel => server::serve(listen, mptcp, &channel),
             }
         }

@@ -46,7 +46,7 @@ use shared::{Group, SharedRadio, Stranger};
 
 pub use document::{Document, Problem};
 pub use load::{load, parse};
-pub use workload::{Video, VideoProtocol, Workload};
+pub use workload::{Classes, Video, VideoProtocol, Workload};
 
 pub use read::{parse_congestion, parse_name};
 pub(crate) use section::number_of;
@@ -122,6 +122,8 @@ pub struct Scenario {
     pub hosts: Hosts,
     /// What is carried.
     pub workload: Workload,
+    /// The classes of its connections, for sumlink.
+    pub classes: Classes,
     /// The link over which somebody else has a TCP connection meanwhile, from the server's address straight to the
     /// client or the other way, as the traffic goes; it takes what it gets, and its share is a figure.
     pub rival: Option<String>,
@@ -191,13 +193,14 @@ impl Scenario {
         Some(rounds.map(single).collect())
     }
 
-    /// The same links under as many bytes as there is room for; the name tells it from the original, the text is the
-    /// same.
+    /// The same links under as many bytes as there is room for, of no class; the name tells it from the original, the text is
+    /// the same.
     #[must_use]
     pub fn under_bulk(&self) -> Self {
         Self {
             name: format!("{}-bulk", self.name),
             workload: Workload::Bulk,
+            classes: Classes::default(),
             ..self.clone()
         }
     }

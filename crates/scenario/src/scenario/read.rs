@@ -65,7 +65,7 @@ fn read_root(
     let selector = root.parsed(document, "selector", parse_selector);
     let hosts = root.parsed(document, "hosts", Hosts::parse);
     let workload = match root.value("workload") {
-        None => Some(workload::Workload::Bulk),
+        None => Some((workload::Workload::Bulk, workload::Classes::default())),
         Some(value) => Section::of(document, value, "[workload]")
             .and_then(|section| workload::read(document, section)),
     };
@@ -100,6 +100,7 @@ fn read_root(
     for link in &links {
         parts.extend(link.traces.iter().map(|text| text.clone().into_bytes()));
     }
+    let (workload, classes) = workload?;
     let scenario = Scenario {
         file: file.to_path_buf(),
         text: text.to_owned(),
@@ -117,7 +118,8 @@ fn read_root(
         systems,
         selector: selector.map(|at| at.value),
         hosts: hosts.map_or_else(Hosts::default, |at| at.value),
-        workload: workload?,
+        workload,
+        classes,
         rival,
         links,
         events,
@@ -185,6 +187,8 @@ pub fn parse_congestion(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::Class;
+
     use super::*;
 
     fn problems(text: &str) -> Vec<String> {
@@ -292,6 +296,28 @@ mod tests {
         };
         assert_eq!(scenario.workload, expected);
         assert!(problems(&of("answer = \"2MB\"\n"))[0].contains("answer: from 16B to 1MB"));
+    }
+
+    #[test]
+    fn connections_may_have_a_class() {
+        let of = |keys: &str| format!("{GOOD}[workload]\nkind = \"requests\"\n{keys}");
+        let classes = |text: &str| read(Path::new("s.toml"), text).unwrap().classes;
+        assert_eq!(classes(GOOD), workload::Classes::default());
+        let both = "class = \"conversational\"\nload = true\nload_class = \"background\"\n";
+        let expected = workload::Classes {
+            measured: Some(Class::Conversational),
+            load: Some(Class::Background),
+        };
+        assert_eq!(classes(&of(both)), expected);
+        let found = problems(&of("class = \"bulk\"\nload_class = \"background\"\n"));
+        assert!(
+            found[0].starts_with("s.toml:8: class: there is no class 'bulk'"),
+            "{found:?}"
+        );
+        assert!(
+            found[1].starts_with("s.toml:9: load_class: there is no load"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use sumlink_engine::Class;
+
+use crate::session::parse_class;
 use crate::units::{parse_duration, parse_rate, parse_size};
 
 use super::document::Document;
@@ -73,6 +76,15 @@ impl Workload {
     }
 }
 
+/// The classes that sumlink is told for the workload's connections; it learns those it is not told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Classes {
+    /// Of what is measured.
+    pub measured: Option<Class>,
+    /// Of the bulk transfer beside questions and answers.
+    pub load: Option<Class>,
+}
+
 /// Live video: what is encoded, how it is pushed, and how it is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Video {
@@ -120,7 +132,10 @@ impl VideoProtocol {
 const MESSAGE: std::ops::RangeInclusive<u64> = 16..=1_000_000;
 
 /// Reads the block `[workload]`.
-pub(crate) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) -> Option<Workload> {
+pub(crate) fn read(
+    document: &mut Document<'_>,
+    mut section: Section<'_, '_>,
+) -> Option<(Workload, Classes)> {
     let kind = section.text(document, "kind");
     if !section.has("kind") {
         section.missing(
@@ -144,8 +159,22 @@ pub(crate) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) ->
             return None;
         }
     };
+    let class = section.parsed(document, "class", parse_class);
+    let load_class = section.parsed(document, "load_class", parse_class);
+    let has_load = matches!(workload, Some(Workload::Requests { load: true, .. }));
+    if let Some(at) = load_class
+        .as_ref()
+        .filter(|_| !has_load && workload.is_some())
+    {
+        let reason = "load_class: there is no load: it is for requests with `load = true`";
+        document.problem(&at.span, reason);
+    }
     section.finish(document);
-    workload
+    let classes = Classes {
+        measured: class.map(|at| at.value),
+        load: load_class.map(|at| at.value),
+    };
+    workload.map(|workload| (workload, classes))
 }
 
 fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<Workload> {

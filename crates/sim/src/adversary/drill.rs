@@ -159,7 +159,7 @@ impl Drill {
 
     /// A program connects and offers so much; the number of its channel.
     pub(super) fn open(&mut self, side: Side, bytes: u64) -> usize {
-        let channel = self.bond.open(&mut self.net, None);
+        let channel = self.bond.open(&mut self.net, None, None);
         self.bond.offer(&mut self.net, channel, side, bytes);
         for side in Side::BOTH {
             self.bond.finish(&mut self.net, channel, side);

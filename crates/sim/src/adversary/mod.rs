@@ -58,7 +58,7 @@ fn run(case: &Case) {
         let (net, bond) = (&mut drill.net, &mut drill.bond);
         match *op {
             Op::Open => {
-                bond.open(net, None);
+                bond.open(net, None, None);
                 left.push([None; 2]);
             }
             Op::Offer {

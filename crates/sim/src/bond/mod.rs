@@ -11,7 +11,7 @@ mod rests;
 mod streams;
 mod wires;
 
-use sumlink_engine::{Config, ConfigError};
+use sumlink_engine::{Class, Config, ConfigError};
 use sumlink_link::Random;
 
 use daemon::{Daemon, Tell};
@@ -202,11 +202,11 @@ impl Bond {
 }
 
 impl Bearer for Bond {
-    fn open(&mut self, net: &mut Net, _link: Option<usize>) -> Channel {
+    fn open(&mut self, net: &mut Net, _link: Option<usize>, class: Option<Class>) -> Channel {
         let (now, _) = Self::now(net);
         self.due[Side::Client.index()] = true;
         let session = &mut self.daemons[Side::Client.index()].session;
-        self.streams.open(session, now)
+        self.streams.open(class, session, now)
     }
 
     fn offer(&mut self, net: &mut Net, channel: Channel, side: Side, bytes: u64) {

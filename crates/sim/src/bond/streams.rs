@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sumlink_engine::{Event, Session, StreamError, StreamId};
+use sumlink_engine::{Class, Event, Session, StreamError, StreamId};
 
 use super::pattern::{PIECE, Pattern};
 use crate::clock::{Nanos, SECOND, duration};
@@ -20,6 +20,8 @@ const KNOWN_FOR: Nanos = 60 * SECOND;
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) id: Option<StreamId>,
+    /// What its program says that it is; learnt where it says nothing.
+    class: Option<Class>,
     /// Bytes that the programs want to write, have written, and were given.
     pub(super) offered: [u64; 2],
     pub(super) written: [u64; 2],
@@ -67,15 +69,23 @@ impl Streams {
     }
 
     /// A program connects.
-    pub(super) fn open(&mut self, session: &mut Session, now: Nanos) -> Channel {
+    pub(super) fn open(
+        &mut self,
+        class: Option<Class>,
+        session: &mut Session,
+        now: Nanos,
+    ) -> Channel {
         let channel = self.channels.len();
-        self.channels.push(Stream::default());
+        self.channels.push(Stream {
+            class,
+            ..Stream::default()
+        });
         self.try_open(channel, session, now);
         channel
     }
 
     fn try_open(&mut self, channel: Channel, session: &mut Session, now: Nanos) {
-        match session.open_stream(TARGET, None, duration(now)) {
+        match session.open_stream(TARGET, self.channels[channel].class, duration(now)) {
             Ok(id) => {
                 self.channels[channel].id = Some(id);
                 self.by_id.insert(id, channel);

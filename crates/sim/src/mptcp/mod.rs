@@ -14,7 +14,7 @@ mod repair;
 
 use std::collections::VecDeque;
 
-use sumlink_engine::RangeSet;
+use sumlink_engine::{Class, RangeSet};
 
 use crate::clock::{MILLISECOND, Nanos};
 use crate::net::{Alarm, Connection, Net};
@@ -265,7 +265,7 @@ impl Mptcp {
 }
 
 impl Bearer for Mptcp {
-    fn open(&mut self, net: &mut Net, _link: Option<usize>) -> Channel {
+    fn open(&mut self, net: &mut Net, _link: Option<usize>, _class: Option<Class>) -> Channel {
         let number = self.channels.len();
         self.channels.push(Multipath {
             subflows: Vec::new(),

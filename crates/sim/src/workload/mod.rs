@@ -6,10 +6,11 @@
 mod arrival;
 mod load;
 
+use sumlink_engine::Class;
 use sumlink_link::Random;
 use sumlink_scenario::config::Direction;
 use sumlink_scenario::results::FlowRecord;
-use sumlink_scenario::scenario::{Scenario, Workload};
+use sumlink_scenario::scenario::{Classes, Scenario, Workload};
 
 use crate::clock::{MILLISECOND, Nanos, SECOND, nanos};
 use crate::net::{Alarm, Net};
@@ -21,8 +22,8 @@ pub(crate) type Channel = usize;
 
 /// A connection as a program sees it, whatever carries it.
 pub(crate) trait Bearer {
-    /// Connects, over that link if one is given; [`Progress::Opened`] follows.
-    fn open(&mut self, net: &mut Net, link: Option<usize>) -> Channel;
+    /// Connects, over that link if one is given, as traffic of that class where it matters; [`Progress::Opened`] follows.
+    fn open(&mut self, net: &mut Net, link: Option<usize>, class: Option<Class>) -> Channel;
 
     /// A program at that side wants so many bytes more to be written.
     fn offer(&mut self, net: &mut Net, channel: Channel, side: Side, bytes: u64);
@@ -55,6 +56,8 @@ struct Flow {
     /// The link that it is bound to.
     link: Option<usize>,
     down: bool,
+    /// The class that its connections are told to have.
+    class: Option<Class>,
     load: Load,
     channel: Option<Channel>,
     /// Bytes received at each side over the present channel.
@@ -90,31 +93,37 @@ impl Programs {
         let interval = nanos(scenario.interval());
         let intervals = nanos(scenario.duration).div_ceil(interval);
         let mut flows: Vec<Flow> = Vec::new();
-        let mut add = |link: Option<usize>, down: bool, load: Load, rival: bool| {
-            let number = 2 * flows.len() as u32 + u32::from(!down);
-            flows.push(Flow {
-                link,
-                down,
-                load,
-                channel: None,
-                received: [0; 2],
-                is_asked: false,
-                since: 0,
-                is_over: false,
-                record: FlowRecord {
-                    flow: number,
-                    link: link.map(|link| names[link].clone()),
-                    rival,
-                    buckets: vec![0; intervals as usize],
-                    ..FlowRecord::default()
-                },
-            });
-        };
+        let mut add =
+            |link: Option<usize>, down: bool, (load, class): (Load, Option<Class>), rival: bool| {
+                let number = 2 * flows.len() as u32 + u32::from(!down);
+                flows.push(Flow {
+                    link,
+                    down,
+                    class,
+                    load,
+                    channel: None,
+                    received: [0; 2],
+                    is_asked: false,
+                    since: 0,
+                    is_over: false,
+                    record: FlowRecord {
+                        flow: number,
+                        link: link.map(|link| names[link].clone()),
+                        rival,
+                        buckets: vec![0; intervals as usize],
+                        ..FlowRecord::default()
+                    },
+                });
+            };
+        let Classes {
+            measured,
+            load: beside,
+        } = scenario.classes;
         for way in ways {
             if let Workload::Requests { load, .. } = &scenario.workload {
-                add(*way, true, Load::of(&scenario.workload)?, false);
+                add(*way, true, (Load::of(&scenario.workload)?, measured), false);
                 for direction in directions.iter().filter(|_| *load) {
-                    add(*way, is_down(direction), Load::Bulk, false);
+                    add(*way, is_down(direction), (Load::Bulk, beside), false);
                 }
                 continue;
             }
@@ -122,14 +131,14 @@ impl Programs {
                 add(
                     *way,
                     is_down(direction),
-                    Load::of(&scenario.workload)?,
+                    (Load::of(&scenario.workload)?, measured),
                     false,
                 );
             }
         }
         if let Some(link) = rival {
             for direction in directions {
-                add(Some(link), is_down(direction), Load::Bulk, true);
+                add(Some(link), is_down(direction), (Load::Bulk, None), true);
             }
         }
         Ok(Self {
@@ -206,7 +215,7 @@ impl Programs {
             *asked += 1;
             flow.since = net.now();
         }
-        let channel = bearer.open(net, flow.link);
+        let channel = bearer.open(net, flow.link, flow.class);
         flow.channel = Some(channel);
         self.owners.push((channel, number));
     }

@@ -1,8 +1,10 @@
 //! `[session]`, which client and server share: scheduling, windows by class, redundancy, coupling.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
+use sumlink_lab::session::{check_factor, parse_advance, parse_budget, parse_coupling};
 use sumlink_lab::units;
 use sumlink_transport::config::SessionConfig;
 use sumlink_transport::{Coupling, FbdtConfig, Redundancy, WindowRule};
@@ -15,6 +17,7 @@ use super::Reader;
 
 impl Reader<'_> {
     pub(super) fn session(&mut self, raw: raw::Session) -> SessionSettings {
+        let said = self.said(&raw);
         let memory = raw.memory.as_ref().map(Spanned::span);
         let stream_memory = raw.stream_memory.as_ref().map(Spanned::span);
         let max_streams = raw.max_streams.as_ref().map(Spanned::span);
@@ -40,6 +43,7 @@ impl Reader<'_> {
                 race: self.race(raw.race),
                 coupling: self.coupling(raw.coupling, raw.alpha, raw.beta),
             },
+            said,
         };
         // What the values must be, alone and together, the session knows. It tells one thing at a time: what it has told
         // of is put aside for the next.
@@ -64,6 +68,38 @@ impl Reader<'_> {
             self.problem(place.unwrap_or(0..0), error);
         }
         session
+    }
+
+    /// The settings that are not read with every scheduler, and their lines.
+    fn said(&self, raw: &raw::Session) -> Vec<(usize, String)> {
+        let mut said = Vec::new();
+        let mut note = |key: &str, span: Option<Range<usize>>| {
+            said.extend(span.map(|span| (self.line(&span), key.to_owned())));
+        };
+        note("coupling", raw.coupling.as_ref().map(Spanned::span));
+        note("alpha", raw.alpha.as_ref().map(Spanned::span));
+        note("beta", raw.beta.as_ref().map(Spanned::span));
+        let budget = &raw.redundancy;
+        for (key, field) in [
+            ("share", &budget.share),
+            ("floor", &budget.floor),
+            ("refill", &budget.refill),
+            ("advance", &budget.advance),
+        ] {
+            let key = format!("redundancy.{key}");
+            note(&key, field.as_ref().map(Spanned::span));
+        }
+        for (class, field) in raw.race.all() {
+            let key = format!("race.{}", class.name());
+            note(&key, field.as_ref().map(Spanned::span));
+        }
+        for (class, rule) in raw.windows.all() {
+            let of = |key: &str| format!("windows.{}.{key}", class.name());
+            note(&of("products"), rule.products.as_ref().map(Spanned::span));
+            note(&of("least"), rule.least.as_ref().map(Spanned::span));
+            note(&of("most"), rule.most.as_ref().map(Spanned::span));
+        }
+        said
     }
 
     fn redundancy(&mut self, raw: raw::Redundancy) -> Redundancy {
@@ -129,8 +165,8 @@ impl Reader<'_> {
 
     fn coupling(&mut self, word: Field<String>, alpha: Field<f64>, beta: Field<f64>) -> Coupling {
         let factors = alpha.as_ref().or(beta.as_ref()).map(Spanned::span);
-        let alpha = self.parse(alpha, |factor| parse_factor(*factor));
-        let beta = self.parse(beta, |factor| parse_factor(*factor));
+        let alpha = self.parse(alpha, |factor| check_factor(*factor));
+        let beta = self.parse(beta, |factor| check_factor(*factor));
         let Some(word) = word else {
             // One of them alone leaves the other windows as they are.
             return match factors {
@@ -146,31 +182,8 @@ impl Reader<'_> {
                 "`coupling` and the factors `alpha`, `beta` contradict each other: remove one";
             self.problem(span, reason);
         }
-        let known = |word: &String| match word.as_str() {
-            "none" => Ok(Coupling::Decoupled),
-            "fair" => Ok(Coupling::Fair),
-            _ => Err(format!(
-                "`{word}` is no coupling: write \"none\", \"fair\", or the factors `alpha` and `beta`"
-            )),
-        };
-        self.parse(Some(word), known).unwrap_or_default()
-    }
-}
-
-/// A part of the redundancy budget, in bytes.
-fn parse_budget(text: &str) -> Result<u64, String> {
-    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
-    match bytes <= 1 << 30 {
-        true => Ok(bytes),
-        false => Err(format!("`{text}` is out of range: write at most 1GiB")),
-    }
-}
-
-/// Alpha or beta.
-fn parse_factor(factor: f64) -> Result<f64, sumlink_engine::ConfigError> {
-    match factor > 0.0 && factor <= 1.0 {
-        true => Ok(factor),
-        false => Err(sumlink_engine::ConfigError::Coupling),
+        self.parse(Some(word), |word| parse_coupling(word))
+            .unwrap_or_default()
     }
 }
 
@@ -179,15 +192,6 @@ fn check_window(rule: WindowRule) -> Result<(), sumlink_engine::ConfigError> {
     let mut session = SessionConfig::default();
     session.fbdt.windows = [rule; 4];
     session.check()
-}
-
-fn parse_advance(text: &str) -> Result<Duration, String> {
-    let advance = units::parse_duration(text).map_err(|error| error.to_string())?;
-    if advance <= Duration::from_secs(1) {
-        Ok(advance)
-    } else {
-        Err("at most 1s".to_owned())
-    }
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

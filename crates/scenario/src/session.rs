@@ -1,0 +1,349 @@
+//! Settings of a session beside its scheduler, by the names that they have in `[session]` of a configuration file: the program reads
+//! them there, and a system that is measured has them in its name.
+
+use std::time::Duration;
+
+use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
+use sumlink_engine::{Class, Config, ConfigError, Redundancy, Role, scheduler};
+
+use crate::units::{self, UnitError};
+
+/// What there is to set, for messages.
+const KEYS: &str = "coupling, alpha, beta, redundancy.share|floor|refill|advance, race.CLASS, \
+    windows.CLASS.products|least|most";
+
+/// The most that a budget for bytes sent twice holds beside its share.
+const MOST_BUDGET: u64 = 1 << 30;
+/// The longest time in advance of the budget's share.
+const MOST_ADVANCE: Duration = Duration::from_secs(1);
+
+/// What was set, and what the engine makes of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionOptions {
+    /// Keys and values as they were given, in that order.
+    said: Vec<(String, String)>,
+    /// Of the budget for bytes sent twice.
+    pub redundancy: Redundancy,
+    /// Of the scheduler `fbdt`.
+    pub fbdt: FbdtConfig,
+}
+
+impl SessionOptions {
+    /// Sets something by its name in the file: `coupling` to `fair`, `race.interactive` to `8KiB`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such key, it is there already, or its value makes no sense; with what there is.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        if self.said.iter().any(|(said, _)| said == key) {
+            return Err(format!("'{key}' is there twice"));
+        }
+        let is_factor = |key: &str| matches!(key, "alpha" | "beta");
+        let contradicts = |said: &str| {
+            (key == "coupling" && is_factor(said)) || (is_factor(key) && said == "coupling")
+        };
+        if self.said.iter().any(|(said, _)| contradicts(said)) {
+            return Err(
+                "'coupling' and the factors 'alpha', 'beta' contradict each other".to_owned(),
+            );
+        }
+        let parts: Vec<&str> = key.split('.').collect();
+        let set = match parts[..] {
+            ["coupling"] => parse_coupling(value).map(|coupling| self.fbdt.coupling = coupling),
+            [factor @ ("alpha" | "beta")] => self.set_factor(factor, value),
+            ["redundancy", part] => self.set_redundancy(part, value),
+            ["race", class] => parse_class(class).and_then(|class| {
+                self.fbdt.race[class as usize] = parse_size(value)?;
+                Ok(())
+            }),
+            ["windows", class, part] => {
+                parse_class(class).and_then(|class| self.set_window(class, part, value))
+            }
+            _ => return Err(no_such(key)),
+        };
+        set.map_err(|reason| format!("{key}: {reason}"))?;
+        self.said.push((key.to_owned(), value.to_owned()));
+        Ok(())
+    }
+
+    /// Whether nothing was set.
+    pub fn is_empty(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    /// Why it makes no sense as a whole, or one of its keys is nothing to the schedulers of the classes.
+    ///
+    /// # Errors
+    ///
+    /// One sentence for people.
+    pub fn check<'a>(&self, scheduler_of: impl Fn(Class) -> &'a str) -> Result<(), String> {
+        let unread = |(key, _): &&(String, String)| !is_read(key, &scheduler_of);
+        if let Some((key, _)) = self.said.iter().find(unread) {
+            return Err(format!(
+                "'{key}' changes nothing: no scheduler of this system reads it"
+            ));
+        }
+        let mut config = Config::new(Role::Client);
+        self.apply(&mut config);
+        config.check().map_err(|error| error.to_string())
+    }
+
+    /// Sets all of it: what was said, and the defaults of the rest.
+    pub fn apply(&self, config: &mut Config) {
+        config.redundancy = self.redundancy;
+        config.fbdt.clone_from(&self.fbdt);
+    }
+
+    /// The same as `[session]` of a configuration file; empty where nothing was set.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in &self.said {
+            let is_number = matches!(key.as_str(), "alpha" | "beta") || key.ends_with(".products");
+            let value = match is_number.then(|| value.parse::<f64>()) {
+                Some(Ok(number)) => format!("{number:?}"),
+                _ => format!("\"{value}\""),
+            };
+            text.push_str(&format!("session.{key} = {value}\n"));
+        }
+        text
+    }
+
+    fn set_factor(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let factor = parse_number(value)?;
+        let factor = check_factor(factor).map_err(|error| error.to_string())?;
+        // One of them alone leaves the other windows as they are.
+        let (mut alpha, mut beta) = match self.fbdt.coupling {
+            Coupling::Scaled { alpha, beta } => (alpha, beta),
+            Coupling::Decoupled | Coupling::Fair => (1.0, 1.0),
+        };
+        match name {
+            "alpha" => alpha = factor,
+            _ => beta = factor,
+        }
+        self.fbdt.coupling = Coupling::Scaled { alpha, beta };
+        Ok(())
+    }
+
+    fn set_redundancy(&mut self, part: &str, value: &str) -> Result<(), String> {
+        match part {
+            "share" => {
+                let share = units::parse_percentage(value).map_err(|error| error.to_string())?;
+                self.redundancy.share = share;
+            }
+            "floor" => self.redundancy.floor = parse_budget(value)?,
+            "refill" => self.redundancy.refill = parse_budget(value)?,
+            "advance" => self.redundancy.advance = parse_advance(value)?,
+            _ => return Err("there is share, floor, refill and advance".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn set_window(&mut self, class: Class, part: &str, value: &str) -> Result<(), String> {
+        let rule: &mut WindowRule = &mut self.fbdt.windows[class as usize];
+        match part {
+            "products" => rule.products = parse_number(value)?,
+            "least" => rule.least = parse_size(value)?,
+            "most" => rule.most = parse_size(value)?,
+            _ => return Err("there is products, least and most".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+/// Whether the setting of that name changes anything where the classes have these schedulers.
+pub fn is_read<'a>(key: &str, scheduler_of: impl Fn(Class) -> &'a str) -> bool {
+    let of_class = match key.split_once('.') {
+        Some(("race" | "windows", rest)) => rest.split('.').next().and_then(Class::from_name),
+        _ => None,
+    };
+    match of_class {
+        Some(class) => reads(scheduler_of(class), key),
+        None => Class::ALL
+            .into_iter()
+            .any(|class| reads(scheduler_of(class), key)),
+    }
+}
+
+/// Whether a scheduler looks at it. Those that send again what holds up a window keep to the budget for that; others repeat nothing, or
+/// everything. Of a caller's own nothing is known.
+fn reads(scheduler: &str, key: &str) -> bool {
+    let is_budget = matches!(
+        key,
+        "redundancy.share" | "redundancy.floor" | "redundancy.refill"
+    );
+    match scheduler {
+        "fbdt" => true,
+        "minrtt" | "blest" | "ecf" => is_budget,
+        name => !scheduler::NAMES.contains(&name),
+    }
+}
+
+/// `none` or `fair`.
+pub fn parse_coupling(word: &str) -> Result<Coupling, String> {
+    match word {
+        "none" => Ok(Coupling::Decoupled),
+        "fair" => Ok(Coupling::Fair),
+        _ => Err(format!(
+            "`{word}` is no coupling: write \"none\", \"fair\", or the factors `alpha` and `beta`"
+        )),
+    }
+}
+
+/// Alpha or beta: above 0 and no more than 1.
+pub fn check_factor(factor: f64) -> Result<f64, ConfigError> {
+    match factor > 0.0 && factor <= 1.0 {
+        true => Ok(factor),
+        false => Err(ConfigError::Coupling),
+    }
+}
+
+/// A part of the redundancy budget, in bytes.
+pub fn parse_budget(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    match bytes <= MOST_BUDGET {
+        true => Ok(bytes),
+        false => Err(format!("`{text}` is out of range: write at most 1GiB")),
+    }
+}
+
+/// How much time is carried in advance of the budget's share.
+pub fn parse_advance(text: &str) -> Result<Duration, String> {
+    let advance = units::parse_duration(text).map_err(|error| error.to_string())?;
+    match advance <= MOST_ADVANCE {
+        true => Ok(advance),
+        false => Err("at most 1s".to_owned()),
+    }
+}
+
+/// A class by its name; the error says what there is.
+pub fn parse_class(name: &str) -> Result<Class, String> {
+    Class::from_name(name).ok_or_else(|| {
+        let classes = Class::ALL.map(Class::name).join(", ");
+        format!("there is no class '{name}' (classes: {classes})")
+    })
+}
+
+fn no_such(key: &str) -> String {
+    let classes = Class::ALL.map(Class::name).join(", ");
+    format!("there is no class '{key}' (classes: {classes}), nor such a setting (settings: {KEYS})")
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    units::parse_size(text).map_err(|error: UnitError| error.to_string())
+}
+
+fn parse_number(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| format!("'{text}' is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(all: &[(&str, &str)]) -> Result<SessionOptions, String> {
+        let mut options = SessionOptions::default();
+        for (key, value) in all {
+            options.set(key, value)?;
+        }
+        options.check(|_| "fbdt")?;
+        Ok(options)
+    }
+
+    #[test]
+    fn each_setting_arrives() {
+        let options = options(&[
+            ("alpha", "0.5"),
+            ("redundancy.share", "2%"),
+            ("redundancy.floor", "1MiB"),
+            ("redundancy.refill", "0"),
+            ("redundancy.advance", "50ms"),
+            ("race.background", "4KiB"),
+            ("windows.streaming.products", "3"),
+            ("windows.streaming.least", "32KiB"),
+            ("windows.streaming.most", "64MiB"),
+        ]);
+        let options = options.unwrap();
+        let mut config = Config::new(Role::Server);
+        options.apply(&mut config);
+        let (alpha, beta) = (0.5, 1.0);
+        assert_eq!(config.fbdt.coupling, Coupling::Scaled { alpha, beta });
+        let expected = Redundancy {
+            share: 0.02,
+            floor: 1 << 20,
+            refill: 0,
+            advance: Duration::from_millis(50),
+        };
+        assert_eq!(config.redundancy, expected);
+        let defaults = FbdtConfig::default();
+        let mut race = defaults.race;
+        race[Class::Background as usize] = 4096;
+        assert_eq!(config.fbdt.race, race);
+        let mut windows = defaults.windows;
+        windows[Class::Streaming as usize] = WindowRule {
+            products: 3.0,
+            least: 32 << 10,
+            most: 64 << 20,
+        };
+        assert_eq!(config.fbdt.windows, windows);
+    }
+
+    #[test]
+    fn a_file_says_the_same() {
+        let said = [
+            ("beta", "1"),
+            ("redundancy.share", "2%"),
+            ("windows.streaming.products", "3"),
+        ];
+        let text = options(&said).unwrap().to_toml();
+        let expected = "session.beta = 1.0\nsession.redundancy.share = \"2%\"\n\
+            session.windows.streaming.products = 3.0\n";
+        assert_eq!(text, expected);
+        assert!(SessionOptions::default().to_toml().is_empty());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        let error = |all: &[(&str, &str)]| options(all).unwrap_err();
+        assert!(error(&[("speed", "1")]).contains("nor such a setting (settings: coupling, "));
+        assert!(error(&[("race.bulk", "1kB")]).starts_with("race.bulk: there is no class 'bulk'"));
+        assert!(error(&[("redundancy.part", "1%")]).contains("share, floor, refill and advance"));
+        assert!(error(&[("windows.streaming", "3")]).contains("nor such a setting"));
+        assert!(error(&[("windows.streaming.size", "3")]).contains("products, least and most"));
+        assert!(error(&[("windows.streaming.least", "3B")]).contains("a window is from 1 KiB"));
+        assert!(error(&[("alpha", "0")]).contains("above 0 and no larger than 1"));
+        assert!(error(&[("alpha", "NaN")]).contains("no number"));
+        assert!(error(&[("redundancy.share", "101%")]).starts_with("redundancy.share: "));
+        assert!(error(&[("redundancy.floor", "2GiB")]).contains("at most 1GiB"));
+        assert!(error(&[("redundancy.advance", "2s")]).contains("at most 1s"));
+        assert!(error(&[("coupling", "fare")]).contains("no coupling"));
+        assert!(error(&[("coupling", "fair"), ("beta", "1")]).contains("contradict"));
+        assert!(error(&[("alpha", "1"), ("coupling", "fair")]).contains("contradict"));
+        assert!(error(&[("alpha", "1"), ("alpha", "1")]).contains("twice"));
+    }
+
+    #[test]
+    fn what_no_scheduler_reads_is_told() {
+        let said = |key: &str, value: &str| {
+            let mut options = SessionOptions::default();
+            options.set(key, value).unwrap();
+            options
+        };
+        let share = said("redundancy.share", "2%");
+        for (scheduler, reads) in [("fbdt", true), ("blest", true), ("redundant", false)] {
+            assert_eq!(share.check(|_| scheduler).is_ok(), reads, "{scheduler}");
+        }
+        let advance = said("redundancy.advance", "5ms");
+        assert!(advance.check(|_| "blest").is_err());
+        let race = said("race.interactive", "8KiB");
+        let error = race.check(|_| "blest").unwrap_err();
+        assert!(
+            error.starts_with("'race.interactive' changes nothing"),
+            "{error}"
+        );
+        let only = |of: Class| move |class: Class| if class == of { "fbdt" } else { "blest" };
+        assert!(race.check(only(Class::Interactive)).is_ok());
+        assert!(race.check(only(Class::Streaming)).is_err());
+        assert!(race.check(|_| "own").is_ok());
+    }
+}
