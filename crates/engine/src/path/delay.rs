@@ -12,8 +12,7 @@ const LONGEST: f64 = 60.0;
 const GROWTH: f64 = 4.0;
 
 impl Path {
-    /// Time until a byte handed over now is at the peer: half a round trip without what the path's own bytes had waited for
-    /// ([`Path::rtt_without_own_queue`]), or more where the peer's reports say so
+    /// Time until a byte handed over now is at the peer: half a round trip, or more where the peer's reports say so
     /// ([`Path::beyond_half`]), and what waits before it.
     pub fn delay(&self) -> Duration {
         self.delay
@@ -47,20 +46,29 @@ impl Path {
         let waiting = Duration::from_secs_f64(waiting.min(LONGEST));
         let more = self.beyond_half() + waiting;
         let queued = self.least_rtt() / 2 + self.present_queue() + more;
-        self.rtt_without_own_queue = self.work_out_rtt_without_own_queue();
-        self.delay = self.rtt_without_own_queue / 2 + more;
+        self.delay = self.srtt() / 2 + more;
         self.queued_delay = self.delay.max(queued);
+        self.likely_delay = self.rtt_without_own_queue() / 2 + more;
+        self.likely_queued_delay = self.likely_delay.max(queued);
     }
 
     /// How long what is in flight beyond what fills the path stands in its queue.
-    pub(super) fn present_queue(&self) -> Duration {
-        let rate = match self.is_doubling() {
+    fn present_queue(&self) -> Duration {
+        let queue = self.queued_bytes() / self.draining_rate();
+        Duration::from_secs_f64(queue.clamp(0.0, LONGEST))
+    }
+
+    /// What is in flight beyond what fills the path; less than nothing where that is not full.
+    pub(super) fn queued_bytes(&self) -> f64 {
+        self.sample.in_flight as f64 - self.draining_rate() * self.least_rtt().as_secs_f64()
+    }
+
+    /// The rate at which the path's queue leaves.
+    fn draining_rate(&self) -> f64 {
+        match self.is_doubling() {
             true => (self.rate()).max(self.window_rate().min(GROWTH * self.shown_rate())),
             false => self.rate(),
-        };
-        let leaves_in = self.sample.in_flight as f64 / rate;
-        let queue = leaves_in - self.least_rtt().as_secs_f64();
-        Duration::from_secs_f64(queue.clamp(0.0, LONGEST))
+        }
     }
 
     /// What still waits in the socket is expected a trip from now at the soonest: it leaves when TCP's window opens, and is not late

@@ -60,7 +60,8 @@ pub struct Path {
     /// What follows from it and is asked for often.
     delay: Duration,
     queued_delay: Duration,
-    rtt_without_own_queue: Duration,
+    likely_delay: Duration,
+    likely_queued_delay: Duration,
     /// What of the smoothed round trip its own bytes waited for.
     own_queue: OwnQueue,
     /// How long the way there takes, by the peer's reports.
@@ -169,7 +170,8 @@ impl Path {
             sample: PathSample::default(),
             delay: Duration::ZERO,
             queued_delay: Duration::ZERO,
-            rtt_without_own_queue: Duration::ZERO,
+            likely_delay: Duration::ZERO,
+            likely_queued_delay: Duration::ZERO,
             own_queue: OwnQueue::default(),
             one_way: OneWay::default(),
             report_trip: None,
@@ -406,9 +408,8 @@ impl Path {
             let share = (lost as f64 / segments as f64).min(1.0);
             self.loss += weight * (share - self.loss);
         }
-        let before = self.srtt();
-        self.sample = sample;
-        self.note_own_queue(before, now);
+        let before = std::mem::replace(&mut self.sample, sample);
+        self.note_own_queue(&before, now);
         self.work_out_delays();
     }
 

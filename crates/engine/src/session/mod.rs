@@ -280,12 +280,16 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        let is_news = path.sample != sample;
+        let is_news = path.sample != sample || path.has_own_queue_ended(self.latest);
         if is_news {
             path.update(sample, self.latest);
             self.schedulers.note_change();
         }
         path.put_off_unsent(self.latest);
+        let (link, is_single) = (path.link, self.paths.len() == 1);
+        if is_news && link.is_some() && !is_single {
+            self.share_queues(link);
+        }
         if !is_news && self.trips_known_at == Some(self.schedulers.changes()) {
             return;
         }
@@ -296,6 +300,15 @@ impl Session {
         let least = delivering.map(|path| path.least_rtt() / 2).min();
         for path in self.paths.values_mut() {
             (path.report_trip, path.report_least) = (trip, least);
+        }
+    }
+
+    /// Carriers over one link have one queue: what one of them fills is before the bytes of the others.
+    fn share_queues(&mut self, link: Option<u64>) {
+        let siblings = self.paths.values().filter(|path| path.link == link);
+        let queueing = siblings.filter(|path| path.is_queueing()).count();
+        for path in self.paths.values_mut().filter(|path| path.link == link) {
+            path.share_queue(queueing > usize::from(path.is_queueing()));
         }
     }
 

@@ -163,7 +163,7 @@ pub(super) fn delay(path: &Path, view: &View<'_>) -> Duration {
     } else {
         UNPROVEN + 2 * path.srtt()
     };
-    path.queued_delay() + path.overdue(view.now) + doubt
+    path.likely_queued_delay() + path.overdue(view.now) + doubt
 }
 
 /// Seconds until `piece` bytes handed to `path` now are at the peer.

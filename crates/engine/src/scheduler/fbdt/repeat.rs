@@ -235,7 +235,7 @@ pub(super) fn late_bytes(
     is_wanted: impl Fn(&Stream) -> bool,
     view: &View<'_>,
 ) -> Option<(StreamId, Range<u64>)> {
-    let trip = path.delay() + Duration::from_secs_f64(piece(path) as f64 / path.rate());
+    let trip = path.likely_delay() + Duration::from_secs_f64(piece(path) as f64 / path.rate());
     let mut best: Option<(StreamId, Range<u64>)> = None;
     for other in others(path, view) {
         // A carrier delivers in order: what is behind something late is as late as that.

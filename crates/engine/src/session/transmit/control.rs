@@ -73,7 +73,8 @@ impl Session {
         let (id, end) = self.opened_on?;
         let path = self.paths.get(&id)?;
         let best = self.paths.get(&self.best_path(now)?)?;
-        let worth_it = !path.is_late(now) && path.delay() <= best.delay() + CONTROL_WAIT;
+        let worth_it =
+            !path.is_late(now) && path.likely_delay() <= best.likely_delay() + CONTROL_WAIT;
         (path.state == PathState::Active && path.confirmed < end && worth_it).then_some(id)
     }
 

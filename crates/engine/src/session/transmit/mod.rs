@@ -138,7 +138,14 @@ impl Session {
             .values()
             .filter(|path| path.state == PathState::Active);
         active
-            .min_by_key(|path| (!path.is_proven(), path.is_late(now), path.delay(), path.id))
+            .min_by_key(|path| {
+                (
+                    !path.is_proven(),
+                    path.is_late(now),
+                    path.likely_delay(),
+                    path.id,
+                )
+            })
             .map(|path| path.id)
     }
 
