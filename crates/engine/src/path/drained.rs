@@ -18,7 +18,7 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 
 /// A path's part of a download is over when nothing has come for a round trip, and for so long, which a record takes over a slow link.
-const FED_FOR: Duration = Duration::from_millis(50);
+const FED_FOR: Duration = Duration::from_millis(10);
 
 /// So many measurements leave nothing of what was before.
 const MOST_MEASUREMENTS: u64 = 100;
