@@ -33,35 +33,29 @@ impl SessionOptions {
     ///
     /// # Errors
     ///
-    /// There is no such key, it is there already, or its value makes no sense; with what there is.
+    /// There is no such key, it is there already, or its value makes no sense; with what there is. Nothing is set then.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         if self.said.iter().any(|(said, _)| said == key) {
-            return Err(format!("'{key}' is there twice"));
+            return Err("it is there twice".to_owned());
         }
         let is_factor = |key: &str| matches!(key, "alpha" | "beta");
         let contradicts = |said: &str| {
             (key == "coupling" && is_factor(said)) || (is_factor(key) && said == "coupling")
         };
         if self.said.iter().any(|(said, _)| contradicts(said)) {
-            return Err(
-                "'coupling' and the factors 'alpha', 'beta' contradict each other".to_owned(),
-            );
+            let reason =
+                "`coupling` and the factors `alpha`, `beta` contradict each other: remove one";
+            return Err(reason.to_owned());
         }
         let parts: Vec<&str> = key.split('.').collect();
-        let set = match parts[..] {
-            ["coupling"] => parse_coupling(value).map(|coupling| self.fbdt.coupling = coupling),
-            [factor @ ("alpha" | "beta")] => self.set_factor(factor, value),
-            ["redundancy", part] => self.set_redundancy(part, value),
-            ["race", class] => parse_class(class).and_then(|class| {
-                self.fbdt.race[class as usize] = parse_size(value)?;
-                Ok(())
-            }),
-            ["windows", class, part] => {
-                parse_class(class).and_then(|class| self.set_window(class, part, value))
-            }
+        match parts[..] {
+            ["coupling"] => self.fbdt.coupling = parse_coupling(value)?,
+            [factor @ ("alpha" | "beta")] => self.set_factor(factor, value)?,
+            ["redundancy", part] => self.set_redundancy(part, value)?,
+            ["race", class] => self.fbdt.race[parse_class(class)? as usize] = parse_size(value)?,
+            ["windows", class, part] => self.set_window(parse_class(class)?, part, value)?,
             _ => return Err(no_such(key)),
-        };
-        set.map_err(|reason| format!("{key}: {reason}"))?;
+        }
         self.said.push((key.to_owned(), value.to_owned()));
         Ok(())
     }
@@ -71,21 +65,20 @@ impl SessionOptions {
         self.said.is_empty()
     }
 
-    /// Why it makes no sense as a whole, or one of its keys is nothing to the schedulers of the classes.
-    ///
-    /// # Errors
-    ///
-    /// One sentence for people.
-    pub fn check<'a>(&self, scheduler_of: impl Fn(Class) -> &'a str) -> Result<(), String> {
-        let unread = |(key, _): &&(String, String)| !is_read(key, &scheduler_of);
-        if let Some((key, _)) = self.said.iter().find(unread) {
-            return Err(format!(
-                "'{key}' changes nothing: no scheduler of this system reads it"
-            ));
-        }
+    /// The keys that change nothing where the classes have these schedulers.
+    pub fn unread<'a>(
+        &self,
+        scheduler_of: impl Fn(Class) -> &'a str,
+    ) -> impl Iterator<Item = &str> {
+        let keys = self.said.iter().map(|(key, _)| key.as_str());
+        keys.filter(move |key| !is_read(key, &scheduler_of))
+    }
+
+    /// Why a class' windows have no size that the engine would take, whatever was said first.
+    pub fn check_window(&self, class: Class) -> Result<(), ConfigError> {
         let mut config = Config::new(Role::Client);
-        self.apply(&mut config);
-        config.check().map_err(|error| error.to_string())
+        config.fbdt.windows = [self.fbdt.windows[class as usize]; 4];
+        config.check()
     }
 
     /// Sets all of it: what was said, and the defaults of the rest.
@@ -151,7 +144,7 @@ impl SessionOptions {
 }
 
 /// Whether the setting of that name changes anything where the classes have these schedulers.
-pub fn is_read<'a>(key: &str, scheduler_of: impl Fn(Class) -> &'a str) -> bool {
+fn is_read<'a>(key: &str, scheduler_of: impl Fn(Class) -> &'a str) -> bool {
     let of_class = match key.split_once('.') {
         Some(("race" | "windows", rest)) => rest.split('.').next().and_then(Class::from_name),
         _ => None,
@@ -179,7 +172,7 @@ fn reads(scheduler: &str, key: &str) -> bool {
 }
 
 /// `none` or `fair`.
-pub fn parse_coupling(word: &str) -> Result<Coupling, String> {
+fn parse_coupling(word: &str) -> Result<Coupling, String> {
     match word {
         "none" => Ok(Coupling::Decoupled),
         "fair" => Ok(Coupling::Fair),
@@ -190,7 +183,7 @@ pub fn parse_coupling(word: &str) -> Result<Coupling, String> {
 }
 
 /// Alpha or beta: above 0 and no more than 1.
-pub fn check_factor(factor: f64) -> Result<f64, ConfigError> {
+fn check_factor(factor: f64) -> Result<f64, ConfigError> {
     match factor > 0.0 && factor <= 1.0 {
         true => Ok(factor),
         false => Err(ConfigError::Coupling),
@@ -198,7 +191,7 @@ pub fn check_factor(factor: f64) -> Result<f64, ConfigError> {
 }
 
 /// A part of the redundancy budget, in bytes.
-pub fn parse_budget(text: &str) -> Result<u64, String> {
+fn parse_budget(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     match bytes <= MOST_BUDGET {
         true => Ok(bytes),
@@ -207,7 +200,7 @@ pub fn parse_budget(text: &str) -> Result<u64, String> {
 }
 
 /// How much time is carried in advance of the budget's share.
-pub fn parse_advance(text: &str) -> Result<Duration, String> {
+fn parse_advance(text: &str) -> Result<Duration, String> {
     let advance = units::parse_duration(text).map_err(|error| error.to_string())?;
     match advance <= MOST_ADVANCE {
         true => Ok(advance),
@@ -246,7 +239,11 @@ mod tests {
         for (key, value) in all {
             options.set(key, value)?;
         }
-        options.check(|_| "fbdt")?;
+        for class in Class::ALL {
+            options
+                .check_window(class)
+                .map_err(|error| error.to_string())?;
+        }
         Ok(options)
     }
 
@@ -306,14 +303,14 @@ mod tests {
     fn what_makes_no_sense_is_told() {
         let error = |all: &[(&str, &str)]| options(all).unwrap_err();
         assert!(error(&[("speed", "1")]).contains("nor such a setting (settings: coupling, "));
-        assert!(error(&[("race.bulk", "1kB")]).starts_with("race.bulk: there is no class 'bulk'"));
+        assert!(error(&[("race.bulk", "1kB")]).starts_with("there is no class 'bulk'"));
         assert!(error(&[("redundancy.part", "1%")]).contains("share, floor, refill and advance"));
         assert!(error(&[("windows.streaming", "3")]).contains("nor such a setting"));
         assert!(error(&[("windows.streaming.size", "3")]).contains("products, least and most"));
         assert!(error(&[("windows.streaming.least", "3B")]).contains("a window is from 1 KiB"));
         assert!(error(&[("alpha", "0")]).contains("above 0 and no larger than 1"));
         assert!(error(&[("alpha", "NaN")]).contains("no number"));
-        assert!(error(&[("redundancy.share", "101%")]).starts_with("redundancy.share: "));
+        assert!(error(&[("redundancy.share", "101%")]).contains("out of range"));
         assert!(error(&[("redundancy.floor", "2GiB")]).contains("at most 1GiB"));
         assert!(error(&[("redundancy.advance", "2s")]).contains("at most 1s"));
         assert!(error(&[("coupling", "fare")]).contains("no coupling"));
@@ -324,26 +321,22 @@ mod tests {
 
     #[test]
     fn what_no_scheduler_reads_is_told() {
-        let said = |key: &str, value: &str| {
+        let is_read = |key: &str, value: &str, of: &dyn Fn(Class) -> &'static str| {
             let mut options = SessionOptions::default();
             options.set(key, value).unwrap();
-            options
+            let unread: Vec<_> = options.unread(of).collect();
+            assert!(unread.is_empty() || unread == [key]);
+            unread.is_empty()
         };
-        let share = said("redundancy.share", "2%");
         for (scheduler, reads) in [("fbdt", true), ("blest", true), ("redundant", false)] {
-            assert_eq!(share.check(|_| scheduler).is_ok(), reads, "{scheduler}");
+            let read = is_read("redundancy.share", "2%", &|_| scheduler);
+            assert_eq!(read, reads, "{scheduler}");
         }
-        let advance = said("redundancy.advance", "5ms");
-        assert!(advance.check(|_| "blest").is_err());
-        let race = said("race.interactive", "8KiB");
-        let error = race.check(|_| "blest").unwrap_err();
-        assert!(
-            error.starts_with("'race.interactive' changes nothing"),
-            "{error}"
-        );
+        assert!(!is_read("redundancy.advance", "5ms", &|_| "blest"));
+        let race = |of: &dyn Fn(Class) -> &'static str| is_read("race.interactive", "8KiB", of);
         let only = |of: Class| move |class: Class| if class == of { "fbdt" } else { "blest" };
-        assert!(race.check(only(Class::Interactive)).is_ok());
-        assert!(race.check(only(Class::Streaming)).is_err());
-        assert!(race.check(|_| "own").is_ok());
+        assert!(race(&only(Class::Interactive)));
+        assert!(!race(&only(Class::Streaming)));
+        assert!(race(&|_| "own"));
     }
 }

@@ -141,7 +141,8 @@ impl Variant {
         for part in parts {
             let (key, name) = part.split_once('=').unwrap_or((part, ""));
             let Some(class) = Class::from_name(key) else {
-                options.set(key, name)?;
+                let set = options.set(key, name);
+                set.map_err(|reason| format!("{key}: {reason}"))?;
                 continue;
             };
             let name = known(name, own)?.to_owned();
@@ -152,11 +153,20 @@ impl Variant {
                 ));
             }
         }
-        options.check(|class| {
+        for class in Class::ALL {
+            let checked = options.check_window(class);
+            checked.map_err(|error| format!("windows.{}: {error}", class.name()))?;
+        }
+        let of_class = |class| {
             class_schedulers
                 .get(&class)
                 .map_or(scheduler, String::as_str)
-        })?;
+        };
+        if let Some(key) = options.unread(of_class).next() {
+            return Err(format!(
+                "'{key}' changes nothing: no scheduler of this system reads it"
+            ));
+        }
         Ok(Self {
             scheduler: scheduler.to_owned(),
             class_schedulers,
@@ -309,6 +319,11 @@ mod tests {
         assert_eq!(variant.options.fbdt.race[2], 0);
         assert!(error("sumlink:fbdt:alpha=2").contains("alpha: "));
         assert!(error("sumlink:blest:alpha=1").contains("'alpha' changes nothing"));
+        let small = error("sumlink:fbdt:windows.streaming.least=1B");
+        assert!(
+            small.starts_with("windows.streaming: a window is from 1 KiB"),
+            "{small}"
+        );
         assert!(System::parse("library:fbdt:redundancy.share=0%").is_ok());
         assert!(error("library:fbdt+bbr").contains("'+bbr' is for the daemon"));
         assert!(error("sumlink:fbdt:streaming").contains("no scheduler ''"));

@@ -208,16 +208,6 @@ pub(super) struct OfClasses<T: Default> {
 }
 
 impl<T: Default> OfClasses<T> {
-    /// The same by reference.
-    pub(super) fn all(&self) -> [(Class, &T); 4] {
-        [
-            (Class::Conversational, &self.conversational),
-            (Class::Streaming, &self.streaming),
-            (Class::Interactive, &self.interactive),
-            (Class::Background, &self.background),
-        ]
-    }
-
     /// What is said of each.
     pub(super) fn into_all(self) -> [(Class, T); 4] {
         [

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use sumlink_edge_node::NodeConfig;
 use sumlink_engine::SelectorConfig;
-use sumlink_lab::session::is_read;
+use sumlink_lab::session::SessionOptions;
 use sumlink_proxy::{ClassRule, Forward};
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::{EgressPolicy, EgressRule};
-use sumlink_transport::{Class, Early, FbdtConfig, PublicKey, Redundancy, SecretKey, Target};
+use sumlink_transport::{Class, Early, PublicKey, SecretKey, Target};
 
 use super::read::{Depth, read};
 use super::{ConfigError, File, Problem, memory};
@@ -94,10 +94,10 @@ pub(crate) struct SessionSettings {
     pub(crate) stream_memory: Option<u64>,
     pub(crate) max_streams: Option<u64>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) redundancy: Redundancy,
-    pub(crate) fbdt: FbdtConfig,
-    /// Which settings were said that not every scheduler reads, with the lines.
-    pub(crate) said: Vec<(usize, String)>,
+    /// Budget, windows, races and coupling.
+    pub(crate) options: SessionOptions,
+    /// The lines on which these are said, by key.
+    pub(crate) lines: BTreeMap<String, usize>,
 }
 
 impl SessionSettings {
@@ -113,8 +113,8 @@ impl SessionSettings {
             stream_memory: self.stream_memory.unwrap_or(memory / 2),
             max_streams: self.max_streams.unwrap_or(default.max_streams),
             session_timeout: self.timeout.unwrap_or(default.session_timeout),
-            redundancy: self.redundancy,
-            fbdt: self.fbdt.clone(),
+            redundancy: self.options.redundancy,
+            fbdt: self.options.fbdt.clone(),
         }
     }
 
@@ -151,13 +151,10 @@ impl SessionSettings {
             let own = config.class_schedulers.get(&class);
             own.unwrap_or(&config.scheduler).as_str()
         };
-        let unread = self
-            .said
-            .iter()
-            .filter(|(_, key)| !is_read(key, scheduler_of));
+        let unread = self.options.unread(scheduler_of);
         let mut told: Vec<_> = unread
-            .map(|(line, key)| Problem {
-                line: *line,
+            .map(|key| Problem {
+                line: self.lines.get(key).copied().unwrap_or_default(),
                 reason: format!("`{key}` changes nothing: no scheduler of this session reads it"),
                 about_key_file: false,
             })

@@ -12,6 +12,16 @@ use nix::unistd::Pid;
 
 use crate::common::{Bench, Daemon, PATIENCE};
 
+/// How a server is started.
+const SERVER: [&str; 6] = [
+    "server",
+    "--json",
+    "--config",
+    "server.toml",
+    "--control",
+    "server.sock",
+];
+
 /// A server and what a client needs to know of it.
 struct Host {
     bench: Bench,
@@ -27,14 +37,7 @@ impl Host {
         let bench = Bench::new();
         let (server_key, client_key) = (bench.key("server.key"), bench.key("client.key"));
         bench.write("server.toml", &config(&[&client_key]));
-        let mut server = Daemon::start(bench.command([
-            "server",
-            "--json",
-            "--config",
-            "server.toml",
-            "--control",
-            "server.sock",
-        ]));
+        let mut server = Daemon::start(bench.command(SERVER));
         let address = server.event("listening")["address"]
             .as_str()
             .unwrap()
@@ -183,15 +186,7 @@ fn who_does_not_read_the_events_holds_nobody_up() {
     bench.write("server.toml", &config(&[&keys[1]]));
     let (unread, events) = std::io::pipe().unwrap();
     fcntl(&events, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
-    let flags = [
-        "server",
-        "--json",
-        "--config",
-        "server.toml",
-        "--control",
-        "server.sock",
-    ];
-    let mut command = bench.command(flags);
+    let mut command = bench.command(SERVER);
     let server = command
         .stdout(events)
         .stderr(Stdio::piped())

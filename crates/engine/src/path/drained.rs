@@ -17,7 +17,8 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 /// so much of a measurement need not be anybody's queue.
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 
-/// A path's part of a download is over when nothing has come for a round trip, and for so long, which a record takes over a slow link.
+/// A path's part of a download is over when nothing has come for a round trip, and for so long where that is shorter: records come in
+/// one piece.
 const FED_FOR: Duration = Duration::from_millis(10);
 
 /// So many measurements leave nothing of what was before.

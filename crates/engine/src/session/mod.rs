@@ -286,8 +286,8 @@ impl Session {
             self.schedulers.note_change();
         }
         path.put_off_unsent(self.latest);
-        let (link, is_single) = (path.link, self.paths.len() == 1);
-        if is_news && link.is_some() && !is_single {
+        let link = path.link;
+        if is_news && link.is_some() {
             self.share_queues(link);
         }
         if !is_news && self.trips_known_at == Some(self.schedulers.changes()) {

@@ -37,7 +37,7 @@ pub(crate) use together::Room;
 /// What `sumlink lab run` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
-                  sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         aggligator and noq (after make peers)\n\n\
+                  sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             [@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         aggligator and noq (after make peers);\n         a SETTING is a key of [session] in a configuration file, such as coupling\n\n\
                   Example:\n  sumlink lab run scenarios/unequal-*.toml --seeds 1 \
                   --systems alone,sumlink:fbdt\n  sumlink lab report lab-out")]
 pub struct RunOptions {

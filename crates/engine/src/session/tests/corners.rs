@@ -601,3 +601,62 @@ fn opens_do_not_overtake_each_other_where_paths_are_alike() {
     let again = again.iter().filter(|frame| frame.starts_with("Open"));
     assert_eq!(again.count(), 3);
 }
+
+/// A path of 1 MB/s and a least round trip of 40 ms, in whose queue the last bytes have waited for 100 ms.
+fn after_bulk(in_flight: u64) -> PathSample {
+    PathSample {
+        srtt: Duration::from_millis(140),
+        min_rtt: Duration::from_millis(40),
+        mss: 1448,
+        in_flight,
+        delivery_rate: 1_000_000,
+        delivered: 1000,
+        ..PathSample::default()
+    }
+}
+
+fn likely_delay(session: &Session, id: PathId) -> Duration {
+    let mut paths = session.paths();
+    paths.find(|path| path.id() == id).unwrap().likely_delay()
+}
+
+#[test]
+fn a_queue_that_one_carrier_fills_is_before_the_other_ones_of_the_same_link() {
+    let (mut session, now) = session(Role::Client);
+    let (same, other) = (PathId(1), PathId(2));
+    session.path_up(same, now);
+    session.path_up(other, now);
+    for (path, link) in [(PATH, 7), (same, 7), (other, 8)] {
+        session.path_link(path, link);
+        session.path_stats(path, after_bulk(140_000), now);
+        session.path_stats(path, after_bulk(0), now);
+        assert_eq!(likely_delay(&session, path), Duration::from_millis(20));
+    }
+    session.path_stats(PATH, after_bulk(140_000), now);
+    assert_eq!(likely_delay(&session, same), Duration::from_millis(70));
+    assert_eq!(likely_delay(&session, other), Duration::from_millis(20));
+    session.path_stats(PATH, after_bulk(0), now);
+    assert_eq!(likely_delay(&session, same), Duration::from_millis(20));
+}
+
+#[test]
+fn the_end_of_a_download_is_noticed_though_a_sample_says_nothing_new() {
+    let (mut session, now) = session(Role::Client);
+    let id = session.open_stream(b"t:1", Class::Background, now).unwrap();
+    drain(&mut session, PATH, now);
+    session.path_stats(PATH, after_bulk(0), now);
+    let data = Frame::Data {
+        stream: id,
+        offset: 0,
+        data: &[7; 5000],
+    };
+    feed(&mut session, PATH, &[data], now);
+    let mut sample = after_bulk(0);
+    sample.delivered += 1;
+    session.path_stats(PATH, sample, now);
+    let later = now + Duration::from_millis(139);
+    session.path_stats(PATH, sample, later);
+    assert_eq!(likely_delay(&session, PATH), Duration::from_millis(70));
+    session.path_stats(PATH, sample, later + Duration::from_millis(1));
+    assert_eq!(likely_delay(&session, PATH), Duration::from_millis(20));
+}
