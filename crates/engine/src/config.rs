@@ -61,15 +61,14 @@ impl Class {
         self as u64
     }
 
-    /// The class of a number in an OPEN frame; frames with larger numbers do not decode.
-    pub fn from_code(code: u64) -> Self {
-        match code {
-            0 => Self::Conversational,
-            1 => Self::Streaming,
-            2 => Self::Interactive,
-            _ => Self::Background,
-        }
+    /// The class of a number in an OPEN frame; nothing of the number that says that none was told.
+    pub fn from_code(code: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.code() == code)
     }
+
+    /// The number in an OPEN frame whose opener was told of no class: both sides learn it. Frames with larger numbers do not
+    /// decode.
+    pub(crate) const NOT_TOLD: u64 = 4;
 }
 
 /// What a program wants of a stream beyond its class. Each direction has the hints of the side that sends it; only the scheduler

@@ -6,7 +6,7 @@ use super::{
     Ack, FIRST_OPTIONAL, Frame, Hello, MAX_ACK_RANGES, MAX_BODY, MAX_DATA, MAX_TEXT, PathWord, kind,
 };
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
-use crate::varint;
+use crate::{Class, varint};
 
 /// Bytes that are no frame: the peer is at fault, and the carrier cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +95,7 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
         },
         kind::OPEN => {
             let (stream, class) = (int()?, int()?);
-            if class > 3 {
+            if class > Class::NOT_TOLD {
                 return Err(malformed());
             }
             Frame::Open {

@@ -58,7 +58,7 @@ pub enum Frame<'a> {
     Open {
         /// The new stream's number; even from the client, odd from the server.
         stream: u64,
-        /// Traffic class, 0..=3; see [`crate::Class`].
+        /// The number of the traffic class that the opener was told of, see [`crate::Class::code`]; 4 for none.
         class: u64,
         /// What to connect to; opaque to the engine.
         target: &'a [u8],

@@ -240,7 +240,7 @@ fn links() -> impl Strategy<Value = Vec<(f64, u64)>> {
 }
 
 fn writes() -> impl Strategy<Value = Vec<(Class, usize, u64)>> {
-    let class = (0..4u64).prop_map(Class::from_code);
+    let class = prop::sample::select(Class::ALL.to_vec());
     let len = prop_oneof![1..3_000usize, 3_000..300_000usize];
     prop::collection::vec((class, len, 0..300u64), 1..8)
 }

@@ -10,8 +10,8 @@ pub enum Event {
     Opened {
         /// The stream.
         stream: StreamId,
-        /// Its class.
-        class: Class,
+        /// The class that the opener was told of; without one each side learns it.
+        class: Option<Class>,
         /// What to connect to.
         target: Vec<u8>,
     },

@@ -15,9 +15,7 @@ impl Session {
         if self.split_id(id).1 {
             return Err(ProtocolError::UnknownStream(id));
         }
-        // Background is also what an opener says that knows nothing.
         let class = Class::from_code(class);
-        let told = (class != Class::Background).then_some(class);
         let target = target.to_vec();
         self.ensure(id)?;
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -25,7 +23,7 @@ impl Session {
         };
         if !stream.opened {
             stream.opened = true;
-            stream.set_class(told, now);
+            stream.set_class(class, now);
             self.counters.opened += 1;
             if !stream.discard {
                 // Data and even the end may have overtaken the OPEN.

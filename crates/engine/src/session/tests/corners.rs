@@ -140,7 +140,7 @@ fn data_and_the_end_may_overtake_the_open() {
     let target = b"t".to_vec();
     let opened = Event::Opened {
         stream: 0,
-        class: Class::Interactive,
+        class: Some(Class::Interactive),
         target,
     };
     assert_eq!(events(&mut server), [opened, Event::Readable { stream: 0 }]);

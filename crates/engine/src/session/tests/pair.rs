@@ -207,12 +207,12 @@ impl Pair {
         self.try_open_as(class)
     }
 
-    /// Opens a stream of a class from the client.
-    pub(crate) fn open_as(&mut self, class: Class) -> StreamId {
+    /// Opens a stream of a class from the client, or of one that both sides learn.
+    pub(crate) fn open_as(&mut self, class: impl Into<Option<Class>>) -> StreamId {
         self.try_open_as(class).expect("streams are available")
     }
 
-    fn try_open_as(&mut self, class: Class) -> Option<StreamId> {
+    fn try_open_as(&mut self, class: impl Into<Option<Class>>) -> Option<StreamId> {
         let id = self.client.open_stream(b"target", class, self.now).ok()?;
         self.programs.insert((Side::Client, id), Program::default());
         Some(id)

@@ -148,11 +148,30 @@ fn every_class_can_have_a_scheduler_of_its_own() {
         matches!(
             event,
             Event::Opened {
-                class: Class::Conversational,
+                class: Some(Class::Conversational),
                 ..
             }
         )
     }));
+}
+
+#[test]
+fn both_sides_keep_to_the_class_that_the_opener_was_told_of() {
+    let mut pair = pair("fbdt", &[(50.0, 5)]);
+    let told = Class::ALL.map(|class| (pair.open_as(class), Some(class)));
+    let learnt = pair.open_as(None::<Class>);
+    pair.run_for(Duration::from_millis(50));
+    for (id, class) in told.into_iter().chain([(learnt, None)]) {
+        let heard = pair.events.iter().find_map(|(_, event)| match event {
+            Event::Opened { stream, class, .. } if *stream == id => Some(*class),
+            _ => None,
+        });
+        assert_eq!(heard, Some(class));
+        for session in [&pair.client, &pair.server] {
+            let first = class.unwrap_or(crate::learn::FIRST);
+            assert_eq!(session.streams[&id].class(), first, "{class:?}");
+        }
+    }
 }
 
 #[test]
