@@ -94,17 +94,17 @@ impl Blest {
         };
         // BLEST, eq. 2 and 3: X = packets * mss * lambda, and send iff X <= |M| - (bytes on the slow path)
         let room = window.saturating_sub(len + on_path(slow, view));
-        self.bytes_of(fast, self.linger(slow, view.now), view.now) > room as f64
+        self.bytes_of(fast, self.linger(slow, view), view.now) > room as f64
     }
 
-    /// How long a segment that goes to `path` now occupies the window.
-    fn linger(&self, path: &Path, now: Instant) -> Duration {
+    /// How long a segment that goes to `path`, which asks, occupies the window.
+    fn linger(&self, path: &Path, view: &View<'_>) -> Duration {
         let (least, most) = self.extremes_of(path);
         let mss = path.mss();
         // Linux 0.95, blestsched_estimate_linger_time: the srtt grows as the window fills
         let (flying, window) = (
-            path.sample().in_flight / mss + 1,
-            self.window(path, now) / mss,
+            (path.sample().in_flight + view.handed()) / mss + 1,
+            self.window(path, view.now) / mss,
         );
         let estimate = if flying >= window {
             most
@@ -255,10 +255,15 @@ mod tests {
         }
         let linger = |fixture: &Fixture| {
             let path = &fixture.paths[&PathId(1)];
-            blest.linger(path, fixture.now).as_millis()
+            fixture.view(|view| blest.linger(path, view).as_millis())
         };
         assert_eq!(linger(&fixture), 120, "the srtt at least");
-        fixture.change(1, |sample| sample.in_flight = sample.cwnd / 2);
+        let half = fixture.paths[&PathId(1)].cwnd() / 2;
+        fixture.handed = half;
+        let handed = linger(&fixture);
+        fixture.handed = 0;
+        fixture.change(1, |sample| sample.in_flight = half);
+        assert_eq!(linger(&fixture), handed, "handed over or in flight");
         assert!(
             (199..=202).contains(&linger(&fixture)),
             "{}",

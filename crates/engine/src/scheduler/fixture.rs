@@ -28,6 +28,7 @@ pub(crate) struct Fixture {
     pub(crate) credit: u64,
     pub(crate) repeat_budget: u64,
     pub(crate) advance: Duration,
+    pub(crate) handed: u64,
     pub(crate) memory: u64,
     pub(crate) fbdt: FbdtConfig,
     /// Streams that have been written to since a scheduler was last asked.
@@ -45,6 +46,7 @@ impl Fixture {
             credit: 1 << 40,
             repeat_budget: 0,
             advance: Duration::ZERO,
+            handed: 0,
             memory: 64 << 20,
             fbdt: FbdtConfig {
                 windows: [WINDOW; 4],
@@ -148,7 +150,7 @@ impl Fixture {
             repeat_balance: self.repeat_budget.min(i64::MAX as u64) as i64,
             advance: self.advance,
             race_budget: self.repeat_budget,
-            handed: 0,
+            handed: self.handed,
             memory: self.memory,
             fbdt: &self.fbdt,
         })
@@ -215,12 +217,14 @@ impl Fixture {
                 if let Some(stream) = self.streams.get_mut(&id) {
                     stream.send.unsent.remove(range.clone());
                 }
-                self.fly(path, id, range, Duration::ZERO);
-                // A session marks only what overlaps; here nothing of the stream is repeated once more.
-                let flights = self.paths.values_mut().flat_map(|path| &mut path.flights);
-                flights
-                    .filter(|flight| flight.stream == id)
-                    .for_each(|flight| flight.repeated = true);
+                self.fly(path, id, range.clone(), Duration::ZERO);
+                // As in a session: what is sent twice is marked at both places.
+                for (&other, path_of) in &mut self.paths {
+                    match other == path {
+                        true => path_of.flights.back_mut().expect("just sent").repeated = true,
+                        false => path_of.mark_repeated(id, &range),
+                    }
+                }
             }
             Pick::Idle => {}
         }

@@ -47,7 +47,7 @@ impl Scheduler for Linux {
             });
             let burst = BURST.min(room);
             // Linux 6.12: avg_pacing = (avg_pacing * queued + pacing * burst) / (queued + burst)
-            let (queued, weight) = (queued(asking, true) as f64, burst as f64);
+            let (queued, weight) = (queued(asking, path, view) as f64, burst as f64);
             let average = self.average(asking);
             let new = (average * queued + pacing(asking) * weight) / (queued + weight);
             self.pacing.insert(path, new);
@@ -88,7 +88,7 @@ impl Linux {
             return view.path(id);
         }
         // Linux 6.12: linger = queued / avg_pacing
-        let linger = |path: &Path| queued(path, path.id() == asking) as f64 / self.average(path);
+        let linger = |path: &Path| queued(path, asking, view) as f64 / self.average(path);
         view.active_paths()
             .min_by(|a, b| linger(a).total_cmp(&linger(b)).then(a.id().cmp(&b.id())))
     }
@@ -109,12 +109,14 @@ fn pacing(path: &Path) -> f64 {
     }
 }
 
-/// Bytes in the socket, under way or not; see the module for those of a path that takes nothing.
-fn queued(path: &Path, asks: bool) -> u64 {
+/// Bytes in the socket, under way or not; see the module for those of a path that takes nothing. The one that asks has also what
+/// it was handed since its sample was taken.
+fn queued(path: &Path, asking: PathId, view: &View<'_>) -> u64 {
     let sample = path.sample();
     let queued = sample.in_flight + sample.unsent;
-    match is_full(path) && !asks {
-        true => queued.max(2 * path.cwnd()),
+    match path.id() == asking {
+        true => queued + view.handed(),
+        false if is_full(path) => queued.max(2 * path.cwnd()),
         false => queued,
     }
 }

@@ -24,6 +24,11 @@ impl Scheduler for QAware {
 
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
         let best = view.path(path).and_then(|asking| {
+            // The one that asks has also what it was handed since its sample was taken.
+            let cost = |other: &Path| {
+                let handed = if other.id() == path { view.handed() } else { 0 };
+                cost(other, handed)
+            };
             candidates(asking, view).min_by(|a, b| cost(a).cmp(&cost(b)).then(a.id().cmp(&b.id())))
         });
         match best {
@@ -38,9 +43,9 @@ impl Scheduler for QAware {
 }
 
 /// QAware, as read from its abstract: packets in the local queue * service time of a packet + srtt.
-fn cost(path: &Path) -> Duration {
+fn cost(path: &Path, handed: u64) -> Duration {
     let sample = path.sample();
-    let packets = (sample.unsent + sample.local_queue) as f64 / path.mss() as f64;
+    let packets = (sample.unsent + sample.local_queue + handed) as f64 / path.mss() as f64;
     let service = path.mss() as f64 / path.rate();
     path.srtt() + Duration::from_secs_f64((packets * service).min(3600.0))
 }

@@ -85,14 +85,14 @@ impl LeastRtt {
             .retain(|id, cap| view.path(*id).is_some_and(|path| cap.binds(path, view.now)));
         // Linux 0.95, get_subflow_from_selectors: the least srtt among the available.
         candidates(asking, view)
-            .filter(|path| self.room(path, view) > 0)
+            .filter(|path| self.room(path, asking, view) > 0)
             .min_by_key(|path| (path.srtt(), path.id()))
             .map(Path::id)
     }
 
     /// What `asking`, which was chosen, sends: the next segment, or the head of a window that is full.
     pub(super) fn send(&mut self, asking: &Path, budget: u64, view: &View<'_>) -> Pick {
-        match lowest_unsent(view, budget.min(self.room(asking, view))) {
+        match lowest_unsent(view, budget.min(self.room(asking, asking, view))) {
             Pick::Idle => self.unblock(asking, budget, view).unwrap_or(Pick::Idle),
             send => send,
         }
@@ -123,13 +123,18 @@ impl LeastRtt {
         cap.map_or(path.cwnd(), |cap| cap.min(path.cwnd()))
     }
 
-    /// Bytes that penalties let a path have in flight besides those that it has.
-    fn room(&self, path: &Path, view: &View<'_>) -> u64 {
+    /// Bytes that penalties let a path have in flight besides those that it has; of the one that asks, also besides what it was
+    /// handed since its sample was taken.
+    fn room(&self, path: &Path, asking: &Path, view: &View<'_>) -> u64 {
         let sample = path.sample();
+        let handed = match path.id() == asking.id() {
+            true => view.handed(),
+            false => 0,
+        };
         match self.caps.get(&path.id()) {
             Some(cap) => cap
                 .at(path, view.now)
-                .saturating_sub(sample.in_flight + sample.unsent),
+                .saturating_sub(sample.in_flight + sample.unsent + handed),
             None => u64::MAX,
         }
     }
@@ -342,6 +347,13 @@ mod tests {
                 range: 30_000..30_700
             }
         );
+        // Asked once more on the same sample: what it has been handed counts.
+        fixture.handed = 300;
+        let sent = fixture.view(|view| rule.send(view.path(PathId(1)).unwrap(), 100_000, view));
+        assert!(matches!(sent, Pick::Send { range, .. } if range.end - range.start == 400));
+        fixture.handed = 700;
+        assert_eq!(choose(&mut rule, &fixture), None);
+        fixture.handed = 0;
         fixture.change(1, |sample| sample.in_flight = cap);
         assert_eq!(choose(&mut rule, &fixture), None);
     }
