@@ -95,6 +95,9 @@ pub struct PathStatus {
     pub rttvar_ms: f64,
     /// TCP congestion window in bytes.
     pub cwnd_bytes: u64,
+    /// Bytes that wait in the interface's queue (qdisc); read for the schedulers `qaware` and `qdepl` only, otherwise 0.
+    #[serde(default)]
+    pub local_queue_bytes: u64,
     /// Rate sent on this path over the last second or so, in bit/s, frames included.
     pub send_rate_bps: f64,
     /// Rate received on this path over the last second or so, in bit/s, frames included.

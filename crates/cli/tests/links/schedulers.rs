@@ -30,6 +30,37 @@ fn every_scheduler_carries_a_download_whole() {
     }
 }
 
+/// A queue at this end of a link, which only two schedulers ask the kernel for.
+#[test]
+fn what_waits_in_the_interface_is_read_by_those_who_decide_by_it() {
+    for name in ["qaware", "qdepl", "minrtt"] {
+        let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=5ms"]);
+        let Some(bond) = plan.scheduler(name).start() else {
+            return;
+        };
+        bond.until_active(&["a", "b"]);
+        let shaper = "tc qdisc replace dev a root tbf rate 4mbit burst 10kb latency 4s";
+        let words: Vec<&str> = shaper.split(' ').collect();
+        bond.bench.run(Side::Client, &words);
+        let upload = Transfer::upload(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+        let queue_of = |session: &SessionStatus, link: &str| -> u64 {
+            let mut paths = active(session).filter(|path| path.link == link);
+            paths.next().map_or(0, |path| path.local_queue_bytes)
+        };
+        if name == "minrtt" {
+            upload.goes_on(2_000_000);
+            assert_eq!(queue_of(&bond.status(Side::Client), "a"), 0, "nobody asks");
+        } else {
+            bond.until(&format!("{name} sees the queue of a"), |session| {
+                assert_eq!(queue_of(session, "b"), 0, "b has none");
+                (queue_of(session, "a") > 1000).then_some(())
+            });
+        }
+        upload.finish();
+        bond.stop();
+    }
+}
+
 #[test]
 fn a_third_link_is_too_many_for_musher_and_told_so() {
     let links = [

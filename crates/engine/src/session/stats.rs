@@ -54,6 +54,8 @@ pub struct PathStats {
     pub rttvar: Duration,
     /// Congestion window in bytes.
     pub cwnd: u64,
+    /// Bytes that wait in its interface's queue; 0 unless a scheduler reads it and the kernel tells of it.
+    pub local_queue: u64,
     /// Estimated rate of delivery, in bytes per second.
     pub rate: f64,
     /// How much the path is doubted; see [`crate::Path::unreliability`].
@@ -159,6 +161,7 @@ impl Session {
             srtt: path.sample.srtt,
             rttvar: path.sample.rttvar,
             cwnd: path.sample.cwnd,
+            local_queue: path.sample.local_queue,
             rate: path.rate(),
             unreliability: path.unreliability(now),
             bytes_sent: path.sent,

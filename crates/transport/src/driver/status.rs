@@ -218,6 +218,7 @@ fn path_status(
         srtt_ms: milliseconds(path.srtt),
         rttvar_ms: milliseconds(path.rttvar),
         cwnd_bytes: path.cwnd,
+        local_queue_bytes: path.local_queue,
         send_rate_bps: path.send_rate * 8.0,
         receive_rate_bps: path.receive_rate * 8.0,
         bytes_sent: path.bytes_sent,
