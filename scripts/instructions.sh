@@ -1,12 +1,27 @@
 #!/bin/sh
 # Counts the instructions of the engine's hot paths with callgrind and prints their change against those of
-# crates/engine/benches/instructions.txt, and against those that this file had before it was last written: who changes
-# the engine writes its counts in the same landing. With --update it writes them there. Never fails for a change:
-# another compiler or processor gives other counts, so the figures are for people.
+# crates/engine/benches/instructions.txt, and against those that this file had at the previous landing: at the commit
+# that SUMLINK_PREVIOUS names, else where the upstream branch is, else before the file was last written. Who changes the
+# engine writes its counts in the same landing, with --update. Never fails for a change: another compiler or processor
+# gives other counts, so the figures are for people.
 set -eu
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 known=crates/engine/benches/instructions.txt
+previous=${SUMLINK_PREVIOUS:-}
+if [ -z "$previous" ]; then
+	head=$(git rev-parse HEAD 2> /dev/null || true)
+	previous=$(git merge-base HEAD '@{upstream}' 2> /dev/null || true)
+	if [ -z "$previous" ] || [ "$previous" = "$head" ]; then
+		last=$(git log -1 --format=%H -- "$known" 2> /dev/null || true)
+		previous=${last:+$last^}
+	fi
+fi
+previous=$(git rev-parse --short --verify --quiet "$previous^{commit}" 2> /dev/null || true)
+if [ -z "$previous" ] && [ -n "${SUMLINK_PREVIOUS:-}" ]; then
+	echo "instructions: SUMLINK_PREVIOUS is no commit here: $SUMLINK_PREVIOUS" >&2
+	exit 2
+fi
 # The runner must have the library's version.
 version=$(sed -n '/^name = "gungraun"$/{n;s/^version = "\(.*\)"$/\1/p;}' Cargo.lock)
 tools=$(mkdir -p "$target/tools" && cd "$target/tools" && pwd)
@@ -21,14 +36,11 @@ cargo bench --locked --quiet -p sumlink-engine --bench instructions -- --output-
 	jq -r 'select(.profiles) | "\(.function_name).\(.id // "1") \(.profiles[0].data.parts[0].metrics.Ir.values.new)"' > "$counted"
 [ -s "$counted" ] || { echo "instructions: nothing was counted" >&2; exit 1; }
 # Nothing where there is no history, such as in a copy without git.
-last=$(git log -1 --format=%H -- "$known" 2> /dev/null || true)
-if [ -n "$last" ]; then
-	git show "$last^:$known" > "$before" 2> /dev/null || true
-fi
-awk 'function change(of) { return of ? sprintf("%+.2f %%", ($2 / of - 1) * 100) : "new" }
+[ -z "$previous" ] || git show "$previous:$known" > "$before" 2> /dev/null || true
+awk -v previous="against ${previous:-the one before}" 'function change(of) { return of ? sprintf("%+.2f %%", ($2 / of - 1) * 100) : "new" }
 	FILENAME == ARGV[1] { before[$1] = $2; next }
 	FILENAME == ARGV[2] { known[$1] = $2; next }
-	FNR == 1 { printf "  %-28s %12s %22s %22s\n", "", "instructions", "against the file", "against the one before" }
+	FNR == 1 { printf "  %-28s %12s %22s %22s\n", "", "instructions", "against the file", previous }
 	{ printf "  %-28s %12d %22s %22s\n", $1, $2, change(known[$1]), change(before[$1]) }' "$before" "$known" "$counted"
 if [ "${1:-}" = --update ]; then
 	cp "$counted" "$known"
