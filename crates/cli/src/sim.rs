@@ -52,12 +52,14 @@ impl SimCommand {
 
 /// `sumlink sim run`
 #[derive(Debug, Args)]
-#[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
+#[command(
+    after_help = "Systems: alone, simultaneous, mptcp, lwip, lwa, lwip+visible,\n         \
                   sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             \
                   [@SELECTOR][+CONGESTION[+CARRIERS]],\n         \
                   a SETTING is a key of [session] in a configuration file, such as coupling;\n         \
                   others are skipped.\n\n\
-                  Example:\n  sumlink sim run scenarios/unequal-*.toml --seeds 10 --systems alone,sumlink:fbdt")]
+                  Example:\n  sumlink sim run scenarios/unequal-*.toml --seeds 10 --systems alone,sumlink:fbdt"
+)]
 pub(crate) struct SimRunArgs {
     /// Scenario files; `sumlink lab list` shows those of the project.
     #[arg(required = true, value_name = "FILE")]

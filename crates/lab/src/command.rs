@@ -154,6 +154,7 @@ impl LabCommand {
             Self::Bench(options) => options.json,
             Self::Faults(options) => options.json,
             Self::Video(options) => options.json,
+            Self::SelfTest(options) => options.json,
             _ => false,
         }
     }

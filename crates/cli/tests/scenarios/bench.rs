@@ -154,7 +154,7 @@ fn the_page_is_what_its_runs_say() {
         let written = fs::read(format!("{root}/docs/results/{name}")).unwrap();
         assert!(
             again == written,
-            "docs/results/{name} is not what its runs give: make bench-pack where they are newer, then sumlink lab bench --judge-only --rows '*'"
+            "docs/results/{name} is not what its runs give: make bench-pack where they are newer, then the call that the page says it was made by, with --judge-only"
         );
     }
 }
