@@ -56,19 +56,27 @@ impl Class {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// The number in an OPEN frame.
+    /// Its place in [`Class::ALL`].
     pub fn code(self) -> u64 {
         self as u64
     }
 
-    /// The class of a number in an OPEN frame; nothing of the number that says that none was told.
-    pub fn from_code(code: u64) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.code() == code)
+    /// The number in the OPEN of a stream whose opener was told this class, or none. Version 0.1.0 said 3 for background, too.
+    pub(crate) fn to_open(told: Option<Self>) -> u64 {
+        match told {
+            None => 3,
+            Some(Self::Background) => 4,
+            Some(class) => class.code(),
+        }
     }
 
-    /// The number in an OPEN frame whose opener was told of no class: both sides learn it. Frames with larger numbers do not
-    /// decode.
-    pub(crate) const NOT_TOLD: u64 = 4;
+    /// What the number in an OPEN means, inside out: the class that the opener was told of, or none; nothing of numbers that no
+    /// OPEN has.
+    pub(crate) fn of_open(number: u64) -> Option<Option<Self>> {
+        let told = Self::ALL.into_iter().map(Some);
+        told.chain([None])
+            .find(|told| Self::to_open(*told) == number)
+    }
 }
 
 /// What a program wants of a stream beyond its class. Each direction has the hints of the side that sends it; only the scheduler

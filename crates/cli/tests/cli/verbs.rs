@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::Bench;
+use crate::common::{Bench, Ran};
 
 /// A server with the key `a.key` that lets in whoever has `key`.
 fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
@@ -126,6 +126,12 @@ fn errors_are_json_where_json_was_asked_for() {
         assert_eq!(json["error"]["exit_code"], code, "{args:?}");
         assert_eq!(ran.err, "", "{args:?}");
     }
+    // Nothing to make a laboratory with.
+    let mut command = bench.command(["lab", "self-test", "--json", "--only", "delay"]);
+    let ran = Ran::from(command.env("PATH", "").output().unwrap());
+    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(json["error"]["kind"], "laboratory");
+    assert_eq!(json["error"]["exit_code"], ran.code);
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
         },
         kind::OPEN => {
             let (stream, class) = (int()?, int()?);
-            if class > Class::NOT_TOLD {
+            if Class::of_open(class).is_none() {
                 return Err(malformed());
             }
             Frame::Open {

@@ -58,7 +58,7 @@ pub enum Frame<'a> {
     Open {
         /// The new stream's number; even from the client, odd from the server.
         stream: u64,
-        /// The number of the traffic class that the opener was told of, see [`crate::Class::code`]; 4 for none.
+        /// What the opener was told of its class: 0 conversational, 1 streaming, 2 interactive, 3 nothing, 4 background.
         class: u64,
         /// What to connect to; opaque to the engine.
         target: &'a [u8],
@@ -304,6 +304,24 @@ pub(crate) mod tests {
                 reason: b"done",
             },
         ]
+    }
+
+    #[test]
+    fn an_open_has_one_of_five_classes() {
+        for class in 0..7 {
+            let open = Frame::Open {
+                stream: 4,
+                class,
+                target: b"t",
+            };
+            let mut bytes = Vec::new();
+            open.encode(&mut bytes);
+            let decoded = Frame::decode(&bytes);
+            match class {
+                0..=4 => assert_eq!(decoded, Ok(Some((open, bytes.len())))),
+                _ => assert!(decoded.is_err(), "{class}"),
+            }
+        }
     }
 
     #[test]

@@ -113,10 +113,9 @@ fn pacing(path: &Path) -> f64 {
 /// it was handed since its sample was taken.
 fn queued(path: &Path, asking: PathId, view: &View<'_>) -> u64 {
     let sample = path.sample();
-    let queued = sample.in_flight + sample.unsent;
-    match path.id() == asking {
-        true => queued + view.handed(),
-        false if is_full(path) => queued.max(2 * path.cwnd()),
+    let queued = sample.in_flight + sample.unsent + view.handed_to(path, asking);
+    match is_full(path) && path.id() != asking {
+        true => queued.max(2 * path.cwnd()),
         false => queued,
     }
 }

@@ -24,11 +24,7 @@ impl Scheduler for QAware {
 
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
         let best = view.path(path).and_then(|asking| {
-            // The one that asks has also what it was handed since its sample was taken.
-            let cost = |other: &Path| {
-                let handed = if other.id() == path { view.handed() } else { 0 };
-                cost(other, handed)
-            };
+            let cost = |other: &Path| cost(other, view.handed_to(other, path));
             candidates(asking, view).min_by(|a, b| cost(a).cmp(&cost(b)).then(a.id().cmp(&b.id())))
         });
         match best {

@@ -127,10 +127,7 @@ impl LeastRtt {
     /// handed since its sample was taken.
     fn room(&self, path: &Path, asking: &Path, view: &View<'_>) -> u64 {
         let sample = path.sample();
-        let handed = match path.id() == asking.id() {
-            true => view.handed(),
-            false => 0,
-        };
+        let handed = view.handed_to(path, asking.id());
         match self.caps.get(&path.id()) {
             Some(cap) => cap
                 .at(path, view.now)

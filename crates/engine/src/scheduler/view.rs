@@ -132,6 +132,14 @@ impl<'a> View<'a> {
         self.handed
     }
 
+    /// The same of `path`: only the one that asks can have been handed anything.
+    pub(crate) fn handed_to(&self, path: &Path, asking: PathId) -> u64 {
+        match path.id() == asking {
+            true => self.handed,
+            false => 0,
+        }
+    }
+
     /// Bandwidth-delay product in bytes: the sum of the delivering paths' rates times the largest round-trip time.
     pub fn bandwidth_delay(&self) -> f64 {
         let rtt = self.active_paths().map(Path::srtt).max();

@@ -70,7 +70,7 @@ impl Session {
             Control::Open {
                 stream: id,
                 // The peer learns by itself what nobody has told.
-                class: class.map_or(Class::NOT_TOLD, Class::code),
+                class: Class::to_open(class),
                 target,
             },
             now,

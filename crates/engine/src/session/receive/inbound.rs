@@ -15,7 +15,7 @@ impl Session {
         if self.split_id(id).1 {
             return Err(ProtocolError::UnknownStream(id));
         }
-        let class = Class::from_code(class);
+        let class = Class::of_open(class).flatten();
         let target = target.to_vec();
         self.ensure(id)?;
         let Some(stream) = self.streams.get_mut(&id) else {
