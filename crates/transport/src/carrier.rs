@@ -1,9 +1,11 @@
 //! A carrier: one TCP connection with TLS 1.3 on it, past its handshake, driven by the session's task.
 //!
 //! Here is what goes through it. What its socket may hold is in `room`, what its TCP knows in `knowledge`, when that is to
-//! acknowledge at once in `acknowledgements`, and when to begin slow start once more in `restart`.
+//! acknowledge at once in `acknowledgements`, when to begin slow start once more in `restart`, and when to space what it sends in
+//! `far`.
 
 mod acknowledgements;
+mod far;
 #[cfg(test)]
 mod fixture;
 mod knowledge;
@@ -47,6 +49,8 @@ pub(crate) struct Carrier {
     chooser: Option<Chooser>,
     /// What outages did to its window.
     restart: Restart,
+    /// TCP spaces what it sends already, or it is not to.
+    is_spacing_settled: bool,
     tcp: TcpStream,
     tls: Connection,
     /// Frames that came along with the handshake's last one.
@@ -101,6 +105,7 @@ impl Carrier {
             congestion: socket::congestion_name(&tcp).unwrap_or_default(),
             chooser: None,
             restart: Restart::default(),
+            is_spacing_settled: false,
             sampled: now,
             lowat: socket::INITIAL_NOTSENT_LOWAT,
             lowat_set: now,
@@ -219,7 +224,8 @@ impl Carrier {
     }
 
     /// Has TCP send at most so many bytes a second.
-    pub(crate) fn limit(&self, rate: Option<u64>) {
+    pub(crate) fn limit(&mut self, rate: Option<u64>) {
+        self.is_spacing_settled |= rate.is_some();
         if let Err(error) = pacing::limit(&self.tcp, rate) {
             let (path, link) = (self.id.0, &self.link);
             tracing::warn!(path, %link, %error, "the limit of the link cannot be kept");

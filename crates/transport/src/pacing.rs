@@ -1,6 +1,7 @@
 //! A bound on the rate at which TCP sends: `SO_MAX_PACING_RATE` (socket(7), Linux 3.13).
 //!
-//! TCP spaces its packets by itself where no qdisc does (Linux 4.13), so that nothing piles up below it.
+//! TCP spaces its packets by itself where no qdisc does (Linux 4.13), so that nothing piles up below it. It goes on doing so
+//! when the bound is gone: from the first one on it spaces them at the rate that its window and its round trip make (`tcp_update_pacing_rate`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,6 +15,31 @@ pub(crate) fn limit(socket: &impl AsFd, rate: Option<u64>) -> io::Result<()> {
         libc::c_ulong::try_from(rate).unwrap_or(unlimited)
     });
     sockopt::set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)
+}
+
+/// A bound that nothing reaches, and yet is one to the kernel, which takes the highest number for none.
+const UNREACHED: libc::c_ulong = libc::c_ulong::MAX - 1;
+
+/// Has TCP space what it sends, in place of a bound.
+pub(crate) fn space(socket: &impl AsFd) -> io::Result<()> {
+    sockopt::set(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_MAX_PACING_RATE,
+        UNREACHED,
+    )
+}
+
+/// The bound that a socket has, in bytes a second.
+#[cfg(test)]
+pub(crate) fn bound(socket: &impl AsFd) -> io::Result<libc::c_ulong> {
+    sockopt::get(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
+}
+
+/// Whether [`space`] was called and no bound has come since.
+#[cfg(test)]
+pub(crate) fn is_spaced(socket: &impl AsFd) -> bool {
+    bound(socket).is_ok_and(|bound| bound == UNREACHED)
 }
 
 #[cfg(test)]

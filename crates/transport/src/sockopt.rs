@@ -32,3 +32,29 @@ pub(crate) fn set<T: Value>(
         Err(io::Error::last_os_error())
     }
 }
+
+/// The value of an option of `level` (getsockopt(2)), on a kernel that has all of its bytes to give.
+#[cfg(test)]
+pub(crate) fn get<T: Value + Default>(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+) -> io::Result<T> {
+    let mut value = T::default();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes `len` bytes at most, which `value` has room for, and of which each is part of a number.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    if result == 0 {
+        Ok(value)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -179,3 +179,33 @@ fn a_link_gets_more_connections_where_losses_keep_one_from_using_it_and_loses_th
     assert!(download.finish() > 0);
     bond.stop();
 }
+
+/// Whether TCP was asked to space what the client sends over this link: `ss` has the bound behind the rate then.
+fn is_spaced(bond: &Bond, link: &str) -> bool {
+    let session = bond.status(Side::Client);
+    let Some(path) = session.paths.iter().find(|path| path.link == link) else {
+        return false;
+    };
+    let port = path.local.rsplit_once(':').unwrap().1;
+    let filter = format!(":{port}");
+    let told = (bond.bench).run(Side::Client, &["ss", "-Htin", "sport", "=", &filter]);
+    let rate = told
+        .split_whitespace()
+        .skip_while(|word| *word != "pacing_rate")
+        .nth(1);
+    rate.is_some_and(|rate| rate.contains('/'))
+}
+
+#[test]
+fn what_is_sent_over_a_long_way_is_spaced() {
+    let plan = Plan::new(&["near:rate=20mbit,delay=5ms", "far:rate=20mbit,delay=80ms"]);
+    let plan = plan.client("congestion = \"cubic\"\nlinks = \"auto\"\n");
+    let Some(bond) = plan.start() else { return };
+    bond.until_active(&["far", "near"]);
+    let upload = Transfer::upload(&bond.bench, "10.99.0.1:8080".parse().unwrap());
+    crate::bench::until("it is spaced", || is_spaced(&bond, "far").then_some(()));
+    upload.goes_on(500_000);
+    assert!(!is_spaced(&bond, "near"));
+    assert!(upload.finish() > 0);
+    bond.stop();
+}

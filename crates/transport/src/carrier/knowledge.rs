@@ -80,6 +80,7 @@ impl Carrier {
             true => self.set_lowat(YOUNG_LOWAT, now),
             false => self.adapt_lowat(now),
         }
+        self.settle_spacing();
         self.adapt_congestion(now);
         self.regain_window(now);
     }

@@ -358,8 +358,8 @@ impl Driver {
     }
 
     /// Bounds what a path sends, in bytes per second.
-    pub(super) fn limit(&self, id: PathId, rate: Option<u64>) {
-        if let Some(carrier) = self.carriers.iter().find(|carrier| carrier.id == id) {
+    pub(super) fn limit(&mut self, id: PathId, rate: Option<u64>) {
+        if let Some(carrier) = self.carriers.iter_mut().find(|carrier| carrier.id == id) {
             carrier.limit(rate);
         }
     }
