@@ -6,6 +6,9 @@
 //! queue has room for. Spaced by Linux a window leaves in half of the round trip in slow start and in five sixths of it later,
 //! and HyStart takes a train of acknowledgements for a full link at a whole round trip, not at half of one.
 //!
+//! How much that costs goes by the window: a small one CUBIC has found again within seconds, for one of megabytes it takes many, so that
+//! over a way of middle length a wide window is spaced, and no other.
+//!
 //! Over a short way a queue holds what a round trip does, and a timer for every few packets of a fast link takes processor
 //! time. A young carrier's window is small, and what it is given, a request or a small object, would arrive later.
 
@@ -14,13 +17,20 @@ use std::time::Duration;
 use super::Carrier;
 use crate::pacing;
 
-/// The least round trip from which on TCP spaces: behind a queue of 50 ms that brings nothing at 104 ms and fills the link at 204
-/// (docs/fbdt.md, "A window over a long way").
+/// The least round trip from which on TCP spaces whatever its window: behind a queue of 50 ms that brings nothing at 104 ms and
+/// fills the link at 204 (docs/fbdt.md, "A window over a long way").
 const FAR: Duration = Duration::from_millis(150);
+
+/// The least round trip from which on TCP spaces a window that is [`WIDE`].
+const FAR_IF_WIDE: Duration = Duration::from_millis(50);
+
+/// A window in bytes that CUBIC takes many seconds to find again when slow start has ended at half of it.
+const WIDE: u64 = 1 << 20;
 
 impl Carrier {
     /// Has TCP space what it sends if the way is long, once and for good: no socket can be told to stop it. What is known when
-    /// the carrier has carried more than a small object decides, before anything has stood in a queue for minutes.
+    /// the carrier has carried more than a small object decides, before anything has stood in a queue for minutes; over a way
+    /// of middle length, when its window becomes wide.
     pub(super) fn settle_spacing(&mut self) {
         if self.is_spacing_settled || self.is_young() {
             return;
@@ -28,8 +38,9 @@ impl Carrier {
         let Some(least) = self.info.min_rtt else {
             return;
         };
-        self.is_spacing_settled = true;
-        if least < FAR {
+        let is_far = least >= FAR || least >= FAR_IF_WIDE && self.info.snd_cwnd_bytes >= WIDE;
+        self.is_spacing_settled = is_far || least < FAR_IF_WIDE;
+        if !is_far {
             return;
         }
         if let Err(error) = pacing::space(&self.tcp) {
@@ -66,6 +77,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn over_a_way_of_middle_length_a_carrier_is_spaced_when_its_window_is_wide() {
+        let mut carrier = carrier(Some(FAR_IF_WIDE)).await;
+        carrier.info.snd_cwnd_bytes = WIDE - 1;
+        carrier.settle_spacing();
+        assert!(!pacing::is_spaced(&carrier.tcp));
+        carrier.info.snd_cwnd_bytes = WIDE;
+        carrier.settle_spacing();
+        assert!(pacing::is_spaced(&carrier.tcp));
+    }
+
+    #[tokio::test]
+    async fn over_a_short_way_no_window_is_spaced() {
+        let mut carrier = carrier(Some(FAR_IF_WIDE - Duration::from_micros(1))).await;
+        carrier.info.snd_cwnd_bytes = WIDE;
+        carrier.settle_spacing();
+        assert!(!pacing::is_spaced(&carrier.tcp));
+    }
+
+    #[tokio::test]
     async fn a_young_carrier_is_spaced_when_it_has_carried_more() {
         let mut carrier = carrier(Some(FAR)).await;
         carrier.info.bytes_acked -= 1;
@@ -78,7 +108,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_queue_that_comes_later_does_not_make_a_way_long() {
-        let mut carrier = carrier(Some(FAR / 2)).await;
+        let mut carrier = carrier(Some(FAR_IF_WIDE / 2)).await;
         carrier.settle_spacing();
         carrier.info.min_rtt = Some(FAR);
         carrier.settle_spacing();
