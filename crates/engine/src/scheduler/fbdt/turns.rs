@@ -25,8 +25,9 @@ use crate::{Class, StreamId};
 /// Streams that are compared for one piece; where more have something to send, they are kept in order.
 pub(super) const COMPARED: usize = 64;
 
-/// Deadlines are in danger when what is left of them is less than so many times what the bytes take.
-const HASTE: f64 = 2.0;
+/// Deadlines are in danger when what is left of them is less than so many times what the bytes take (docs/fbdt.md, "Other
+/// constants").
+const HASTE: f64 = 4.0;
 
 /// The largest step of priority either way.
 const PRIORITIES: i8 = 7;
