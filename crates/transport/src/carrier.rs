@@ -32,6 +32,7 @@ use crate::socket;
 use crate::tcp_info::TcpInfo;
 
 use acknowledgements::Acknowledgements;
+use far::Spacing;
 use restart::Restart;
 use room::{YOUNG_LOWAT, YOUTH};
 
@@ -49,8 +50,8 @@ pub(crate) struct Carrier {
     chooser: Option<Chooser>,
     /// What outages did to its window.
     restart: Restart,
-    /// TCP spaces what it sends already, or it is not to.
-    is_spacing_settled: bool,
+    /// Whether TCP spaces what it sends.
+    spacing: Spacing,
     tcp: TcpStream,
     tls: Connection,
     /// Frames that came along with the handshake's last one.
@@ -105,7 +106,7 @@ impl Carrier {
             congestion: socket::congestion_name(&tcp).unwrap_or_default(),
             chooser: None,
             restart: Restart::default(),
-            is_spacing_settled: false,
+            spacing: Spacing::default(),
             sampled: now,
             lowat: socket::INITIAL_NOTSENT_LOWAT,
             lowat_set: now,
@@ -225,7 +226,9 @@ impl Carrier {
 
     /// Has TCP send at most so many bytes a second.
     pub(crate) fn limit(&mut self, rate: Option<u64>) {
-        self.is_spacing_settled |= rate.is_some();
+        if rate.is_some() {
+            self.spacing = Spacing::Settled;
+        }
         if let Err(error) = pacing::limit(&self.tcp, rate) {
             let (path, link) = (self.id.0, &self.link);
             tracing::warn!(path, %link, %error, "the limit of the link cannot be kept");

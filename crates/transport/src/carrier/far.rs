@@ -6,8 +6,8 @@
 //! queue has room for. Spaced by Linux a window leaves in half of the round trip in slow start and in five sixths of it later,
 //! and HyStart takes a train of acknowledgements for a full link at a whole round trip, not at half of one.
 //!
-//! How much that costs goes by the window: a small one CUBIC has found again within seconds, for one of megabytes it takes many, so that
-//! over a way of middle length a wide window is spaced, and no other.
+//! Over a way of middle length small windows gain nothing by that, so that only a wide one is spaced, from when it has become so,
+//! also where a queue or the end of slow start made it.
 //!
 //! Over a short way a queue holds what a round trip does, and a timer for every few packets of a fast link takes processor
 //! time. A young carrier's window is small, and what it is given, a request or a small object, would arrive later.
@@ -21,28 +21,47 @@ use crate::pacing;
 /// fills the link at 204 (docs/fbdt.md, "A window over a long way").
 const FAR: Duration = Duration::from_millis(150);
 
-/// The least round trip from which on TCP spaces a window that is [`WIDE`].
+/// The least round trip from which on TCP spaces a window that is [`WIDE`]; less was not measured.
 const FAR_IF_WIDE: Duration = Duration::from_millis(50);
 
-/// A window in bytes that CUBIC takes many seconds to find again when slow start has ended at half of it.
+/// In bytes: of 50 Mbit/s, whose window over such a way is smaller, spacing makes nothing better.
 const WIDE: u64 = 1 << 20;
 
+/// Whether TCP spaces what a carrier sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Spacing {
+    /// How long the way is has to be seen.
+    #[default]
+    Undecided,
+    /// It will when the window has so many bytes.
+    From(u64),
+    /// It does, or does not.
+    Settled,
+}
+
 impl Carrier {
-    /// Has TCP space what it sends if the way is long, once and for good: no socket can be told to stop it. What is known when
-    /// the carrier has carried more than a small object decides, before anything has stood in a queue for minutes; over a way
-    /// of middle length, when its window becomes wide.
+    /// Has TCP space what it sends if the way is long, once and for good: no socket can be told to stop it. How long a way is
+    /// taken for is decided when it has carried more than a small object, before anything has stood in a queue for minutes.
     pub(super) fn settle_spacing(&mut self) {
-        if self.is_spacing_settled || self.is_young() {
+        if self.spacing == Spacing::Settled || self.is_young() {
             return;
         }
-        let Some(least) = self.info.min_rtt else {
+        if let (Spacing::Undecided, Some(least)) = (self.spacing, self.info.min_rtt) {
+            self.spacing = if least >= FAR {
+                Spacing::From(0)
+            } else if least >= FAR_IF_WIDE {
+                Spacing::From(WIDE)
+            } else {
+                Spacing::Settled
+            };
+        }
+        let Spacing::From(window) = self.spacing else {
             return;
         };
-        let is_far = least >= FAR || least >= FAR_IF_WIDE && self.info.snd_cwnd_bytes >= WIDE;
-        self.is_spacing_settled = is_far || least < FAR_IF_WIDE;
-        if !is_far {
+        if self.info.snd_cwnd_bytes < window {
             return;
         }
+        self.spacing = Spacing::Settled;
         if let Err(error) = pacing::space(&self.tcp) {
             let (path, link) = (self.id.0, &self.link);
             tracing::warn!(path, %link, %error, "what is sent over a long way cannot be spaced");
@@ -88,6 +107,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_wide_window_of_a_link_with_a_limit_keeps_the_limit() {
+        let mut carrier = carrier(Some(FAR_IF_WIDE)).await;
+        carrier.settle_spacing();
+        carrier.limit(Some(1_000_000));
+        carrier.info.snd_cwnd_bytes = WIDE;
+        carrier.settle_spacing();
+        assert_eq!(pacing::bound(&carrier.tcp).unwrap(), 1_000_000);
+    }
+
+    #[tokio::test]
     async fn over_a_short_way_no_window_is_spaced() {
         let mut carrier = carrier(Some(FAR_IF_WIDE - Duration::from_micros(1))).await;
         carrier.info.snd_cwnd_bytes = WIDE;
@@ -108,11 +137,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_queue_that_comes_later_does_not_make_a_way_long() {
-        let mut carrier = carrier(Some(FAR_IF_WIDE / 2)).await;
-        carrier.settle_spacing();
-        carrier.info.min_rtt = Some(FAR);
-        carrier.settle_spacing();
-        assert!(!pacing::is_spaced(&carrier.tcp));
+        for least in [FAR / 2, FAR_IF_WIDE / 2] {
+            let mut carrier = carrier(Some(least)).await;
+            carrier.settle_spacing();
+            carrier.info.min_rtt = Some(FAR);
+            carrier.settle_spacing();
+            assert!(!pacing::is_spaced(&carrier.tcp), "{least:?}");
+        }
     }
 
     #[tokio::test]

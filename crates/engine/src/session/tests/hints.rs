@@ -110,8 +110,8 @@ fn a_deadline_is_kept_beside_bulk_and_costs_it_no_more_than_its_bytes() {
     }
 }
 
-/// What a path is handed while a deadline is not in danger yet stands before its bytes later on: three of these were missed when
-/// twice the time that they take was left for them.
+/// Bulk that a path was handed before a deadline was in danger is ahead of its bytes: three of these were late where only twice the
+/// time that they take was left for them.
 #[test]
 fn deadlines_that_the_paths_can_keep_beside_bulk_are_kept() {
     let mut late = Vec::new();
