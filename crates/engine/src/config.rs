@@ -90,9 +90,9 @@ pub struct Hints {
     /// Every byte goes over two paths, as far as [`Redundancy`] allows: unless told otherwise 128 KiB, which come back by
     /// 16 KiB a second, and 1 % of what the session sends.
     pub duplicate: bool,
-    /// Each byte is wanted at the peer within this time of being written. From when less is left than
-    /// four times what its bytes take over a path, the stream is served before the others there and over two paths, as far as [`Redundancy`] allows. Bytes that are late
-    /// already are sent all the same, without haste.
+    /// Each byte is wanted at the peer within this time of being written. From when less is left than four times what its
+    /// bytes take over a path, the stream is served before the others there and over two paths, as far as [`Redundancy`]
+    /// allows. Bytes that are late already are sent all the same, without haste.
     pub deadline: Option<Duration>,
 }
 

@@ -24,7 +24,7 @@ const FAR: Duration = Duration::from_millis(150);
 /// The least round trip from which on TCP spaces a window that is [`WIDE`]; less was not measured.
 const FAR_IF_WIDE: Duration = Duration::from_millis(50);
 
-/// In bytes: of 50 Mbit/s, whose window over such a way is smaller, spacing makes nothing better.
+/// In bytes: about what 50 Mbit/s have over such a way, where spacing makes nothing better.
 const WIDE: u64 = 1 << 20;
 
 /// Whether TCP spaces what a carrier sends.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Pair, Side};
-use crate::{Class, Config, Hints, Redundancy, Role, StreamId};
+use crate::{Class, Config, Hints, Instant, Redundancy, Role, StreamId};
 
 /// A pair whose client may send so many bytes twice.
 fn pair(links: &[(f64, u64)], floor: u64) -> Pair {
@@ -132,4 +132,96 @@ fn deadlines_that_the_paths_can_keep_beside_bulk_are_kept() {
         }
     }
     assert!(late.is_empty(), "{late:?}");
+}
+
+/// The table of docs/fbdt.md ("Other constants"), which this prints.
+#[test]
+fn most_deadlines_are_kept_where_bulk_leaves_little_room() {
+    for (links, least) in [
+        ([(20.0, 5), (10.0, 15)], 68),
+        ([(50.0, 10), (50.0, 40)], 77),
+        ([(8.0, 20), (30.0, 10)], 68),
+    ] {
+        let (mut in_time, mut beside) = (0, 0);
+        for count in [1, 3] {
+            for deadline in [60, 100, 150, 250, 500].map(Duration::from_millis) {
+                for bytes in [20_000, 60_000, 120_000, 200_000].map(|bytes| bytes / count) {
+                    let mut pair = pair(&links, 0);
+                    let bulk = upload(&mut pair, Class::Interactive, Hints::default(), 10_000_000);
+                    pair.run_for(Duration::from_millis(300));
+                    let before = heard(&pair, bulk);
+                    let hints = Hints {
+                        deadline: Some(deadline),
+                        ..Hints::default()
+                    };
+                    let objects: Vec<StreamId> = (0..count)
+                        .map(|_| upload(&mut pair, Class::Background, hints, bytes))
+                        .collect();
+                    pair.run_for(deadline);
+                    let there = |id: &&StreamId| heard(&pair, **id) == bytes;
+                    in_time += objects.iter().filter(there).count();
+                    beside += heard(&pair, bulk) - before;
+                }
+            }
+        }
+        eprintln!("{links:?}: {in_time} of 80 in time, {beside} bytes beside");
+        assert!(in_time >= least, "{links:?}: {in_time}");
+    }
+}
+
+/// How long each message of so many bytes took from when it was written.
+fn delays(pair: &mut Pair, id: StreamId, written: &[Instant], bytes: usize) -> Vec<Duration> {
+    let arrivals = &pair.program(Side::Server, id).arrivals;
+    let arrived = |message: usize| {
+        arrivals
+            .iter()
+            .find(|(_, len)| *len >= (message + 1) * bytes)
+    };
+    let messages = written.iter().enumerate();
+    messages
+        .filter_map(|(message, at)| Some(arrived(message)?.0 - *at))
+        .collect()
+}
+
+/// What docs/fbdt.md ("Other constants") says that deadlines cost others, which this prints.
+#[test]
+fn speech_does_not_wait_for_pictures_with_a_deadline() {
+    for links in [[(20.0, 5), (10.0, 15)], [(8.0, 20), (30.0, 10)]] {
+        for deadline in [150, 500].map(Duration::from_millis) {
+            let mut pair = pair(&links, 128 << 10);
+            upload(&mut pair, Class::Background, Hints::default(), 30_000_000);
+            let speech = pair.open_as(Class::Conversational);
+            pair.run_for(Duration::from_millis(300));
+            let pictures = pair.open_as(Class::Background);
+            let hints = Hints {
+                deadline: Some(deadline),
+                ..Hints::default()
+            };
+            pair.client.set_hints(pictures, hints).unwrap();
+            let (mut spoken, mut shown) = (Vec::new(), Vec::new());
+            for step in 0..150 {
+                spoken.push(pair.now);
+                pair.write(Side::Client, speech, &[1; 160], false);
+                if step % 5 == 0 {
+                    shown.push(pair.now);
+                    pair.write(Side::Client, pictures, &[1; 20_000], false);
+                }
+                pair.run_for(Duration::from_millis(20));
+            }
+            pair.run_for(Duration::from_millis(300));
+            let speech = delays(&mut pair, speech, &spoken, 160);
+            let pictures = delays(&mut pair, pictures, &shown, 20_000);
+            assert_eq!((speech.len(), pictures.len()), (150, 30));
+            let most = [&speech, &pictures].map(|delays| *delays.iter().max().unwrap());
+            let mean = [&speech, &pictures].map(|delays| {
+                delays.iter().sum::<Duration>() / u32::try_from(delays.len()).unwrap()
+            });
+            let twice = pair.client.stats().duplicates_sent;
+            eprintln!(
+                "{links:?} {deadline:?}: mean {mean:?}, at most {most:?}, {twice} bytes twice"
+            );
+            assert!(most[0] < Duration::from_millis(40), "{most:?}");
+            assert!(most[1] <= deadline, "{most:?}");
+        }
+    }
 }
