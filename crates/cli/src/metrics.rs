@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use sumlink_transport::accept::Accepting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -69,19 +70,12 @@ impl MetricsServer {
     pub(crate) async fn serve(&self, registry: Registry) {
         let registry = Arc::new(registry);
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut accepting = Accepting::new("the metrics");
         loop {
             let Ok(slot) = slots.clone().acquire_owned().await else {
                 return;
             };
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    // Out of file descriptors, most likely: it passes.
-                    tracing::warn!(%error, "metrics");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
+            let (stream, _) = accepting.next(&self.listener).await;
             let registry = Arc::clone(&registry);
             tokio::spawn(async move {
                 let _slot = slot;

@@ -4,16 +4,15 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sumlink_transport::target::Target;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
 use crate::class::{Flow, class_of};
 use crate::{Class, ClassRule, Forward, Opener, http_proxy, socks5};
+use sumlink_transport::accept::Accepting;
 use sumlink_transport::local_hop;
 use sumlink_transport::relay::{Upload, relay, tune};
 use sumlink_transport::saved_syn;
@@ -22,10 +21,6 @@ use sumlink_transport::tasks::spawn_begun;
 /// Connections that a [`Listener`] serves at once unless told otherwise. Each takes two file
 /// descriptors at most; its buffers are those of its stream.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 1024;
-
-/// How long to wait when the system has no descriptor or memory for another connection. Trying
-/// again at once would fail again at once, and take a whole core.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a [`Listener`] does with its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +135,7 @@ impl Listener {
         } = self;
         info!(%address, "listening for {service}");
         let mut connections = JoinSet::new();
+        let mut accepting = Accepting::new(&service);
         let mut full = false;
         tokio::pin!(shutdown);
         loop {
@@ -150,18 +146,11 @@ impl Listener {
             full = !room;
             tokio::select! {
                 () = &mut shutdown => break,
-                accepted = accept(&socket), if room => match accepted {
-                    Ok((local, peer)) => {
-                        debug!(%address, %peer, "connection");
-                        let task = connection(local, service.clone(), opener.clone(), Arc::clone(&classes));
-                        spawn_begun(&mut connections, task).await;
-                    }
-                    Err(error) => {
-                        warn!(%address, %error, "cannot accept a connection; trying again");
-                        // The shutdown waits for the pause, which is short.
-                        sleep(ACCEPT_PAUSE).await;
-                    }
-                },
+                (local, peer) = accepting.next(&socket), if room => {
+                    debug!(%address, %peer, "connection");
+                    let task = connection(local, service.clone(), opener.clone(), Arc::clone(&classes));
+                    spawn_begun(&mut connections, task).await;
+                }
                 Some(ended) = connections.join_next() => log_panic(ended),
             }
         }
@@ -169,16 +158,6 @@ impl Listener {
         info!(%address, open = connections.len(), "no longer listening for {service}");
         while let Some(ended) = connections.join_next().await {
             log_panic(ended);
-        }
-    }
-}
-
-/// The next connection. One that was gone before it was accepted is no reason to pause.
-async fn accept(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    loop {
-        match socket.accept().await {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            other => return other,
         }
     }
 }

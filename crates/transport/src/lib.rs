@@ -35,6 +35,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod accept;
 mod carrier;
 mod client;
 pub mod config;

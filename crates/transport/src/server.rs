@@ -17,6 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::accept::Accepting;
 use crate::carrier::Carrier;
 use crate::config::{AuthorizedClient, ServerConfig};
 use crate::congestion;
@@ -69,9 +70,6 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long sessions may take to say goodbye when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Pause after a failed accept: the usual cause, a lack of file descriptors, does not go away at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 struct Shared {
@@ -202,6 +200,7 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let tls = tls::server_config(&self.shared.config.key, &self.shared.authorized);
         let mut tasks = JoinSet::new();
+        let mut accepting = Accepting::new("the server");
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             // A line is left out by a task, and its end comes round here.
@@ -210,24 +209,16 @@ impl Server {
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
                 () = sleep_until(untold) => self.shared.tell_of_left_out(),
-                accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, from)) => {
-                        let Some(guard) = self.shared.half_open.count(from.ip().to_canonical()) else {
-                            if self.shared.tells_of_strangers() {
-                                tracing::warn!(%from, "too many connections without a key; dropped");
-                            }
-                            continue;
-                        };
-                        let (shared, tls) = (Arc::clone(&self.shared), Arc::clone(&tls));
-                        tasks.spawn(async move { shared.serve(tcp, tls, guard).await });
-                    }
-                    Err(error) => {
+                (tcp, from) = accepting.next(&self.listener) => {
+                    let Some(guard) = self.shared.half_open.count(from.ip().to_canonical()) else {
                         if self.shared.tells_of_strangers() {
-                            tracing::warn!(%error, "cannot accept a connection");
+                            tracing::warn!(%from, "too many connections without a key; dropped");
                         }
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
+                        continue;
+                    };
+                    let (shared, tls) = (Arc::clone(&self.shared), Arc::clone(&tls));
+                    tasks.spawn(async move { shared.serve(tcp, tls, guard).await });
+                }
             }
         }
         self.shared.stopping.send_replace(true);
