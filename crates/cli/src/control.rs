@@ -4,32 +4,40 @@
 //! object on one line: `{"cmd":"status"}` is answered with a [`Report`], `{"cmd":"link","name":"wwan0"}` at a client,
 //! with or without a `change`, with a [`LinkReport`], `{"cmd":"rate","name":"lte","rate_bps":12000000}` at an edge node with a
 //! [`LinkRate`], and everything else with `{"error":"..."}`.
+//!
+//! Connections without a request hold up nobody: each has a few seconds, and where there are many the oldest ends.
 
+mod request;
+
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sumlink_edge_node::NodeStatus;
-use sumlink_transport::{LinkPolicy, LinkReport, SessionStatus, SetPolicyError};
+use sumlink_transport::accept::Accepting;
+use sumlink_transport::{LinkReport, SessionStatus, SetPolicyError};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+pub(crate) use request::{LinkChange, LinkRate};
+use request::{MAX_REQUEST, Request};
 
 /// Longest path of a Unix socket, in bytes (unix(7): `sun_path`, less its NUL).
 const LONGEST_PATH: usize = 107;
 
-/// Longest request, in bytes.
-const MAX_REQUEST: u64 = 4096;
-
 /// Longest answer that is read, in bytes: thousands of paths.
 const MAX_ANSWER: u64 = 16 << 20;
 
-/// Connections served at once; further ones wait.
+/// Connections that may wait for their request, and as many again whose answer is on its way. One more ends the oldest.
 const MAX_CONNECTIONS: usize = 16;
 
 /// How long either side waits for the other.
@@ -66,27 +74,6 @@ impl Report {
             edge: None,
         }
     }
-}
-
-/// What is to become of a link's policy.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LinkChange {
-    /// The whole new one; without it what the configuration says counts again.
-    pub(crate) policy: Option<LinkPolicy>,
-    /// Whether it outlives the client.
-    #[serde(default)]
-    pub(crate) keep: bool,
-}
-
-/// What a link of an edge node is given at the most.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LinkRate {
-    /// The link.
-    pub(crate) name: String,
-    /// Bits per second of UDP packets with their IP headers; 0: it waits; nothing: what its socket takes.
-    pub(crate) rate_bps: Option<u64>,
 }
 
 /// Why a link's policy was not shown or changed, as the running process says it.
@@ -212,29 +199,44 @@ impl ControlSocket {
         S: Future<Output = Result<LinkReport, Refusal>> + Send,
         P: Fn(&LinkRate) -> Result<(), Refusal> + Clone + Send + 'static,
     {
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut accepting = Accepting::new("the control socket");
+        let mut connections = JoinSet::new();
+        let (mut asking, answering) = (Queue::default(), Arc::<Mutex<Queue>>::default());
         loop {
-            let Ok(slot) = slots.clone().acquire_owned().await else {
-                return;
-            };
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    // Out of file descriptors, most likely: it passes.
-                    tracing::warn!(%error, "control socket");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+            let stream = tokio::select! {
+                stream = accepting.next(&self.listener) => stream,
+                Some(_) = connections.join_next() => continue,
             };
             let (report, link, rate) = (report.clone(), link.clone(), rate.clone());
-            tokio::spawn(async move {
-                let _slot = slot;
-                let done = tokio::time::timeout(PATIENCE, answer(stream, report, link, rate)).await;
-                if let Ok(Err(error)) = done {
+            let (place, answering) = (asking.enter(), Arc::clone(&answering));
+            connections.spawn(async move {
+                let served = serve_one(stream, place, &answering, report, link, rate);
+                if let Err(error) = served.await {
                     tracing::debug!(%error, "control connection");
                 }
             });
         }
+    }
+}
+
+/// Connections in one stage, oldest first; entering a full one ends the oldest.
+#[derive(Debug, Default)]
+struct Queue(VecDeque<oneshot::Sender<()>>);
+
+/// A place in a [`Queue`]; dropped by who has left the stage.
+type Place = oneshot::Receiver<()>;
+
+impl Queue {
+    fn enter(&mut self) -> Place {
+        self.0.retain(|place| !place.is_closed());
+        if self.0.len() >= MAX_CONNECTIONS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            let _ = oldest.send(());
+        }
+        let (end, place) = oneshot::channel();
+        self.0.push_back(end);
+        place
     }
 }
 
@@ -306,20 +308,11 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
     serde_json::from_str(&line).map_err(|error| bad(error.to_string()))
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "cmd", rename_all = "snake_case")]
-enum Request {
-    Status {},
-    Link {
-        name: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        change: Option<LinkChange>,
-    },
-    Rate(LinkRate),
-}
-
-async fn answer<F, R, L, S, P>(
+/// One connection: its request, and the answer, each within [`PATIENCE`] and while nobody needs its place.
+async fn serve_one<F, R, L, S, P>(
     mut stream: tokio::net::UnixStream,
+    place: Place,
+    answering: &Mutex<Queue>,
     report: F,
     link: L,
     rate: P,
@@ -331,25 +324,70 @@ where
     S: Future<Output = Result<LinkReport, Refusal>>,
     P: Fn(&LinkRate) -> Result<(), Refusal>,
 {
-    let (read, mut write) = stream.split();
-    let mut line = String::new();
-    tokio::io::BufReader::new(read.take(MAX_REQUEST))
-        .read_line(&mut line)
-        .await?;
-    let answer = match serde_json::from_str(&line) {
-        Ok(Request::Status {}) => serde_json::to_value(report().await)?,
-        Ok(Request::Link { name, change }) => match link(name, change).await {
-            Ok(report) => serde_json::to_value(report)?,
-            Err(refusal) => serde_json::to_value(refusal)?,
+    let asked = tokio::select! {
+        asked = timeout(PATIENCE, read_request(&mut stream)) => match asked {
+            Ok(line) => Request::decode(&line?),
+            Err(_) => Err(format!("no request came within {} s", PATIENCE.as_secs())),
         },
-        Ok(Request::Rate(asked)) => match rate(&asked) {
-            Ok(()) => serde_json::to_value(asked)?,
-            Err(refusal) => serde_json::to_value(refusal)?,
-        },
-        Err(error) => serde_json::json!({ "error": format!("no such request: {error}") }),
+        Ok(()) = place => {
+            Err("no request came, and other connections need the place".to_owned())
+        }
     };
-    write.write_all(format!("{answer}\n").as_bytes()).await?;
-    write.shutdown().await
+    let place = answering
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .enter();
+    let exchange = async {
+        let answer = match asked {
+            Ok(request) => answer(request, report, link, rate).await?,
+            Err(error) => serde_json::json!({ "error": error }),
+        };
+        stream.write_all(format!("{answer}\n").as_bytes()).await?;
+        stream.shutdown().await
+    };
+    tokio::select! {
+        answered = timeout(PATIENCE, exchange) => {
+            answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        }
+        Ok(()) = place => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// What arrives up to the end of the first line, of the connection, or of what is read at most.
+async fn read_request(stream: &mut tokio::net::UnixStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let limited = stream.take(MAX_REQUEST as u64);
+    tokio::io::BufReader::new(limited)
+        .read_until(b'\n', &mut line)
+        .await?;
+    Ok(line)
+}
+
+async fn answer<F, R, L, S, P>(
+    request: Request,
+    report: F,
+    link: L,
+    rate: P,
+) -> io::Result<serde_json::Value>
+where
+    F: Fn() -> R,
+    R: Future<Output = Report>,
+    L: Fn(String, Option<LinkChange>) -> S,
+    S: Future<Output = Result<LinkReport, Refusal>>,
+    P: Fn(&LinkRate) -> Result<(), Refusal>,
+{
+    let answer = match request {
+        Request::Status {} => serde_json::to_value(report().await),
+        Request::Link { name, change } => match link(name, change).await {
+            Ok(report) => serde_json::to_value(report),
+            Err(refusal) => serde_json::to_value(refusal),
+        },
+        Request::Rate(asked) => match rate(&asked) {
+            Ok(()) => serde_json::to_value(asked),
+            Err(refusal) => serde_json::to_value(refusal),
+        },
+    };
+    Ok(answer?)
 }
 
 /// Removes the socket of a process that is no more; whatever else is there is an error.
@@ -385,9 +423,9 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 mod tests {
     use super::*;
 
-    async fn ask_raw(path: &Path, request: &str) -> String {
+    async fn ask_raw(path: &Path, request: impl AsRef<[u8]>) -> String {
         let mut stream = tokio::net::UnixStream::connect(path).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.write_all(request.as_ref()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
@@ -442,12 +480,83 @@ mod tests {
                     .await
                     .contains("no such request")
             );
-            let endless = "x".repeat(MAX_REQUEST as usize);
-            assert!(ask_raw(&path, &endless).await.contains("no such request"));
+            let endless = "x".repeat(MAX_REQUEST);
+            assert!(ask_raw(&path, &endless).await.contains("is longer than"));
+            for strange in [
+                &b"\xff\xfe\n"[..],
+                b"{\"cmd\":\"status\xff\"}\n",
+                b"\n",
+                b"\0\n",
+            ] {
+                let answer = ask_raw(&path, strange).await;
+                assert!(answer.contains("no such request"), "{strange:?}: {answer}");
+            }
         };
         tokio::select! { () = socket.serve(report, no_link, no_rates) => unreachable!(), () = client => {} }
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn connections_without_a_request_hold_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let socket = ControlSocket::bind(&path).unwrap();
+        let client = async {
+            let mut idle = Vec::new();
+            for _ in 0..10 * MAX_CONNECTIONS {
+                let stream = tokio::net::UnixStream::connect(&path).await;
+                idle.push(stream.unwrap());
+            }
+            let status = ask_raw(&path, "{\"cmd\":\"status\"}\n").await;
+            assert!(status.contains("\"role\":\"client\""), "{status}");
+            // The oldest have made room, each with a reason.
+            let mut reason = String::new();
+            let read = idle[0].read_to_string(&mut reason);
+            timeout(PATIENCE / 2, read).await.unwrap().unwrap();
+            assert!(reason.contains("need the place"), "{reason}");
+            // The newest may still ask.
+            let newest = idle.last_mut().unwrap();
+            newest.write_all(b"{\"cmd\":\"status\"}\n").await.unwrap();
+            let mut status = String::new();
+            newest.read_to_string(&mut status).await.unwrap();
+            assert!(status.contains("\"role\":\"client\""), "{status}");
+        };
+        tokio::select! { () = socket.serve(report, no_link, no_rates) => unreachable!(), () = client => {} }
+    }
+
+    #[tokio::test]
+    async fn answers_that_nobody_reads_hold_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let socket = ControlSocket::bind(&path).unwrap();
+        // More than a socket takes.
+        let long = || std::future::ready(Report::new("client", "x".repeat(4 << 20), Vec::new()));
+        let client = async {
+            let mut unread = Vec::new();
+            for _ in 0..2 * MAX_CONNECTIONS {
+                let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+                stream.write_all(b"{\"cmd\":\"status\"}\n").await.unwrap();
+                unread.push(stream);
+            }
+            let status = timeout(PATIENCE / 2, ask_raw(&path, "{\"cmd\":\"status\"}\n"));
+            assert!(status.await.unwrap().contains("xxx"));
+        };
+        tokio::select! { () = socket.serve(long, no_link, no_rates) => unreachable!(), () = client => {} }
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_read_is_answered_with_the_reason() {
+        let decode = |line: &[u8]| Request::decode(line).unwrap_err();
+        assert!(decode(b"").contains("ended first"));
+        assert!(decode(b"\xff\n").contains("no such request"));
+        let cut = [b"{\"cmd\":".as_slice(), &[b' '; MAX_REQUEST]].concat();
+        assert!(decode(&cut[..MAX_REQUEST]).contains("longer than 4096 bytes"));
+        // The end of the connection ends a line, too.
+        assert_eq!(
+            Request::decode(b"{\"cmd\":\"status\"}"),
+            Ok(Request::Status {})
+        );
     }
 
     #[tokio::test]
