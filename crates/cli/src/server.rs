@@ -138,15 +138,14 @@ impl Reload {
                 });
             }
         };
-        if !self.keys_by_flags && settings.authorized.is_empty() {
-            // As at the start: a file that was cut short must not end every session.
-            return Err(ConfigError::Incomplete {
-                file: file.to_owned(),
-                what: "nobody may connect: add a [[client]] block with a client's public key"
-                    .to_owned(),
-            });
-        }
         if !self.keys_by_flags {
+            if settings.authorized.is_empty() {
+                // Revoking the last key must work like revoking any other.
+                tracing::warn!(
+                    file = %file.display(),
+                    "SIGHUP: no client may connect any more: the file has no [[client]] block"
+                );
+            }
             handle.set_authorized(&settings.authorized);
         }
         if !self.egress_by_flags {

@@ -153,10 +153,12 @@ fn a_reload_with_a_mistake_changes_nothing() {
         .write("server.toml", &config(&[&host.client_key, &extra]));
     host.server.signal("HUP");
     assert_eq!(host.server.event("reloaded")["clients"], 2);
-    // The last one is cut short: nobody would get in.
+    // The second one is cut short in the middle of a key.
+    let cut = "listen = \"[::]:1\"\n[[client]]\nkey = \"x";
     for (text, mistake) in [
         ("listen = 5\n", "server.toml:1:"),
-        ("listen = \"[::]:1\"\n", "nobody may connect"),
+        (cut, "server.toml:3:"),
+        ("", "server.toml"),
     ] {
         host.bench.write("server.toml", text);
         host.server.signal("HUP");
@@ -270,6 +272,26 @@ fn a_removed_key_ends_its_session_until_the_key_is_back() {
     host.server.signal("HUP");
     host.server.event("reloaded");
     client.event("up");
+}
+
+#[test]
+fn the_last_key_can_be_revoked_and_comes_back() {
+    let mut host = Host::new();
+    let mut client = Daemon::start(host.client(&[]));
+    client.event("connected");
+    host.bench.write("server.toml", &config(&[]));
+    host.server.signal("HUP");
+    assert_eq!(host.server.event("reloaded")["clients"], 0);
+    client.event("closed");
+    let (code, message) = host.refused("--key", "client.key");
+    assert_eq!(code, 6, "{message}");
+    host.bench
+        .write("server.toml", &config(&[&host.client_key]));
+    host.server.signal("HUP");
+    assert_eq!(host.server.event("reloaded")["clients"], 1);
+    client.event("up");
+    let log = host.server.log();
+    assert_eq!(log.matches("no client may connect").count(), 1, "{log}");
 }
 
 #[test]
