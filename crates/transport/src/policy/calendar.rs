@@ -16,6 +16,65 @@ pub struct Usage {
     pub month: NaiveDate,
     /// Bytes moved since.
     pub month_bytes: u64,
+    /// The day before the clock last changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day_before: Option<Earlier>,
+    /// The month before the clock last changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub month_before: Option<Earlier>,
+}
+
+/// The period that a clock showed before the present one: a clock that jumped comes back to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// When it began.
+    pub start: NaiveDate,
+    /// Bytes moved in it.
+    pub bytes: u64,
+    /// Bytes that the present period had when the clock came to it.
+    pub present: u64,
+}
+
+/// Days that may lie between two looks at the clock. Where it goes forwards by more it had not been set before.
+const LONGEST_SLEEP: i64 = 366;
+
+/// A period's beginning, its bytes, and the period before.
+struct Period<'a> {
+    start: &'a mut NaiveDate,
+    bytes: &'a mut u64,
+    before: &'a mut Option<Earlier>,
+}
+
+impl Period<'_> {
+    /// The clock says that the present period began at `start`.
+    ///
+    /// A clock that goes forwards begins a new period. One that goes backwards was wrong before or is wrong now, and
+    /// nothing says which: it gives nothing back, for a link would get its cap once more, and it leaves no counter in a
+    /// future that may be years away. A period that it comes back to has what was moved in it before, and what was moved
+    /// in the one that was wrong: the one that it has gone back from, or one before the clock was set.
+    fn turn_to(self, start: NaiveDate) {
+        let (left, bytes) = (*self.start, *self.bytes);
+        if start == left {
+            return;
+        }
+        let again = self.before.filter(|before| before.start == start);
+        let was_wrong = start < left || (start - left).num_days() > LONGEST_SLEEP;
+        *self.bytes = match again {
+            Some(again) if was_wrong => {
+                let moved = bytes.saturating_sub(again.present);
+                again.bytes.saturating_add(moved)
+            }
+            Some(again) => again.bytes,
+            None if start > left => 0,
+            None => bytes,
+        };
+        *self.before = Some(Earlier {
+            start: left,
+            bytes,
+            present: *self.bytes,
+        });
+        *self.start = start;
+    }
 }
 
 impl Usage {
@@ -26,21 +85,27 @@ impl Usage {
             day_bytes: 0,
             month: month_start(today, reset_day),
             month_bytes: 0,
+            day_before: None,
+            month_before: None,
         }
     }
 
     /// As of today: what was moved in a day or month that is over does not count any more.
     ///
-    /// A clock that goes back begins no new period: a link would get its cap once more. A reset day that was changed
-    /// keeps what was counted since the new month's beginning at the earliest.
+    /// A reset day that was changed to one that is still to come keeps what was counted.
     pub(super) fn as_of(mut self, today: NaiveDate, reset_day: u8) -> Self {
-        if today > self.day {
-            (self.day, self.day_bytes) = (today, 0);
-        }
-        let month = month_start(today, reset_day);
-        if month > self.month {
-            (self.month, self.month_bytes) = (month, 0);
-        }
+        let day = Period {
+            start: &mut self.day,
+            bytes: &mut self.day_bytes,
+            before: &mut self.day_before,
+        };
+        day.turn_to(today);
+        let month = Period {
+            start: &mut self.month,
+            bytes: &mut self.month_bytes,
+            before: &mut self.month_before,
+        };
+        month.turn_to(month_start(today, reset_day));
         self
     }
 
@@ -53,7 +118,7 @@ impl Usage {
     /// caps.
     pub(super) fn used_up_until(&self, policy: &LinkPolicy) -> Option<NaiveDate> {
         let over = |cap: Option<u64>, bytes| cap.is_some_and(|cap| bytes >= cap);
-        let day = over(policy.cap_day, self.day_bytes).then(|| self.day + Days::new(1));
+        let day = over(policy.cap_day, self.day_bytes).then(|| day_after(self.day));
         let month = over(policy.cap_month, self.month_bytes)
             .then(|| next_month_start(self.month, policy.reset_day));
         day.max(month)
@@ -66,8 +131,8 @@ fn month_start(today: NaiveDate, reset_day: u8) -> NaiveDate {
     match this <= today {
         true => this,
         false => {
-            let before = first_of(today) - Days::new(1);
-            begin_in(before.year(), before.month(), reset_day)
+            let before = first_of(today).checked_sub_days(Days::new(1));
+            before.map_or(today, |day| begin_in(day.year(), day.month(), reset_day))
         }
     }
 }
@@ -87,7 +152,12 @@ fn next_month_start(start: NaiveDate, reset_day: u8) -> NaiveDate {
 }
 
 fn first_of(day: NaiveDate) -> NaiveDate {
-    day - Days::new(u64::from(day.day0()))
+    day.with_day(1).unwrap_or(day)
+}
+
+/// The next day; the last one that there is has none.
+fn day_after(day: NaiveDate) -> NaiveDate {
+    day.checked_add_days(Days::new(1)).unwrap_or(day)
 }
 
 /// The reset day in a month, or the month's last one.
@@ -132,8 +202,84 @@ mod tests {
         assert_eq!((usage.day_bytes, usage.month_bytes), (5, 15));
         let later = usage.as_of(day("2026-12-01"), 1);
         assert_eq!((later.day_bytes, later.month_bytes), (0, 0));
-        // A clock that is set back gives nothing back.
-        assert_eq!(usage.as_of(day("2026-10-01"), 1), usage);
+    }
+
+    /// What a link had moved on a day is asked of `usage` with the clock at `today`.
+    fn moved(usage: &mut Usage, today: &str, bytes: u64) -> (u64, u64) {
+        *usage = usage.as_of(day(today), 1);
+        usage.add(bytes);
+        (usage.day_bytes, usage.month_bytes)
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ahead_and_back_loses_no_byte_and_bars_no_link() {
+        let mut usage = Usage::new(day("2026-11-22"), 1);
+        assert_eq!(moved(&mut usage, "2026-11-22", 10), (10, 10));
+        for round in 1..=3 {
+            // 400 days.
+            moved(&mut usage, "2027-12-27", 1);
+            assert_eq!(
+                moved(&mut usage, "2026-11-22", 10),
+                (10 + 11 * round, 10 + 11 * round)
+            );
+        }
+        let capped = LinkPolicy {
+            cap_day: Some(43),
+            cap_month: Some(43),
+            ..LinkPolicy::default()
+        };
+        assert_eq!(usage.used_up_until(&capped), Some(day("2026-12-01")));
+        let tomorrow = usage.as_of(day("2026-11-23"), 1);
+        assert_eq!((tomorrow.day_bytes, tomorrow.month_bytes), (0, 43));
+        // The days that the clock showed come by themselves one day, and begin at nothing.
+        let days = ["2026-12-01", "2027-12-26", "2027-12-27"];
+        let then = days
+            .iter()
+            .fold(tomorrow, |usage, then| usage.as_of(day(then), 1));
+        assert_eq!((then.day_bytes, then.month_bytes), (0, 0));
+    }
+
+    /// As a counter that was written while the clock was wrong is read after a restart, or one that somebody edited.
+    #[test]
+    fn a_counter_of_the_future_counts_now() {
+        let mut usage = Usage::new(day("2027-12-27"), 1);
+        usage.add(1000);
+        let capped = LinkPolicy {
+            cap_day: Some(1000),
+            cap_month: Some(1000),
+            ..LinkPolicy::default()
+        };
+        let now = usage.as_of(day("2026-11-22"), 1);
+        assert_eq!(now.used_up_until(&capped), Some(day("2026-12-01")));
+        let next = now.as_of(day("2026-12-01"), 1);
+        assert_eq!(next.used_up_until(&capped), None);
+        let text =
+            r#"{"day":"+262142-12-31","day_bytes":9,"month":"+262142-12-01","month_bytes":9}"#;
+        let last: Usage = serde_json::from_str(text).unwrap();
+        let capped = LinkPolicy {
+            cap_day: Some(1),
+            cap_month: Some(1),
+            ..LinkPolicy::default()
+        };
+        assert!(last.used_up_until(&capped).is_some());
+        let now = last.as_of(day("2026-11-22"), 1);
+        assert_eq!(now.used_up_until(&capped), Some(day("2026-12-01")));
+        let end = NaiveDate::MIN;
+        assert_eq!(last.as_of(end, 31).day, end);
+    }
+
+    /// A machine without a battery for its clock begins in the past.
+    #[test]
+    fn a_clock_that_is_not_set_yet_gives_nothing_back() {
+        let mut usage = Usage::new(day("2026-11-22"), 1);
+        usage.add(100);
+        assert_eq!(moved(&mut usage, "1970-01-01", 5), (105, 105));
+        assert_eq!(moved(&mut usage, "2026-11-22", 1), (106, 106));
+        let text = serde_json::to_string(&usage).unwrap();
+        assert_eq!(serde_json::from_str::<Usage>(&text).unwrap(), usage);
+        assert_eq!(moved(&mut usage, "1970-01-01", 0).0, 106);
+        // By then the day is over.
+        assert_eq!(moved(&mut usage, "2026-11-23", 1), (1, 107));
     }
 
     #[test]
