@@ -7,4 +7,5 @@ mod daemons;
 mod edge;
 mod mmwave;
 mod sim;
+mod units;
 mod verbs;

@@ -1,0 +1,41 @@
+//! The systemd units and the users that they run as.
+
+use std::collections::BTreeSet;
+
+const CLIENT: &str = include_str!("../../../../packaging/systemd/sumlink-client.service");
+const SERVER: &str = include_str!("../../../../packaging/systemd/sumlink-server.service");
+const EDGE: &str = include_str!("../../../../packaging/systemd/sumlink-edge.service");
+const USERS: &str = include_str!("../../../../packaging/systemd/sysusers.conf");
+
+fn value<'a>(unit: &'a str, key: &str) -> &'a str {
+    let mut lines = unit.lines().filter_map(|line| line.split_once('='));
+    lines.find(|(name, _)| *name == key).expect(key).1
+}
+
+#[test]
+fn each_service_has_its_own_user_and_bounds() {
+    let mut users = BTreeSet::new();
+    for unit in [CLIENT, SERVER, EDGE] {
+        let user = value(unit, "User");
+        assert!(users.insert(user), "{user} runs two services");
+        assert!(
+            USERS
+                .lines()
+                .any(|line| line.starts_with(&format!("u {user} ")))
+        );
+        for bound in ["MemoryMax", "TasksMax", "LimitNOFILE"] {
+            assert!(!value(unit, bound).is_empty());
+        }
+    }
+}
+
+/// Exit codes of what the machine's owner has to mend (docs/cli.md): command line, configuration, key file. What is mended
+/// elsewhere, as a key at the server, is tried again.
+#[test]
+fn a_service_that_another_machine_may_heal_is_started_again() {
+    for (unit, codes) in [(CLIENT, "2 3 4"), (SERVER, "2 3 4"), (EDGE, "2 3")] {
+        assert_eq!(value(unit, "RestartPreventExitStatus"), codes);
+        assert_eq!(value(unit, "Restart"), "on-failure");
+        assert_eq!(value(unit, "StartLimitIntervalSec"), "0");
+    }
+}
