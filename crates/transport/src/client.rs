@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::config::ClientConfig;
-use crate::driver::{Command, Driver, LinkStates, Listeners, Opening};
+use crate::driver::{Command, Driver, LinkStates, Listeners, OPEN_TIMEOUT, Opening};
 use crate::early::Early;
 use crate::handshake::CarrierError;
 use crate::links::LinkError;
@@ -107,11 +107,12 @@ pub enum SetPolicyError {
     State(#[from] StateError),
 }
 
-/// How long a stream waits for a session and for its target.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before a lost session is made anew; doubles up to the second value. Each attempt looks the server's name up, so that a
+/// server that has moved is found within three seconds.
+const RENEW_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(2500));
 
-/// Pause before a lost session is made anew; doubles up to the second value.
-const RENEW_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// A session that lasted for so long was none that the server only takes to end it at once.
+const LASTING: Duration = Duration::from_secs(10);
 
 /// Paths that a client may bring into a session.
 const MAX_PATHS: usize = 256;
@@ -339,6 +340,7 @@ impl Task {
     async fn run(mut self, ready: oneshot::Sender<Result<(), ConnectError>>) {
         let mut ready = Some(ready);
         let mut pause = RENEW_PAUSE.0;
+        let mut told = String::new();
         loop {
             let outcome = self.one_session(&mut ready).await;
             self.session.send_replace(None);
@@ -349,10 +351,16 @@ impl Task {
                         let _ = ready.send(Err(error));
                         break;
                     }
-                    tracing::warn!(%error, "cannot reach the server; trying again");
+                    // The same reason every few seconds is worth one line.
+                    let reason = error.to_string();
+                    if reason != told {
+                        tracing::warn!(%error, "cannot reach the server; trying again");
+                    }
+                    told = reason;
                 }
                 Outcome::Lost { lasted } => {
-                    if lasted > RENEW_PAUSE.1 {
+                    told.clear();
+                    if lasted > LASTING {
                         pause = RENEW_PAUSE.0;
                     }
                     tracing::warn!("the session was lost; making a new one");

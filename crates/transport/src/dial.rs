@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout as time_limit, timeout_at};
@@ -40,6 +40,7 @@ const MAX_ADDRESSES: usize = 16;
 /// keepalives as a program's connection has, and is not paced where it does not leave the machine.
 ///
 /// Errors: [`OpenError::NameNotResolved`] also when the resolver does not answer in time,
+/// [`OpenError::LimitReached`] when this machine lacks descriptors or memory,
 /// [`OpenError::NotAllowed`] when the policy allows none of the addresses, else what says most about
 /// the target of all attempts: refused, then timed out, then unreachable. Whoever has not answered by then has timed out.
 pub async fn dial(
@@ -160,6 +161,12 @@ async fn resolve(
         Ok(Ok(addresses)) => addresses,
         Ok(Err(error)) => {
             debug!(%target, %error, "name not resolved");
+            // The resolver reads files and asks over sockets, and does not say that it lacked a descriptor for them.
+            if let Err(lack) = TcpSocket::new_v4()
+                && open_error(&lack) == OpenError::LimitReached
+            {
+                return Err(OpenError::LimitReached);
+            }
             Vec::new()
         }
         Err(_) => {

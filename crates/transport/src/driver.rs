@@ -87,6 +87,8 @@ pub(crate) struct Driver {
     waiting: VecDeque<Opening>,
     /// Targets to which a stream need not wait for the peer's word.
     known: Known,
+    /// Streams that did not, in the order in which they were opened; confirmed ones may be among them.
+    early_opens: VecDeque<(Instant, StreamId)>,
     commands: UnboundedReceiver<Command>,
     sender: UnboundedSender<Command>,
     listeners: Listeners,
@@ -111,6 +113,9 @@ pub(crate) struct Driver {
     /// Why the session ended.
     ended: Option<String>,
 }
+
+/// How long a stream waits for a session and for its target.
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Rounds in one go, before other tasks of the runtime get theirs.
 const ROUNDS: usize = 16;
@@ -145,6 +150,7 @@ impl Driver {
             max_paths: listeners.max_paths,
             waiting: VecDeque::new(),
             known: Known::default(),
+            early_opens: VecDeque::new(),
             commands,
             sender: sender.clone(),
             listeners,
@@ -199,6 +205,9 @@ impl Driver {
                 at = at.min(due);
             }
         }
+        if let Some(due) = self.unconfirmed_due() {
+            at = at.min(due);
+        }
         if let Some(until) = self.farewell_until {
             at = at.min(until);
         }
@@ -226,6 +235,7 @@ impl Future for Driver {
             moved |= this.events();
             moved |= this.transmit(cx);
             moved |= this.events();
+            this.end_unconfirmed(Instant::now());
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
             this.tell_moving(moved && !this.locals.is_empty());

@@ -20,7 +20,7 @@ pub struct SessionStatus {
     pub bytes_sent: u64,
     /// Application bytes handed to local streams since the start, in order and once.
     pub bytes_received: u64,
-    /// Application goodput sent, over the last second or so, in bit/s.
+    /// Application goodput sent, as far as the peer has acknowledged it, over the last second or so, in bit/s.
     pub send_goodput_bps: f64,
     /// Application goodput received, over the last second or so, in bit/s.
     pub receive_goodput_bps: f64,

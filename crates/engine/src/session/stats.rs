@@ -13,6 +13,8 @@ use crate::{Class, Instant, PathId, Selection, StreamId};
 pub struct Stats {
     /// Taken from local writers.
     pub bytes_written: u64,
+    /// Acknowledged by the peer, in order.
+    pub bytes_delivered: u64,
     /// Handed to local readers.
     pub bytes_read: u64,
     /// Streams open now.
@@ -127,6 +129,7 @@ impl Session {
         let receive = self.streams.values().map(|stream| &stream.receive);
         Stats {
             bytes_written: self.counters.written,
+            bytes_delivered: self.counters.delivered,
             bytes_read: self.counters.read,
             streams_open: self.streams.len() as u64,
             streams_total: self.counters.opened,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::Early;
+use crate::target::OpenError;
 
 /// For so long one connection says something about the next one to the same target.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
@@ -15,6 +16,8 @@ const MOST: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Known {
     last: HashMap<Box<[u8]>, Outcome>,
+    /// When the peer last said that it lacks what a connection to any target takes.
+    lacking: Option<Instant>,
 }
 
 /// What became of the last stream to a target.
@@ -31,7 +34,13 @@ impl Known {
     }
 
     /// A stream to `target` has failed before it was connected, or as if it never had been.
-    pub(super) fn failed(&mut self, target: &[u8], now: Instant) {
+    ///
+    /// Where the reason lies with the peer and not with the target, it counts for every target: a peer without
+    /// descriptors connects to none of them.
+    pub(super) fn failed(&mut self, target: &[u8], error: OpenError, now: Instant) {
+        if error == OpenError::LimitReached {
+            self.lacking = Some(now);
+        }
         self.note(target, false, now);
     }
 
@@ -52,6 +61,10 @@ impl Known {
 
     /// Whether one to `target` is to be taken for connected before the peer says so.
     pub(super) fn is_early(&self, target: &[u8], early: Early, now: Instant) -> bool {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < KNOWN_FOR;
+        if self.lacking.is_some_and(is_recent) {
+            return false;
+        }
         let last = self.last.get(target);
         let last = last.filter(|outcome| outcome.is_recent(now));
         match early {
@@ -88,9 +101,23 @@ mod tests {
         );
         assert_eq!(early(&known, b"b", now), [false, false, true]);
         assert_eq!(early(&known, b"a", now + KNOWN_FOR), [false, false, true]);
-        known.failed(b"a", now);
+        known.failed(b"a", OpenError::Refused, now);
         assert_eq!(early(&known, b"a", now), [false; 3]);
         assert_eq!(early(&known, b"a", now + KNOWN_FOR), [false, false, true]);
+    }
+
+    #[test]
+    fn a_peer_that_lacks_descriptors_is_waited_for_whatever_the_target() {
+        let (mut known, now) = (Known::default(), Instant::now());
+        known.connected(b"a", now);
+        known.connected(b"b", now);
+        known.failed(b"a", OpenError::LimitReached, now);
+        assert_eq!(early(&known, b"b", now), [false; 3]);
+        assert_eq!(early(&known, b"c", now), [false; 3]);
+        // One that has come through proves little: the next one may lack them again.
+        known.connected(b"a", now + KNOWN_FOR / 2);
+        assert_eq!(early(&known, b"a", now + KNOWN_FOR / 2), [false; 3]);
+        assert_eq!(early(&known, b"a", now + KNOWN_FOR), [false, true, true]);
     }
 
     #[test]
@@ -108,7 +135,7 @@ mod tests {
             is_known(&known, MOST) && !is_known(&known, MOST - 1),
             "the oldest go"
         );
-        known.failed(&target(0), now);
+        known.failed(&target(0), OpenError::Refused, now);
         assert!(!known.is_early(&target(0), Early::Always, now));
         assert!(is_known(&known, MOST + 1) && !is_known(&known, MOST));
         let later = now + KNOWN_FOR;

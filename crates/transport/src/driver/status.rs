@@ -59,7 +59,7 @@ impl LinkStates {
 /// Goodput over the last second or so.
 #[derive(Debug, Default)]
 pub(super) struct RateWindow {
-    /// Time, bytes written, bytes read.
+    /// Time, bytes that the peer has acknowledged, bytes read.
     marks: VecDeque<(Instant, u64, u64)>,
 }
 
@@ -74,26 +74,28 @@ impl RateWindow {
             .back()
             .is_none_or(|(at, ..)| now.duration_since(*at) >= MARK_EVERY)
         {
+            // A local program writes seconds ahead of the links in one go: what was taken from it says nothing of what
+            // they carry.
             let stats = engine.stats();
             self.marks
-                .push_back((now, stats.bytes_written, stats.bytes_read));
+                .push_back((now, stats.bytes_delivered, stats.bytes_read));
             while self.marks.len() > 2 && now.duration_since(self.marks[1].0) >= REACH {
                 self.marks.pop_front();
             }
         }
     }
 
-    /// Bit/s written and read since the newest mark that is a second old, or since the oldest there is.
-    fn rates(&self, now: Instant, written: u64, read: u64) -> (f64, f64) {
+    /// Bit/s delivered and read since the newest mark that is a second old, or since the oldest there is.
+    pub(super) fn rates(&self, now: Instant, delivered: u64, read: u64) -> (f64, f64) {
         let old =
             |(at, ..): &&(Instant, u64, u64)| now.duration_since(*at) >= Duration::from_secs(1);
         let mark = self.marks.iter().rev().find(old).or(self.marks.front());
-        let Some((at, before_written, before_read)) = mark else {
+        let Some((at, before_delivered, before_read)) = mark else {
             return (0.0, 0.0);
         };
         let seconds = now.duration_since(*at).as_secs_f64().max(0.1);
-        let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
-        (rate(written - before_written), rate(read - before_read))
+        let rate = |bytes: u64, before: u64| bytes.saturating_sub(before) as f64 * 8.0 / seconds;
+        (rate(delivered, *before_delivered), rate(read, *before_read))
     }
 }
 
@@ -104,12 +106,22 @@ const MAX_STREAMS: usize = 1000;
 const STUCK: Duration = Duration::from_millis(500);
 
 impl Driver {
+    /// Whether a path delivers, as far as anybody knows.
+    pub(super) fn is_delivering(&self) -> bool {
+        let delivers = |path: &PathStats| {
+            path.state == PathState::Active
+                && path.useless_for.is_none()
+                && path.stuck_for.is_none_or(|time| time < STUCK)
+        };
+        self.engine.path_stats_all(self.now()).iter().any(delivers)
+    }
+
     pub(super) fn status(&self) -> SessionStatus {
         let clock = Instant::now();
         let stats = self.engine.stats();
         let (sent, received) = self
             .rates
-            .rates(clock, stats.bytes_written, stats.bytes_read);
+            .rates(clock, stats.bytes_delivered, stats.bytes_read);
         let all = self.engine.path_stats_all(self.now());
         let total = |count: fn(&PathStats) -> u64| all.iter().map(count).sum::<u64>().max(1) as f64;
         let (all_sent, all_received) = (

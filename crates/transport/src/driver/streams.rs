@@ -6,7 +6,7 @@ use std::time::Instant;
 use sumlink_engine::{Received, StreamError, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Command, Driver, Incoming, OpenReply, Opening};
+use super::{Command, Driver, Incoming, OPEN_TIMEOUT, OpenReply, Opening};
 use crate::pipe::chunk::Chunk;
 use crate::pipe::memory::CHUNK;
 use crate::pipe::{Pipe, Pools};
@@ -88,14 +88,38 @@ impl Driver {
         } = opening;
         let (mut local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
         local.unconfirmed = true;
-        if self.known.is_early(&target, early, Instant::now()) {
+        let clock = Instant::now();
+        if self.known.is_early(&target, early, clock) && self.is_delivering() {
             // Where nobody waits any more, the stream is dropped here, and thereby reset.
             self.locals.insert(id, local);
+            self.early_opens.push_back((clock, id));
             let _ = reply.send(Ok(stream));
         } else {
             local.opening = Some((reply, stream));
             self.locals.insert(id, local);
         }
+    }
+
+    /// Ends the streams that were given to their programs early, and of which the peer has said nothing in time: they wait
+    /// no longer than those of programs that wait for its word.
+    pub(super) fn end_unconfirmed(&mut self, clock: Instant) {
+        while let Some(&(opened, id)) = self.early_opens.front() {
+            let is_unconfirmed = self.locals.get(&id).is_some_and(|local| local.unconfirmed);
+            if is_unconfirmed && clock.saturating_duration_since(opened) < OPEN_TIMEOUT {
+                return;
+            }
+            self.early_opens.pop_front();
+            if is_unconfirmed {
+                self.engine.reset(id, 0, self.epoch.elapsed());
+                self.fail_local(id, OpenError::TimedOut);
+            }
+        }
+    }
+
+    /// When that is next due.
+    pub(super) fn unconfirmed_due(&self) -> Option<Instant> {
+        let oldest = self.early_opens.front();
+        oldest.map(|(opened, _)| *opened + OPEN_TIMEOUT)
     }
 
     /// Resets the streams for which nobody waits any more.
@@ -154,7 +178,7 @@ impl Driver {
     pub(super) fn fail_local(&mut self, id: StreamId, error: OpenError) {
         if let Some(local) = self.locals.remove(&id) {
             if local.unconfirmed {
-                self.known.failed(&local.target, Instant::now());
+                self.known.failed(&local.target, error, Instant::now());
             }
             local.fail(error);
         }

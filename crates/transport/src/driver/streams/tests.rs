@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use sumlink_engine::frame::Frame;
 use sumlink_engine::{PathId, Role};
@@ -11,7 +12,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::*;
 use crate::config::SessionConfig;
-use crate::driver::{LinkStates, Listeners};
+use crate::driver::{Known, LinkStates, Listeners};
 use crate::{Early, SecretKey};
 
 #[derive(Default)]
@@ -54,14 +55,18 @@ fn driver() -> Driver {
     driver
 }
 
-fn open(driver: &mut Driver) -> Stream {
-    let (reply, mut opened) = oneshot::channel();
-    driver.open(Opening {
+fn opening(early: Early, reply: OpenReply) -> Opening {
+    Opening {
         target: Target::new("example.org", 80).unwrap().encode(),
         class: None,
-        early: Early::Always,
+        early,
         reply,
-    });
+    }
+}
+
+fn open(driver: &mut Driver) -> Stream {
+    let (reply, mut opened) = oneshot::channel();
+    driver.open(opening(Early::Always, reply));
     opened.try_recv().unwrap().unwrap()
 }
 
@@ -116,4 +121,84 @@ async fn who_is_given_something_to_read_has_its_turn() {
         .unwrap();
     assert!(gives_way(&mut driver));
     assert!(!gives_way(&mut driver));
+}
+
+#[tokio::test]
+async fn a_stream_that_was_given_early_does_not_wait_for_ever() {
+    let mut driver = driver();
+    let stream = open(&mut driver);
+    gives_way(&mut driver);
+    let now = Instant::now();
+    driver.end_unconfirmed(now);
+    assert_eq!(driver.locals.len(), 1);
+    driver.end_unconfirmed(now + OPEN_TIMEOUT);
+    assert_eq!(stream.failed().await, OpenError::TimedOut);
+    assert!(driver.locals.is_empty() && driver.unconfirmed_due().is_none());
+    // One that the peer has confirmed stays.
+    driver.known = Known::default();
+    let _stream = open(&mut driver);
+    let id = *driver.locals.keys().next().unwrap();
+    driver.accepted(id);
+    driver.end_unconfirmed(now + 2 * OPEN_TIMEOUT);
+    assert_eq!(driver.locals.len(), 1);
+    assert!(driver.unconfirmed_due().is_none());
+}
+
+#[tokio::test]
+async fn no_stream_is_given_early_while_no_path_delivers() {
+    let mut driver = driver();
+    let now = driver.now();
+    driver.engine.path_down(PathId(0), now);
+    let (reply, mut opened) = oneshot::channel();
+    driver.open(opening(Early::Always, reply));
+    assert!(opened.try_recv().is_err(), "it waits for the server");
+}
+
+#[tokio::test]
+async fn what_the_peer_acknowledges_is_what_is_sent() {
+    let mut driver = driver();
+    let mut stream = open(&mut driver);
+    let id = *driver.locals.keys().next().unwrap();
+    let start = Instant::now();
+    let at = |tenths| start + Duration::from_millis(100) * tenths;
+    driver.rates.note(at(0), &driver.engine);
+    // A program writes ahead in one go.
+    const WRITTEN: usize = 256 * 1024;
+    stream.write_all(&vec![1; WRITTEN]).await.unwrap();
+    gives_way(&mut driver);
+    driver.rates.note(at(1), &driver.engine);
+    let sent = |driver: &Driver, tenths| {
+        let stats = driver.engine.stats();
+        let rates = &driver.rates;
+        rates
+            .rates(at(tenths), stats.bytes_delivered, stats.bytes_read)
+            .0
+    };
+    assert_eq!(driver.engine.stats().bytes_written, WRITTEN as u64);
+    assert_eq!(sent(&driver, 1), 0.0);
+    let (mut frames, now) = (Vec::new(), driver.now());
+    while driver
+        .engine
+        .poll_transmit(PathId(0), 1 << 20, now, &mut frames)
+        > 0
+    {}
+    // A tenth of it in each tenth of a second.
+    for tenths in 2..12 {
+        frames.clear();
+        let ack = sumlink_engine::frame::Ack {
+            stream: id,
+            cumulative: (WRITTEN * (tenths as usize - 1) / 10) as u64,
+            complete: false,
+            ranges: Vec::new(),
+        };
+        Frame::Ack(ack).encode(&mut frames);
+        let now = driver.now();
+        driver
+            .engine
+            .handle_frames(PathId(0), &frames, now)
+            .unwrap();
+        driver.rates.note(at(tenths), &driver.engine);
+    }
+    let (rate, expected) = (sent(&driver, 11), WRITTEN as f64 * 8.0);
+    assert!((rate / expected - 1.0).abs() < 0.15, "{rate} of {expected}");
 }
