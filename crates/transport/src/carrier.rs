@@ -2,13 +2,14 @@
 //!
 //! Here is what goes through it. What its socket may hold is in `room`, what its TCP knows in `knowledge`, when that is to
 //! acknowledge at once in `acknowledgements`, when to begin slow start once more in `restart`, and when to space what it sends in
-//! `far`.
+//! `far`, and whether its large packets get through in `large`.
 
 mod acknowledgements;
 mod far;
 #[cfg(test)]
 mod fixture;
 mod knowledge;
+mod large;
 mod restart;
 mod room;
 
@@ -33,6 +34,7 @@ use crate::tcp_info::TcpInfo;
 
 use acknowledgements::Acknowledgements;
 use far::Spacing;
+use large::Large;
 use restart::Restart;
 use room::{YOUNG_LOWAT, YOUTH};
 
@@ -46,12 +48,16 @@ pub(crate) struct Carrier {
     pub(crate) remote: SocketAddr,
     /// Name of the congestion control.
     pub(crate) congestion: String,
+    /// The most that its IP packets may have, in bytes, where larger ones were lost on its link; nothing otherwise.
+    pub(crate) packet_limit: Option<u16>,
     /// Changes it by measurement, where that was asked for.
     chooser: Option<Chooser>,
     /// What outages did to its window.
     restart: Restart,
     /// Whether TCP spaces what it sends.
     spacing: Spacing,
+    /// Whether its large packets get through.
+    large: Large,
     tcp: TcpStream,
     tls: Connection,
     /// Frames that came along with the handshake's last one.
@@ -104,9 +110,11 @@ impl Carrier {
             local: canonical(tcp.local_addr()?),
             remote: canonical(tcp.peer_addr()?),
             congestion: socket::congestion_name(&tcp).unwrap_or_default(),
+            packet_limit: None,
             chooser: None,
             restart: Restart::default(),
             spacing: Spacing::default(),
+            large: Large::default(),
             sampled: now,
             lowat: socket::INITIAL_NOTSENT_LOWAT,
             lowat_set: now,

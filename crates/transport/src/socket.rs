@@ -137,6 +137,18 @@ pub async fn connect_on_link(
     congestion: Option<&str>,
     timeout: Duration,
 ) -> Result<Connected, SocketError> {
+    connect_with_packets(link, remote, congestion, None, timeout).await
+}
+
+/// As [`connect_on_link`], with IP packets of at most so many bytes, both ways: the peer's TCP is asked for no larger segments
+/// (`TCP_MAXSEG`, tcp(7)).
+pub(crate) async fn connect_with_packets(
+    link: Option<&str>,
+    remote: SocketAddr,
+    congestion: Option<&str>,
+    packet_limit: Option<u16>,
+    timeout: Duration,
+) -> Result<Connected, SocketError> {
     let remote = unmapped(remote);
     let route = match link {
         Some(name) => {
@@ -152,6 +164,16 @@ pub async fn connect_on_link(
         None => Binding::None,
     };
     tune(&socket, congestion)?;
+    if let Some(limit) = packet_limit {
+        let headers = if remote.is_ipv6() { 60 } else { 40 };
+        let segment = u32::from(limit.saturating_sub(headers));
+        socket
+            .set_tcp_mss(segment)
+            .map_err(|source| SocketError::System {
+                action: format!("limit segments to {segment} bytes"),
+                source,
+            })?;
+    }
     let socket = TcpSocket::from_std_stream(socket.into());
     match tokio::time::timeout(timeout, socket.connect(remote)).await {
         Ok(Ok(stream)) => Ok(Connected { stream, binding }),

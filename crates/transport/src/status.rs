@@ -89,6 +89,9 @@ pub struct PathStatus {
     pub remote: String,
     /// Name of the TCP congestion control in use.
     pub congestion: String,
+    /// The most that its IP packets have, in bytes, where larger ones were found to be lost on the way; null otherwise.
+    #[serde(default)]
+    pub mtu_bytes: Option<u16>,
     /// Smoothed round-trip time in milliseconds, by TCP.
     pub srtt_ms: f64,
     /// Round-trip time variation in milliseconds, by TCP.

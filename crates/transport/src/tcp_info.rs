@@ -28,6 +28,8 @@ pub struct TcpInfo {
     pub backoff: u8,
     /// Largest segment that is sent, in bytes.
     pub snd_mss: u32,
+    /// Largest segment that has arrived, in bytes, as far as the kernel watches: 536 until there was a larger one.
+    pub rcv_mss: u32,
     /// Congestion window in bytes: the kernel counts it in segments of `snd_mss`.
     pub snd_cwnd_bytes: u64,
     /// Slow start threshold in bytes; `None` before the first loss.
@@ -158,6 +160,7 @@ impl Raw {
             app_limited: self.0[7] & APP_LIMITED != 0,
             rto: micros(8),
             snd_mss,
+            rcv_mss: self.u32(20),
             unacked_bytes: bytes(self.u32(24)),
             lost: self.u32(32),
             retrans: self.u32(36),

@@ -67,6 +67,7 @@ impl Carrier {
         (self.sampled, self.moved) = (now, false);
         if let Ok(info) = TcpInfo::sample(&self.tcp) {
             self.info = info;
+            self.large.observe(&self.info);
         }
         if self.refused {
             self.reserve.visited(self.info.notsent_bytes == 0, now);
@@ -95,6 +96,11 @@ impl Carrier {
 
     pub(super) fn is_model_based(&self) -> bool {
         self.congestion == congestion::MODEL_BASED
+    }
+
+    /// Of one that makes no progress: whether it looks as if its large packets were lost and the small ones were not.
+    pub(crate) fn loses_large_packets(&self) -> bool {
+        self.large.are_lost(&self.info)
     }
 
     /// Bytes sent and acknowledged, and bytes received.

@@ -70,7 +70,8 @@ impl Dialer {
         }
     }
 
-    /// Makes a carrier over `link` to the first of the server's addresses that answers (RFC 8305).
+    /// Makes a carrier over `link` to the first of the server's addresses that answers (RFC 8305), for IP packets of at most
+    /// `packet_limit` bytes.
     ///
     /// The race goes up to the end of TLS: a middlebox that accepts every connection, or a path that swallows large
     /// packets, must not win it. Only the winner sends a HELLO, so that the server never sees two of one dial.
@@ -78,9 +79,12 @@ impl Dialer {
         &self,
         link: &str,
         servers: &[SocketAddr],
+        packet_limit: Option<u16>,
     ) -> Result<(Carrier, Binding), ConnectError> {
         let mut failure = None;
-        let mut race = Race::new(servers.iter().copied(), |server| self.open(link, server));
+        let mut race = Race::new(servers.iter().copied(), |server| {
+            self.open(link, server, packet_limit)
+        });
         while let Some(opened) = race.next().await {
             let result = match opened {
                 Ok(opened) => self.join(link, opened).await,
@@ -112,6 +116,7 @@ impl Dialer {
         &self,
         link: &str,
         servers: &[SocketAddr],
+        packet_limit: Option<u16>,
     ) -> Result<(Carrier, Binding), ConnectError> {
         let begun = Instant::now();
         let mut next = begun;
@@ -138,7 +143,7 @@ impl Dialer {
                         let reason = format!("{link} reaches no address of the server");
                         return Err(ConnectError::NoLink(reason));
                     };
-                    opening.push(self.open(link, *server));
+                    opening.push(self.open(link, *server, packet_limit));
                     next = Instant::now() + attempt_pause(begun.elapsed());
                 }
             }
@@ -146,14 +151,24 @@ impl Dialer {
     }
 
     /// TCP and TLS over `link` with one address of the server.
-    async fn open(&self, link: &str, server: SocketAddr) -> Result<Opened, ConnectError> {
+    async fn open(
+        &self,
+        link: &str,
+        server: SocketAddr,
+        packet_limit: Option<u16>,
+    ) -> Result<Opened, ConnectError> {
         let congestion = self.congestion(link);
-        let connected = socket::connect_on_link(Some(link), server, congestion, CONNECT_TIMEOUT)
-            .await
-            .map_err(|error| ConnectError::Socket {
-                link: link.to_owned(),
-                error,
-            })?;
+        let connected = socket::connect_with_packets(
+            Some(link),
+            server,
+            congestion,
+            packet_limit,
+            CONNECT_TIMEOUT,
+        );
+        let connected = connected.await.map_err(|error| ConnectError::Socket {
+            link: link.to_owned(),
+            error,
+        })?;
         let carrier = ClientCarrier::connect(connected.stream, &self.tls, &self.key)
             .await
             .map_err(|error| failed(link, error))?;
@@ -161,6 +176,7 @@ impl Dialer {
             server,
             carrier,
             binding: connected.binding,
+            packet_limit,
         })
     }
 
@@ -170,11 +186,12 @@ impl Dialer {
         let mut result = self.hello(link, opened.carrier).await;
         if result.as_ref().is_err_and(is_existing) {
             // An answer that was lost has made the session: now it can be joined.
-            let again = self.open(link, server).await?;
+            let again = self.open(link, server, opened.packet_limit).await?;
             binding = again.binding;
             result = self.hello(link, again.carrier).await;
         }
         let mut carrier = result.map_err(|error| failed(link, error))?;
+        carrier.packet_limit = opened.packet_limit;
         if self.congestion(link) == Some(congestion::AUTO) {
             carrier.choose_congestion();
         }
@@ -217,6 +234,7 @@ struct Opened {
     server: SocketAddr,
     carrier: ClientCarrier,
     binding: Binding,
+    packet_limit: Option<u16>,
 }
 
 fn failed(link: &str, error: CarrierError) -> ConnectError {
@@ -274,7 +292,7 @@ mod tests {
         let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addresses = [silent.address, mute.local_addr().unwrap(), live];
         let dialer = dialer(&server, &client);
-        let dial = dialer.dial("lo", &addresses);
+        let dial = dialer.dial("lo", &addresses, None);
         let (carrier, _) = timeout(CONNECT_TIMEOUT, dial)
             .await
             .expect("the attempts are raced")
@@ -298,12 +316,17 @@ mod tests {
         });
         let dialer = Arc::new(dialer(&server, &client));
         let first = Arc::clone(&dialer);
-        let first = tokio::spawn(async move { first.dial("lo", &[hanging]).await.map(drop) });
+        let first = tokio::spawn(async move { first.dial("lo", &[hanging], None).await.map(drop) });
         let unanswered = heard.await.unwrap();
         assert!(unanswered.new);
         // Two more links: one makes the session, the other joins it.
         let live = [live];
-        let others = async { tokio::join!(dialer.dial("lo", &live), dialer.dial("lo", &live)) };
+        let others = async {
+            tokio::join!(
+                dialer.dial("lo", &live, None),
+                dialer.dial("lo", &live, None)
+            )
+        };
         let (second, third) = timeout(HANDSHAKE_TIMEOUT / 2, others)
             .await
             .expect("the HELLO that hangs holds nobody up");
@@ -321,7 +344,7 @@ mod tests {
             [stranger, closed_port().await],
             [closed_port().await, stranger],
         ] {
-            let error = dialer.dial("lo", &order).await.unwrap_err();
+            let error = dialer.dial("lo", &order, None).await.unwrap_err();
             let text = error.to_string();
             assert!(text.contains("the server's key is"), "{text}");
         }

@@ -1,10 +1,13 @@
 //! Brings links into a session and keeps them there: dials, notices changes, dials again.
 
+#[cfg(test)]
+mod black_hole;
 mod dials;
+mod packets;
 mod survey;
 mod width;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -134,7 +137,7 @@ impl Manager {
                     None => std::future::pending().await,
                 }
             };
-            let next_look = self.next_look();
+            let (next_look, next_question) = (self.next_look(), self.next_question());
             tokio::select! {
                 _ = &mut driver => {
                     let lasted = self.began.elapsed();
@@ -155,8 +158,11 @@ impl Manager {
                     self.look_again().await;
                 }
                 resolved = self.resolver.answer() => {
-                    self.on_resolved(resolved);
-                    self.look_again().await;
+                    // Before the first path a link that has failed is not tried again: that would put off the failure
+                    // of all.
+                    if self.on_resolved(resolved) || connected.is_none() {
+                        self.look_again().await;
+                    }
                 }
                 Ok(()) = policies.changed() => self.look_again().await,
                 Some(news) = self.news.recv() => self.on_news(news),
@@ -184,6 +190,11 @@ impl Manager {
                         return Outcome::Failed(best_error.unwrap_or_else(all_left));
                     }
                 }
+                () = tokio::time::sleep(next_question), if !self.is_closing => {
+                    if self.is_lost() {
+                        self.resolver.ask_again(true);
+                    }
+                }
                 () = tokio::time::sleep(next_look), if connected.is_none() && !self.is_closing => {
                     if watch.is_none() {
                         watch = links::Watch::new().ok();
@@ -202,6 +213,7 @@ impl Manager {
         }
         // A new day or month gives links back what they had used up, and nobody else says so.
         self.apply_all_terms();
+        self.try_larger_packets();
         if self.kept.elapsed() >= KEEP_EVERY {
             self.kept = Instant::now();
             let policies = self.policies.clone();
@@ -209,12 +221,23 @@ impl Manager {
         }
     }
 
-    /// Without an answer the old addresses stay: they are better than none.
-    fn on_resolved(&mut self, resolved: Answer) {
+    /// Whether the server is somewhere else now. Without an answer the old addresses stay: they are better than none.
+    fn on_resolved(&mut self, resolved: Answer) -> bool {
         match resolved {
-            Ok(servers) if !servers.is_empty() => self.servers = servers,
-            Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "keeping the server's old addresses"),
+            Ok(servers) if !servers.is_empty() => {
+                let set = |servers: &[SocketAddr]| BTreeSet::from_iter(servers.iter().copied());
+                let has_moved = set(&servers) != set(&self.servers);
+                if has_moved {
+                    tracing::info!(?servers, "the server's name leads to other addresses");
+                }
+                self.servers = servers;
+                has_moved
+            }
+            Ok(_) => false,
+            Err(error) => {
+                tracing::debug!(%error, "keeping the server's old addresses");
+                false
+            }
         }
     }
 }
@@ -247,6 +270,7 @@ mod tests {
 
     use super::*;
     use crate::client::Client;
+    use crate::client::resolver::Pauses;
     use crate::driver::{Listeners, Opening};
     use crate::early::Early;
     use crate::fixture::{Silent, client_config, serve, server_config};
@@ -263,7 +287,7 @@ mod tests {
         let (driver, mut manager) = session(&key, config);
         let (asked, is_asked) = oneshot::channel();
         let asked = Mutex::new(Some(asked));
-        manager.resolver = Resolver::with(Duration::ZERO, move || {
+        manager.resolver = Resolver::with(pauses(Duration::ZERO), move || {
             if let Some(asked) = asked.lock().unwrap().take() {
                 asked.send(()).unwrap();
             }
@@ -313,7 +337,7 @@ mod tests {
         let (driver, mut manager) = session(&server, config);
         let look_ups = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&look_ups);
-        manager.resolver = Resolver::with(Duration::from_secs(1), move || {
+        manager.resolver = Resolver::with(pauses(Duration::from_secs(1)), move || {
             let first = count.fetch_add(1, Ordering::Relaxed) == 0;
             let gone = ConnectError::ServerAddress("the resolver knows nothing".to_owned());
             async move { first.then(|| vec![address]).ok_or(gone) }.boxed()
@@ -486,6 +510,103 @@ mod tests {
         let news = tokio::time::timeout(Duration::from_secs(10), manager.news.recv()).await;
         assert_eq!(news, Ok(Some(CarrierNews::Moving)));
         driver.abort();
+    }
+
+    fn pauses(both: Duration) -> Pauses {
+        Pauses {
+            reached: both,
+            lost: both,
+        }
+    }
+
+    /// The server's name leads somewhere else while it is not reached, and the client follows it.
+    #[tokio::test]
+    async fn a_server_that_has_moved_is_followed_within_three_seconds() {
+        let (server, client) = (
+            SecretKey::generate().unwrap(),
+            SecretKey::generate().unwrap(),
+        );
+        let first = Server::bind(server_config(&server, &client)).await.unwrap();
+        let old = first.local_addr().unwrap();
+        let way = silenced_way(old).await;
+        let mut config = client_config(&server, &client, "moves.invalid:1");
+        config.session.session_timeout = Duration::from_secs(30);
+        let (driver, mut manager) = session(&server, config);
+        let now_at = Arc::new(Mutex::new(way.address));
+        let asked = Arc::clone(&now_at);
+        manager.resolver = Resolver::new("moves.invalid:1").answering(move || {
+            let address = *asked.lock().unwrap();
+            async move { Ok(vec![address]) }.boxed()
+        });
+        let (connected, is_connected) = oneshot::channel();
+        let (close, mut closing) = watch::channel(false);
+        let serving = tokio::spawn(first.run(std::future::pending()));
+        let commands = manager.commands.clone();
+        let session = tokio::spawn(async move {
+            let connected = || connected.send(()).unwrap();
+            manager.run(driver, &mut closing, connected).await
+        });
+        is_connected.await.unwrap();
+        // Nothing gets through where the server was, and nothing says so.
+        way.silence();
+        *now_at.lock().unwrap() = old;
+        let began = Instant::now();
+        let is_there = async {
+            loop {
+                let (reply, status) = oneshot::channel();
+                let _ = commands.send(Command::Status(reply));
+                let paths = status.await.unwrap().paths;
+                let is_new = |path: &crate::status::PathStatus| {
+                    path.state == "active" && path.remote == old.to_string()
+                };
+                if paths.iter().any(is_new) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), is_there)
+            .await
+            .expect("the client looks the name up again");
+        let took = began.elapsed();
+        // Three seconds until it is sure that the path is silent, and three more at most.
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        close.send_replace(true);
+        session.await.unwrap();
+        serving.abort();
+    }
+
+    /// An address that leads to a server until nothing gets through any more.
+    struct Way {
+        address: SocketAddr,
+        silent: watch::Sender<bool>,
+    }
+
+    impl Way {
+        fn silence(&self) {
+            self.silent.send_replace(true);
+        }
+    }
+
+    async fn silenced_way(server: SocketAddr) -> Way {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (silent, is_silent) = watch::channel(false);
+        tokio::spawn(async move {
+            loop {
+                let (mut near, _) = listener.accept().await.unwrap();
+                let mut is_silent = is_silent.clone();
+                tokio::spawn(async move {
+                    let mut far = tokio::net::TcpStream::connect(server).await.unwrap();
+                    tokio::select! {
+                        biased;
+                        () = until_true(&mut is_silent) => std::future::pending().await,
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                    }
+                });
+            }
+        });
+        Way { address, silent }
     }
 
     /// A session and what keeps links in it.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::ConnectError;
 
@@ -17,71 +17,120 @@ pub(super) type Answer = Result<Vec<SocketAddr>, ConnectError>;
 pub(super) struct Resolver {
     /// Begins a look-up.
     look_up: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
-    /// From one look-up to the next at least.
-    pause: Duration,
-    /// No look-up before.
-    not_before: Instant,
-    /// The one under way.
-    asking: Option<JoinHandle<Answer>>,
+    pauses: Pauses,
+    /// When a look-up was last begun.
+    asked: Option<Instant>,
+    /// Those under way. A resolver that has lost its network may take half a minute, and a newer one beside it a moment.
+    asking: JoinSet<(u64, Answer)>,
+    /// The number of the newest one, and of the newest that has been answered.
+    begun: u64,
+    answered: u64,
 }
 
-/// The server's name is resolved anew no more often than this.
-const PAUSE: Duration = Duration::from_secs(30);
+/// From one look-up to the next at least.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pauses {
+    /// While the server is reached over some link.
+    pub(super) reached: Duration,
+    /// While it is not.
+    pub(super) lost: Duration,
+}
+
+/// A server that cannot be reached may have moved, and its clients are to follow it within three seconds.
+const PAUSES: Pauses = Pauses {
+    reached: Duration::from_secs(30),
+    lost: Duration::from_secs(2),
+};
+
+/// Look-ups under way at most: each takes a thread.
+const MOST: usize = 4;
 
 impl Resolver {
     /// For a server that is given as HOST:PORT.
     pub(super) fn new(server: &str) -> Self {
         let server = server.to_owned();
-        Self::with(PAUSE, move || {
+        Self::with(PAUSES, move || {
             let server = server.clone();
             async move { resolve(&server).await }.boxed()
         })
     }
 
-    /// With another way to look a name up, and another pause.
+    /// With another way to look a name up, and other pauses.
     pub(super) fn with(
-        pause: Duration,
+        pauses: Pauses,
         look_up: impl Fn() -> BoxFuture<'static, Answer> + Send + Sync + 'static,
     ) -> Self {
         Self {
             look_up: Box::new(look_up),
-            pause,
-            not_before: Instant::now(),
-            asking: None,
+            pauses,
+            asked: None,
+            asking: JoinSet::new(),
+            begun: 0,
+            answered: 0,
         }
+    }
+
+    /// The same with other answers.
+    #[cfg(test)]
+    pub(super) fn answering(
+        self,
+        look_up: impl Fn() -> BoxFuture<'static, Answer> + Send + Sync + 'static,
+    ) -> Self {
+        Self::with(self.pauses, look_up)
     }
 
     /// Asks now, and waits for the answer.
     pub(super) async fn resolve(&mut self) -> Answer {
-        self.not_before = Instant::now() + self.pause;
+        self.asked = Some(Instant::now());
         (self.look_up)().await
     }
 
-    /// The server may have moved: asks beside everything else, and not too often.
-    pub(super) fn ask_again(&mut self) {
+    /// The server may have moved: asks beside everything else, and not too often. `is_lost` says that it is reached over
+    /// no link.
+    pub(super) fn ask_again(&mut self, is_lost: bool) {
         let now = Instant::now();
-        if self.asking.is_none() && now >= self.not_before {
-            self.not_before = now + self.pause;
-            self.asking = Some(tokio::spawn((self.look_up)()));
+        if self.due(is_lost) <= now {
+            self.asked = Some(now);
+            self.begun += 1;
+            let (number, look_up) = (self.begun, (self.look_up)());
+            self.asking.spawn(async move { (number, look_up.await) });
+        }
+    }
+
+    /// When it may be asked again.
+    pub(super) fn due(&self, is_lost: bool) -> Instant {
+        let pause = match is_lost {
+            true => self.pauses.lost,
+            false => self.pauses.reached,
+        };
+        let now = Instant::now();
+        match self.asking.len() < MOST {
+            true => self.asked.map_or(now, |asked| asked + pause),
+            false => now + pause,
         }
     }
 
     /// Waits for the answer to [`Resolver::ask_again`]; for ever if nobody has asked. Cancel safe.
     pub(super) async fn answer(&mut self) -> Answer {
-        let Some(handle) = &mut self.asking else {
-            return std::future::pending().await;
-        };
-        let result = handle.await;
-        self.asking = None;
-        // A look-up's task ends with an answer, or with the program.
-        result.unwrap_or(Ok(Vec::new()))
+        loop {
+            match self.asking.join_next().await {
+                // What was asked before the newest answer says where the server was then.
+                Some(Ok((number, answer))) if number > self.answered => {
+                    self.answered = number;
+                    return answer;
+                }
+                // A look-up's task ends with an answer, or with the program.
+                Some(_) => {}
+                None => return std::future::pending().await,
+            }
+        }
     }
 }
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolver")
-            .field("not_before", &self.not_before)
+            .field("asked", &self.asked)
             .finish_non_exhaustive()
     }
 }

@@ -16,7 +16,14 @@ use crate::status::PathEvent;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CarrierNews {
     /// Nothing has been confirmed on it for too long: try the link anew.
-    Silent { id: PathId, link: String },
+    Silent {
+        id: PathId,
+        link: String,
+        /// It looks as if large packets were lost and small ones were not.
+        loses_large: bool,
+        /// What its packets are limited to ([`Carrier::packet_limit`]).
+        packet_limit: Option<u16>,
+    },
     /// It is of use again.
     Recovered { id: PathId, link: String },
     /// The session takes no more paths for now.
@@ -269,8 +276,16 @@ impl Driver {
             // Where TCP still gets a little through, a new connection would get no more.
             let is_still = path.still_for.is_none_or(is_long);
             if is_stuck || is_still && path.useless_for.is_some_and(is_long) {
-                let link = self.link_of(path.id);
-                let _ = listener.send(CarrierNews::Silent { id: path.id, link });
+                let mut carriers = self.carriers.iter();
+                let Some(carrier) = carriers.find(|carrier| carrier.id == path.id) else {
+                    continue;
+                };
+                let _ = listener.send(CarrierNews::Silent {
+                    id: path.id,
+                    link: carrier.link.clone(),
+                    loses_large: carrier.loses_large_packets(),
+                    packet_limit: carrier.packet_limit,
+                });
             }
         }
     }

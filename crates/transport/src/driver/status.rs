@@ -211,10 +211,16 @@ fn path_status(
                 format!("nothing delivered for {silent} ms, and no other path delivers either"),
             )
         }
-        PathState::Active => (
-            "active",
-            format!("connected for {} s{}", path.age.as_secs(), restraint(path)),
-        ),
+        PathState::Active => {
+            let (age, restraint) = (path.age.as_secs(), restraint(path));
+            let packets = carrier.packet_limit.map_or_else(String::new, |limit| {
+                format!("; MTU {limit}: larger packets are lost on the way")
+            });
+            (
+                "active",
+                format!("connected for {age} s{packets}{restraint}"),
+            )
+        }
     };
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     PathStatus {
@@ -227,6 +233,7 @@ fn path_status(
         local: carrier.local.to_string(),
         remote: carrier.remote.to_string(),
         congestion: carrier.congestion.clone(),
+        mtu_bytes: carrier.packet_limit,
         srtt_ms: milliseconds(path.srtt),
         rttvar_ms: milliseconds(path.rttvar),
         cwnd_bytes: path.cwnd,

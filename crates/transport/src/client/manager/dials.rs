@@ -9,6 +9,7 @@ use sumlink_engine::PathId;
 use tokio::task::AbortHandle;
 
 use super::Manager;
+use super::packets::Packets;
 use super::survey::Ways;
 use super::width::{Moved, Width};
 use crate::carrier::Carrier;
@@ -35,6 +36,10 @@ pub(super) struct LinkState {
     failures: u32,
     /// No dial before.
     pub(super) retry_at: Option<Instant>,
+    /// How large its packets may be.
+    packets: Packets,
+    /// When one of its paths was last found silent.
+    pub(super) silent_at: Option<Instant>,
     /// The link and its ways to the server when it was last looked at; a change is worth a dial at once.
     pub(super) seen: Option<(Link, Ways)>,
 }
@@ -53,6 +58,9 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration:
 /// The same for a link whose path the session did not take: another path has to go first.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
+/// A link is silent for so long after it was last found so: while it is, it is found so twice a second.
+const SILENT_FOR: Duration = Duration::from_secs(2);
+
 /// Links are looked at this often even when nothing was heard of them.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
@@ -66,6 +74,7 @@ impl Manager {
         if state.seen != now_seen {
             state.seen = now_seen;
             state.retry_at = None;
+            state.packets.forget();
         }
         let commands = &self.commands;
         let before = state.paths.len();
@@ -109,14 +118,29 @@ impl Manager {
     pub(super) fn on_news(&mut self, news: CarrierNews) {
         match news {
             CarrierNews::Moving => self.ask_for_carriers(),
-            CarrierNews::Silent { id, link } => {
+            CarrierNews::Silent {
+                id,
+                link,
+                loses_large,
+                packet_limit,
+            } => {
                 // A new connection may get through where the old one waits for ever longer timeouts.
-                let stuck = self
-                    .links
-                    .get(&link)
-                    .is_some_and(|state| state.has(id) && state.may_dial());
-                if stuck {
+                let Some(state) = self.links.get_mut(&link).filter(|state| state.has(id)) else {
+                    return;
+                };
+                let now = Instant::now();
+                state.silent_at = Some(now);
+                if loses_large && let Some(size) = state.packets.stuck(packet_limit, now) {
+                    tell_of_size(&link, packet_limit, size);
+                    // The present dial is for the size that does not work.
+                    state.give_up();
+                }
+                if state.may_dial() {
                     self.dial(&link, self.servers.clone(), Some(id));
+                }
+                if self.is_lost() {
+                    // Nothing gets through to where the server was.
+                    self.resolver.ask_again(true);
                 }
             }
             CarrierNews::Recovered { id, link } => {
@@ -235,6 +259,7 @@ impl Manager {
         match dialed.result {
             Ok((carrier, binding)) => {
                 state.failures = 0;
+                state.packets.joined(Instant::now());
                 // The pause after another path's end stays: a server that refuses what has just joined would be dialed
                 // without any.
                 if let Binding::SourceAddress(source) = binding {
@@ -287,6 +312,41 @@ impl Manager {
             .saturating_duration_since(Instant::now())
     }
 
+    /// Tries larger packets again on links that were limited a while ago, as long as another link delivers.
+    pub(super) fn try_larger_packets(&mut self) {
+        let now = Instant::now();
+        let delivers = |state: &LinkState| !state.paths.is_empty() && !state.is_silent();
+        if self.links.values().filter(|link| delivers(link)).count() < 2 {
+            return;
+        }
+        let is_due =
+            |state: &LinkState| delivers(state) && state.may_dial() && state.packets.is_due(now);
+        let due = self.links.iter().find(|(_, state)| is_due(state));
+        let due = due.and_then(|(link, state)| Some((link.clone(), state.paths.first()?.0)));
+        if let Some((link, path)) = due {
+            tracing::info!(%link, "trying larger packets again");
+            self.dial(&link, self.servers.clone(), Some(path));
+        }
+    }
+
+    /// Whether the server is reached over no link, as far as anybody knows.
+    pub(super) fn is_lost(&self) -> bool {
+        let mut links = self.links.values();
+        links.all(|link| link.paths.is_empty() || link.is_silent())
+    }
+
+    /// Time until the server's name is looked up again because it is reached over no link.
+    pub(super) fn next_question(&self) -> Duration {
+        match self.is_lost() {
+            true => self
+                .resolver
+                .due(true)
+                .saturating_duration_since(Instant::now()),
+            // Whatever makes it lost asks by itself.
+            false => LOOK_EVERY,
+        }
+    }
+
     /// Tries the link, beside its present paths if it has any; `replacing` is one of them that goes for the new one.
     fn dial(&mut self, link: &str, servers: Vec<SocketAddr>, replacing: Option<PathId>) {
         if self.is_closing {
@@ -306,12 +366,13 @@ impl Manager {
             self.states
                 .set(link, "connecting", "asking the server".to_owned());
         }
+        let size = state.packets.next_size(Instant::now());
         let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
         let task = self.dials.spawn(async move {
             let result = match replacing {
                 // The link is silent: nobody knows when it will not be any more.
-                Some(_) => dialer.dial_until_answered(&link, &servers).await,
-                None => dialer.dial(&link, &servers).await,
+                Some(_) => dialer.dial_until_answered(&link, &servers, size).await,
+                None => dialer.dial(&link, &servers, size).await,
             };
             Dialed {
                 link,
@@ -320,6 +381,22 @@ impl Manager {
             }
         });
         state.task = Some(task);
+    }
+}
+
+/// A link's connections are made for another size of packets from now on.
+fn tell_of_size(link: &str, before: Option<u16>, size: Option<u16>) {
+    match size {
+        Some(mtu) => tracing::warn!(
+            link,
+            mtu,
+            "large packets are lost on the way and small ones are not: connecting with smaller ones"
+        ),
+        None => tracing::warn!(
+            link,
+            tried = before,
+            "connections get stuck with packets of every size: connecting with the link's own size"
+        ),
     }
 }
 
@@ -357,6 +434,11 @@ impl LinkState {
             self.dialing = false;
             self.replacing = None;
         }
+    }
+
+    /// Whether nothing is confirmed on its paths now.
+    fn is_silent(&self) -> bool {
+        self.silent_at.is_some_and(|at| at.elapsed() < SILENT_FOR)
     }
 
     fn may_dial(&self) -> bool {

@@ -53,7 +53,7 @@ impl Manager {
             |name: &str| present.contains(name) || unusable.iter().any(|(n, _)| n == name);
         self.states.retain(is_known);
         if self.links.values().any(|state| state.paths.is_empty()) {
-            self.resolver.ask_again();
+            self.resolver.ask_again(self.is_lost());
         }
         if first && self.dials.is_empty() {
             let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
@@ -302,7 +302,12 @@ mod tests {
             state.paths = vec![(id, SocketAddr::new(link.addresses[0], 1))];
             state.dialing = false;
             let link = "up1".to_owned();
-            manager.on_news(CarrierNews::Silent { id, link });
+            manager.on_news(CarrierNews::Silent {
+                id,
+                link,
+                loses_large: false,
+                packet_limit: None,
+            });
             let number = |manager: &Manager| {
                 let state = &manager.links["up1"];
                 assert!(state.dialing && state.paths.len() == 1);
