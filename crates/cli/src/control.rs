@@ -9,7 +9,6 @@
 
 mod request;
 
-use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -24,10 +23,10 @@ use sumlink_transport::accept::Accepting;
 use sumlink_transport::{LinkReport, SessionStatus, SetPolicyError};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::places::{Place, Places};
 pub(crate) use request::{LinkChange, LinkRate};
 use request::{MAX_REQUEST, Request};
 
@@ -201,7 +200,10 @@ impl ControlSocket {
     {
         let mut accepting = Accepting::new("the control socket");
         let mut connections = JoinSet::new();
-        let (mut asking, answering) = (Queue::default(), Arc::<Mutex<Queue>>::default());
+        let (mut asking, answering) = (
+            Places::new(MAX_CONNECTIONS),
+            Arc::new(Mutex::new(Places::new(MAX_CONNECTIONS))),
+        );
         loop {
             let stream = tokio::select! {
                 stream = accepting.next(&self.listener) => stream,
@@ -216,27 +218,6 @@ impl ControlSocket {
                 }
             });
         }
-    }
-}
-
-/// Connections in one stage, oldest first; entering a full one ends the oldest.
-#[derive(Debug, Default)]
-struct Queue(VecDeque<oneshot::Sender<()>>);
-
-/// A place in a [`Queue`]; dropped by who has left the stage.
-type Place = oneshot::Receiver<()>;
-
-impl Queue {
-    fn enter(&mut self) -> Place {
-        self.0.retain(|place| !place.is_closed());
-        if self.0.len() >= MAX_CONNECTIONS
-            && let Some(oldest) = self.0.pop_front()
-        {
-            let _ = oldest.send(());
-        }
-        let (end, place) = oneshot::channel();
-        self.0.push_back(end);
-        place
     }
 }
 
@@ -312,7 +293,7 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
 async fn serve_one<F, R, L, S, P>(
     mut stream: tokio::net::UnixStream,
     place: Place,
-    answering: &Mutex<Queue>,
+    answering: &Mutex<Places>,
     report: F,
     link: L,
     rate: P,

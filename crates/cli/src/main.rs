@@ -22,6 +22,7 @@ mod metrics;
 mod mmwave;
 mod opener;
 mod output;
+mod places;
 mod server;
 mod signals;
 mod sim;

@@ -13,10 +13,11 @@ use prometheus_client::registry::Registry;
 use sumlink_transport::accept::Accepting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
-/// Connections at once; more wait in the system's queue.
-const MAX_CONNECTIONS: usize = 8;
+use crate::places::Places;
+
+/// Connections at once; one more ends the oldest.
+const MAX_CONNECTIONS: usize = 32;
 
 /// Bytes of a request's head; more is refused.
 const MAX_HEAD: usize = 8 << 10;
@@ -69,19 +70,20 @@ impl MetricsServer {
     /// Answers for ever; the registry is asked anew each time.
     pub(crate) async fn serve(&self, registry: Registry) {
         let registry = Arc::new(registry);
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut places = Places::new(MAX_CONNECTIONS);
         let mut accepting = Accepting::new("the metrics");
         loop {
-            let Ok(slot) = slots.clone().acquire_owned().await else {
-                return;
-            };
             let (stream, _) = accepting.next(&self.listener).await;
+            let place = places.enter();
             let registry = Arc::clone(&registry);
             tokio::spawn(async move {
-                let _slot = slot;
-                let done = tokio::time::timeout(PATIENCE, answer(stream, &registry)).await;
-                if let Ok(Err(error)) = done {
-                    tracing::debug!(%error, "metrics connection");
+                tokio::select! {
+                    done = tokio::time::timeout(PATIENCE, answer(stream, &registry)) => {
+                        if let Ok(Err(error)) = done {
+                            tracing::debug!(%error, "metrics connection");
+                        }
+                    }
+                    Ok(()) = place => {}
                 }
             });
         }
@@ -191,6 +193,15 @@ mod tests {
             response
         };
         let ask = async {
+            // Connections without a request delay nobody.
+            let mut idle = Vec::new();
+            for _ in 0..2 * MAX_CONNECTIONS {
+                idle.push(TcpStream::connect(address).await.unwrap());
+            }
+            let begun = tokio::time::Instant::now();
+            let response = read("GET /metrics HTTP/1.1\r\n\r\n").await;
+            assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+            assert!(begun.elapsed() < PATIENCE / 2);
             for _ in 0..2 * MAX_CONNECTIONS {
                 let response = read("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").await;
                 let (head, body) = response.split_once("\r\n\r\n").unwrap();

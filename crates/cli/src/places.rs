@@ -1,0 +1,58 @@
+//! Places for connections that may take their time: where one more comes than there are, the oldest ends.
+//!
+//! Whoever waits for a free place instead can be kept waiting by connections that say nothing.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+
+/// Places for so many connections.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: usize,
+    /// Oldest first.
+    taken: VecDeque<oneshot::Sender<()>>,
+}
+
+/// A connection's place, until it is dropped; a message says that another connection needs it.
+pub(crate) type Place = oneshot::Receiver<()>;
+
+impl Places {
+    /// `most` places, at least one.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            most: most.max(1),
+            taken: VecDeque::new(),
+        }
+    }
+
+    /// A place for one more connection; the oldest one loses its own where none is free.
+    pub(crate) fn enter(&mut self) -> Place {
+        self.taken.retain(|place| !place.is_closed());
+        if self.taken.len() >= self.most
+            && let Some(oldest) = self.taken.pop_front()
+        {
+            let _ = oldest.send(());
+        }
+        let (end, place) = oneshot::channel();
+        self.taken.push_back(end);
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_gives_way_where_no_place_is_free() {
+        let mut places = Places::new(2);
+        let (mut first, second) = (places.enter(), places.enter());
+        assert!(first.try_recv().is_err());
+        drop(second);
+        let mut third = places.enter();
+        assert!(first.try_recv().is_err(), "one was free");
+        let _fourth = places.enter();
+        assert!(first.try_recv().is_ok() && third.try_recv().is_err());
+    }
+}
