@@ -40,8 +40,10 @@ def main(arguments: list[str] | None = None) -> int:
         verb(args)
     except ScenarioError as error:
         return _fail(2, error)
-    except (RunError, OSError) as error:
+    except RunError as error:
         return _fail(1, error)
+    except OSError as error:
+        return _fail(1, _reason(error))
     except KeyboardInterrupt:
         return _fail(130, args.interrupted.format(**vars(args)))
     return 0
@@ -49,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> None:
     own = _own(args)
-    scenarios = [Scenario.load(file) for file in args.files]
+    scenarios = [_load(file) for file in args.files]
     asked = args.systems.split(",") if args.systems else None
     mine = [f"sumlink:{name}" for name in own["schedulers"]]
     # Everything is checked before the first one runs.
@@ -68,7 +70,7 @@ def _run(args: argparse.Namespace) -> None:
 
 def _sweep(args: argparse.Namespace) -> None:
     done = sweep(
-        args.file,
+        _load(args.file),
         _grid(args.grid),
         args.systems.split(",") if args.systems else None,
         args.seeds,
@@ -79,6 +81,21 @@ def _sweep(args: argparse.Namespace) -> None:
         **_own(args),
     )
     print(_table(done))
+
+
+def _load(file: str) -> Scenario:
+    """The scenario in a file. One that cannot be read makes no more sense than one that is wrong."""
+    try:
+        return Scenario.load(file)
+    except OSError as error:
+        raise ScenarioError(f"cannot read the scenario: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    """What the system said, without its number: the file, then why."""
+    if error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _own(args: argparse.Namespace) -> dict[str, dict[str, Any]]:

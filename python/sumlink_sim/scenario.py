@@ -49,7 +49,7 @@ class Scenario:
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise ScenarioError(f"{path}: {error}") from None
+            raise ScenarioError(f"{path}: not UTF-8 text (byte {error.start})") from None
         new._take(text, path, None)
         return new
 

@@ -338,6 +338,22 @@ def test_one_command_compares_a_scheduler_of_ones_own(
         assert reason in told.err and told.err.count("\n") == 1 and not told.out
 
 
+def test_a_scenario_that_cannot_be_read_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bytes.toml").write_bytes(b"name = \xff")
+    sweep = ["--grid", "duration=4s", "--out", str(tmp_path / "out")]
+    for name, reason in [
+        ("none.toml", "No such file or directory"),
+        (".", "Is a directory"),
+        ("bytes.toml", "not UTF-8 text (byte 8)"),
+    ]:
+        file = str(tmp_path / name)
+        for arguments in (["run", file], ["sweep", file, *sweep]):
+            assert main(arguments) == 2, arguments
+            told = capsys.readouterr().err
+            assert reason in told and file.removesuffix("/.") in told and told.count("\n") == 1, told
+            assert "Errno" not in told, told
+
+
 def test_control_c_ends_what_never_answers(two: dict[str, Any]) -> None:
     script = (
         "import sumlink_sim as sim\nfrom own_classes import NeverAnswers\n"

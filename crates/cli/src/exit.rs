@@ -299,8 +299,8 @@ fn kernel_exit(error: &sumlink_kernel::Error) -> Exit {
 fn lab_exit(error: &LabError) -> Exit {
     match error {
         LabError::Link(_) | LabError::Unit(_) | LabError::Usage(_) => Exit::Usage,
-        LabError::Scenario(_) => Exit::Config,
-        LabError::Output { .. } => Exit::Other,
+        LabError::Scenario(_) | LabError::ScenarioFile { .. } => Exit::Config,
+        LabError::File { .. } | LabError::Output { .. } => Exit::Other,
         LabError::FellShort(_) | LabError::Refused(_) => Exit::Measurement,
         LabError::Interrupted => Exit::Interrupted,
         _ => Exit::Laboratory,

@@ -251,7 +251,7 @@ fn plan<'a>(
 fn refuse_measured(store: &Store, jobs: &[Job<'_>]) -> Result<(), LabError> {
     let measured = jobs.iter().find(|job| {
         let there = store.read(job.scenario, job.seed, job.system);
-        there.is_some_and(|run| run.environment.kernel != sumlink_sim::KERNEL)
+        there.is_some_and(|run| !run.environment.is_simulated())
     });
     match measured {
         None => Ok(()),

@@ -72,6 +72,14 @@ pub enum LabError {
         /// What the system said.
         source: io::Error,
     },
+    /// A scenario's file, or a directory of them, cannot be read.
+    #[error("{}: cannot read it: {source}; check the path and its owner", path.display())]
+    ScenarioFile {
+        /// The file or the directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// At least one thing is wrong with scenarios; one line each.
     #[error("{}", lines(.0))]
     Scenario(Vec<Problem>),
@@ -102,7 +110,8 @@ pub enum LabError {
     /// The demonstration ran, and sumlink was not as fast as it must be.
     #[error("{0}")]
     FellShort(String),
-    /// The emulator itself was the bottleneck: the figures would say nothing about the links.
+    /// The figures would say nothing about the links: the emulator itself was the bottleneck, or a
+    /// link did not carry what a figure says of it.
     #[error("the figures are refused: {0}")]
     Refused(String),
     /// The user or the system asked to stop.
@@ -117,19 +126,23 @@ impl LabError {
     /// | code | meaning |
     /// | --- | --- |
     /// | 1 | the system refused something it should allow, or a file cannot be read or written |
-    /// | 2 | what was asked for makes no sense |
+    /// | 2 | what was asked for makes no sense, or a scenario cannot be read |
     /// | 3 | a program or a device that is needed is missing |
     /// | 4 | a permission is missing |
     /// | 5 | no such laboratory |
     /// | 6 | a program of the demonstration failed |
     /// | 7 | the demonstration fell short of what it must reach |
-    /// | 8 | the figures are refused because the emulator was the bottleneck |
+    /// | 8 | the figures are refused: a busy emulator, or a link that did not carry them |
     /// | 130 | interrupted |
     /// | other | `lab shell` and `lab exec`: that of the command |
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::System { .. } | Self::File { .. } | Self::Output { .. } => 1,
-            Self::Link(_) | Self::Unit(_) | Self::Usage(_) | Self::Scenario(_) => 2,
+            Self::Link(_)
+            | Self::Unit(_)
+            | Self::Usage(_)
+            | Self::ScenarioFile { .. }
+            | Self::Scenario(_) => 2,
             Self::MissingProgram { .. } | Self::NoTun => 3,
             Self::TunDenied | Self::NoNamespaces { .. } | Self::Congestion { .. } => 4,
             Self::NoLab(_) => 5,
@@ -147,6 +160,12 @@ impl LabError {
             action: action.into(),
             reason: reason.to_string(),
         }
+    }
+
+    /// A scenario's file, or a directory of them, that cannot be read, for `map_err`.
+    pub(crate) fn scenario_file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::ScenarioFile { path, source }
     }
 
     /// A file that cannot be read or written, for `map_err`.
@@ -167,7 +186,7 @@ fn log_tail(log: &str) -> String {
 impl From<LoadError> for LabError {
     fn from(error: LoadError) -> Self {
         match error {
-            LoadError::File { path, source } => Self::File { path, source },
+            LoadError::File { path, source } => Self::ScenarioFile { path, source },
             LoadError::Problems(problems) => Self::Scenario(problems),
             error => Self::Usage(error.to_string()),
         }

@@ -16,7 +16,7 @@ const ABOUT: usize = 84;
 
 /// Lists the scenarios of a directory; files that are wrong are listed with their first problem.
 pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
-    let entries = fs::read_dir(directory).map_err(LabError::file(directory))?;
+    let entries = fs::read_dir(directory).map_err(LabError::scenario_file(directory))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {

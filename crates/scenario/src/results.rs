@@ -72,6 +72,21 @@ pub struct Environment {
     pub congestion: String,
     /// Limit of TCP's socket buffers for everyone, in bytes (`tcp_rmem`, `tcp_wmem`).
     pub socket_buffer_max_bytes: u64,
+    /// The run was simulated: it has no kernel, no processors and no date. Not there in measured
+    /// results.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
+}
+
+/// What the environment of a simulated run says in place of the release of a kernel.
+pub const SIMULATED: &str = "simulated";
+
+impl Environment {
+    /// Whether the run was simulated, and not measured; also in results without
+    /// [`Environment::simulated`].
+    pub fn is_simulated(&self) -> bool {
+        self.simulated || self.kernel == SIMULATED
+    }
 }
 
 /// How a run went.

@@ -54,4 +54,4 @@ mod world;
 
 pub use log::EventLog;
 pub use own::{Own, Stop};
-pub use run::{KERNEL, check_system, run, run_logged, run_own, run_traced};
+pub use run::{check_system, run, run_logged, run_own, run_traced};

@@ -6,8 +6,8 @@ use std::io::Write;
 use sumlink_engine::Config;
 use sumlink_scenario::edge::Hosts;
 use sumlink_scenario::results::{
-    Environment, EventDigest, Measurement, Outcome, Run, SCHEMA, assemble, in_series, join,
-    push_note,
+    Environment, EventDigest, Measurement, Outcome, Run, SCHEMA, SIMULATED, assemble, in_series,
+    join, push_note,
 };
 use sumlink_scenario::scenario::{Scenario, Traffic};
 use sumlink_scenario::system::{System, Variant};
@@ -23,9 +23,6 @@ use crate::tcp::{TcpConfig, check_congestion};
 use crate::trace::Trace;
 use crate::workload::Programs;
 use crate::world::{Bearers, Carried, World};
-
-/// What the environment of a simulated run says in place of the release of a kernel.
-pub const KERNEL: &str = "simulated";
 
 /// How long nothing may be acknowledged on a carrier before its socket gives up.
 const CARRIER_TIMEOUT: u64 = 30 * SECOND;
@@ -155,8 +152,9 @@ fn run_with(
         // A moment would make each run another one.
         started_unix_s: 0,
         environment: Environment {
-            kernel: KERNEL.to_owned(),
+            kernel: SIMULATED.to_owned(),
             processors: 1,
+            simulated: true,
             sumlink: env!("CARGO_PKG_VERSION").to_owned(),
             congestion: scenario.congestion.clone(),
             socket_buffer_max_bytes: SOCKET_BUFFER_MAX,

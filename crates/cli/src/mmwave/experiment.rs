@@ -8,7 +8,6 @@ use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use sumlink_lab::LabError;
 use sumlink_mmwave::experiment::{Point, Value, csv, rounded};
-use sumlink_scenario::error::LoadError;
 use sumlink_scenario::experiment::File;
 
 use super::{bond, keep};
@@ -71,7 +70,7 @@ fn find(file: &Path, seeds: Option<u64>, jobs: usize) -> Result<Found, CliError>
         file: file.to_owned(),
         reason,
     };
-    match File::load(file).map_err(unreadable)? {
+    match File::load(file).map_err(LabError::from)? {
         File::Cells(mut experiment) => {
             if let Some(seeds) = seeds {
                 experiment.seeds = 1..=seeds;
@@ -101,17 +100,6 @@ fn find(file: &Path, seeds: Option<u64>, jobs: usize) -> Result<Found, CliError>
                 points,
             })
         }
-    }
-}
-
-fn unreadable(error: LoadError) -> CliError {
-    match error {
-        LoadError::File { path, source } => ConfigError::Unreadable {
-            file: path,
-            reason: source,
-        }
-        .into(),
-        other => LabError::from(other).into(),
     }
 }
 

@@ -5,6 +5,7 @@ mod check;
 mod common;
 mod daemons;
 mod edge;
+mod files;
 mod mmwave;
 mod sim;
 mod units;

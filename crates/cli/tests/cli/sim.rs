@@ -71,6 +71,29 @@ fn results_are_kept_as_those_of_the_laboratory() {
     assert!(bench.path("out/two/summary.json").exists());
     let report = bench.run(&["lab", "report", "out"]);
     assert_eq!(report.code, 0, "{}", report.err);
+    let run: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(run["environment"]["simulated"], true);
+    let page = std::fs::read_to_string(bench.path("out/report.html")).unwrap();
+    assert!(page.contains("<h1>Report of simulated runs</h1>"), "{page}");
+    assert!(page.contains("2 runs, simulated."), "{page}");
+    for wrong in ["1970", "processor", "measured on"] {
+        assert!(!page.contains(wrong), "{wrong}: {page}");
+    }
+    // Nor is what was simulated taken for measured.
+    let measure = [
+        "lab",
+        "run",
+        "two.toml",
+        "--seeds",
+        "1",
+        "--systems",
+        "alone",
+        "--out",
+        "out",
+    ];
+    let mixed = bench.run(&measure);
+    assert_eq!(mixed.code, 2, "{}", mixed.err);
+    assert!(mixed.err.contains("`sumlink sim run`"), "{}", mixed.err);
     // What was measured is not lost to what is simulated.
     std::fs::write(&file, first.replace("\"simulated\"", "\"6.18.0\"")).unwrap();
     let refused = bench.run(&args);
@@ -223,7 +246,7 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
             "--systems: 'alone' is there twice",
         ),
         (vec!["wrong.toml"], 3, "wrong.toml:9: rate:"),
-        (vec!["none.toml"], 9, "none.toml"),
+        (vec!["none.toml"], 3, "none.toml: cannot read"),
         (vec!["two.toml", "two.toml"], 2, "both called 'two'"),
         (vec!["two.toml", "--seeds", "0"], 2, "--seeds"),
         (vec!["two.toml", "--jobs", "0"], 2, "--jobs"),

@@ -63,7 +63,7 @@ pub(crate) struct Row {
 
 /// Reads every group below a directory, in the order of the tables; the error holds the problems of all files.
 pub(crate) fn load(directory: &Path) -> Result<Vec<Group>, LabError> {
-    let entries = fs::read_dir(directory).map_err(LabError::file(directory))?;
+    let entries = fs::read_dir(directory).map_err(LabError::scenario_file(directory))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|e| e == "toml"))
@@ -78,7 +78,7 @@ pub(crate) fn load(directory: &Path) -> Result<Vec<Group>, LabError> {
     let mut groups: Vec<Group> = Vec::new();
     let mut problems = Vec::new();
     for file in &files {
-        let text = fs::read_to_string(file).map_err(LabError::file(file))?;
+        let text = fs::read_to_string(file).map_err(LabError::scenario_file(file))?;
         match read(file, &text) {
             Ok(group) => {
                 if groups.iter().any(|other| other.name == group.name) {

@@ -94,6 +94,12 @@ fn origin<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> String {
         return String::new();
     };
     let of = &newest.environment;
+    if of.is_simulated() {
+        return format!(
+            "Simulated, and not measured, with sumlink {}.\n",
+            of.sumlink
+        );
+    }
     let mut text = format!(
         "Measured until {} with {} on {}; kernel {}, socket buffers up to {}.\n",
         words::day(newest.started_unix_s),
@@ -213,5 +219,14 @@ mod tests {
             assert!(machine.contains(expected), "{machine}");
         }
         assert_eq!(origin([].iter()), "");
+        let simulated = Environment {
+            simulated: true,
+            ..environment.clone()
+        };
+        let told = origin([of(1, simulated)].iter());
+        assert!(
+            told.starts_with("Simulated, ") && !told.contains("1970"),
+            "{told}"
+        );
     }
 }

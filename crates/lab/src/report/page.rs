@@ -11,15 +11,18 @@ const STYLE: &str = include_str!("style.css");
 
 /// The whole page.
 pub(super) fn page(sections: &[(View<'_>, Vec<Figure>)], palette: &Palette) -> String {
+    let title = title(sections);
     let mut html = format!(
         "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n\
          <meta charset=\"utf-8\"/>\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"color-scheme\" content=\"light dark\"/>\n\
-         <title>sumlink laboratory report</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
-         <header><h1>Laboratory report</h1>\n<p>{}</p></header>\n<main>\n",
+         <title>sumlink {}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
+         <header><h1>{}</h1>\n<p>{}</p></header>\n<main>\n",
+        title.to_lowercase(),
         colours(),
+        title,
         lead(sections)
     );
     overview(&mut html, sections, palette);
@@ -42,24 +45,34 @@ const METHOD: &str = "<section id=\"method\"><h2>How to read this</h2>\n<dl>\n\
     each other.</dd>\n\
     <dt>Bounds</dt><dd>No system exceeds the sum of the links. Kernel MPTCP is bounded further by what it does on the \
     same links without interference (WhiteHaul dissertation, eq. 5.1 and 5.2).</dd>\n\
-    <dt>Refused</dt><dd>The emulator was the bottleneck in that run, so its figures would say nothing about the links. \
-    They are left out.</dd>\n\
+    <dt>Refused</dt><dd>The emulator was the bottleneck in that run, or a link did not carry \
+    what a figure would say of it, so its figures would say nothing about the links. They are \
+    left out.</dd>\n\
     <dt>CPU</dt><dd>CPU seconds of the system's programs per second, of client and server together. Where the system is the \
     kernel itself it is not known.</dd>\n</dl></section>\n";
 
+/// What the page is, above it.
+fn title(sections: &[(View<'_>, Vec<Figure>)]) -> &'static str {
+    let mut runs = sections
+        .iter()
+        .flat_map(|(view, _)| &view.results.runs)
+        .peekable();
+    let is_there = runs.peek().is_some();
+    match is_there && runs.all(|run| run.environment.is_simulated()) {
+        true => "Report of simulated runs",
+        false => "Laboratory report",
+    }
+}
+
 fn lead(sections: &[(View<'_>, Vec<Figure>)]) -> String {
     let runs = || sections.iter().flat_map(|(view, _)| &view.results.runs);
-    let days = || runs().map(|run| run.started_unix_s);
-    let when = match (days().min().map(words::day), days().max().map(words::day)) {
-        (Some(first), Some(last)) if first == last => format!(", measured on {first}"),
-        (Some(first), Some(last)) => format!(", measured from {first} to {last}"),
-        _ => String::new(),
-    };
-    format!(
-        "{}, {}{when}.",
+    let mut parts = vec![
         words::count(sections.len(), "scenario"),
-        words::count(runs().count(), "run")
-    )
+        words::count(runs().count(), "run"),
+        words::made(runs()),
+    ];
+    parts.retain(|part| !part.is_empty());
+    format!("{}.", parts.join(", "))
 }
 
 /// Every scenario against every system.
@@ -161,9 +174,13 @@ fn section(html: &mut String, view: &View<'_>, figures: &[Figure]) {
     let summary = &view.summary;
     let _ = writeln!(
         html,
-        "<section id=\"{}\"><h2>{}</h2>",
+        "<section id=\"{}\"><h2>{}{}</h2>",
         view.slug,
-        escape(&summary.scenario)
+        escape(&summary.scenario),
+        match summary.environment.is_simulated() {
+            true => ", simulated",
+            false => "",
+        }
     );
     if !summary.about.is_empty() {
         let _ = writeln!(html, "<p class=\"about\">{}</p>", escape(&summary.about));

@@ -205,6 +205,7 @@ impl Case {
                 peers,
                 congestion: "cubic".to_owned(),
                 socket_buffer_max_bytes: 64 << 20,
+                simulated: false,
             },
             outcome,
         }

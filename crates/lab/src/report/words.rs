@@ -1,7 +1,9 @@
 //! What the figures say, in words.
 
 use crate::plot::short;
-use crate::results::{ALONE, Environment, Quantiles, SIMULTANEOUS, Spread, Summary, SystemSummary};
+use crate::results::{
+    ALONE, Environment, Quantiles, Run, SIMULTANEOUS, Spread, Summary, SystemSummary,
+};
 
 /// A rate for people.
 pub(super) fn rate(bps: f64) -> String {
@@ -188,6 +190,14 @@ fn by_tail(
 
 /// What every figure was measured with, on one line.
 pub(super) fn environment(of: &Environment) -> String {
+    if of.is_simulated() {
+        return format!(
+            "simulated: congestion control {}, socket buffers up to {}, sumlink {}",
+            of.congestion,
+            buffer_limit(of),
+            of.sumlink
+        );
+    }
     let known = |text: &str| {
         if text.is_empty() {
             "unknown".to_owned()
@@ -209,6 +219,29 @@ pub(super) fn environment(of: &Environment) -> String {
 pub(crate) fn buffer_limit(of: &Environment) -> String {
     let mib = of.socket_buffer_max_bytes as f64 / f64::from(1 << 20);
     format!("{} MiB", short(mib))
+}
+
+/// When runs were measured, or that they were simulated: virtual time has no date.
+pub(crate) fn made<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
+    let (mut days, mut simulated) = (Vec::new(), 0);
+    for run in runs {
+        match run.environment.is_simulated() {
+            true => simulated += 1,
+            false => days.push(run.started_unix_s),
+        }
+    }
+    let measured = match (days.iter().min(), days.iter().max()) {
+        (Some(first), Some(last)) if day(*first) == day(*last) => {
+            format!("measured on {}", day(*first))
+        }
+        (Some(first), Some(last)) => format!("measured from {} to {}", day(*first), day(*last)),
+        _ if simulated > 0 => return "simulated".to_owned(),
+        _ => return String::new(),
+    };
+    match simulated {
+        0 => measured,
+        _ => format!("{} of them simulated, the others {measured}", simulated),
+    }
 }
 
 /// A day, from seconds since 1970 (UTC); the calendar's arithmetic is that of E. G. Richards, in the
@@ -234,6 +267,40 @@ mod tests {
         assert_eq!(day(951_782_400), "2000-02-29");
         assert_eq!(day(1_795_305_600), "2026-11-22");
         assert!(!day(u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn what_was_simulated_has_no_date_and_no_processors() {
+        let environment_of = |simulated| Environment {
+            simulated,
+            processors: 1,
+            ..Environment::default()
+        };
+        let run = |simulated| Run {
+            environment: environment_of(simulated),
+            ..Run::bare(
+                "s",
+                90_000,
+                crate::results::Outcome::Failed {
+                    reason: String::new(),
+                },
+            )
+        };
+        let (real, virtual_) = (run(false), run(true));
+        assert_eq!(made([&virtual_, &virtual_].into_iter()), "simulated");
+        assert_eq!(made([&real].into_iter()), "measured on 1970-01-02");
+        let both = made([&real, &virtual_].into_iter());
+        assert_eq!(
+            both,
+            "1 of them simulated, the others measured on 1970-01-02"
+        );
+        assert_eq!(made([].into_iter()), "");
+        let told = environment(&virtual_.environment);
+        assert!(
+            told.starts_with("simulated: ") && !told.contains("processor"),
+            "{told}"
+        );
+        assert!(environment(&real.environment).contains("1 processor"));
     }
 
     #[test]

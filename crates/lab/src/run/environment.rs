@@ -27,6 +27,7 @@ pub(super) fn of(job: &Job<'_>, system: &dyn System) -> Environment {
         peers: system.versions(),
         congestion: job.scenario.congestion.clone(),
         socket_buffer_max_bytes: SOCKET_BUFFER_MAX,
+        simulated: false,
     }
 }
 

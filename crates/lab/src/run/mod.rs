@@ -132,6 +132,7 @@ pub(crate) fn carry_out(
     store: &Store,
     tell: &mut dyn FnMut(&Run, &Path),
 ) -> Result<(), LabError> {
+    refuse_simulated(store, plan)?;
     let missing: Vec<_> = plan
         .iter()
         .filter(|job| store.done(job.scenario, job.seed, &job.system).is_none())
@@ -169,6 +170,21 @@ pub(crate) fn carry_out(
     result.inspect_err(|error| tell_what_is_kept(error, store, progress.done(), plan.len()))
 }
 
+/// Simulated results are not taken for measured ones.
+fn refuse_simulated(store: &Store, plan: &[Job<'_>]) -> Result<(), LabError> {
+    let there = plan.iter().find(|job| {
+        let run = store.read(job.scenario, job.seed, &job.system);
+        run.is_some_and(|run| run.environment.is_simulated())
+    });
+    there.map_or(Ok(()), |job| {
+        Err(LabError::Usage(format!(
+            "{} holds results of `sumlink sim run` of {}: choose another --out",
+            store.directory().display(),
+            job.scenario.name
+        )))
+    })
+}
+
 /// After the last run: the summaries, the table, and whether there are figures for everything.
 fn finish(
     options: &RunOptions,
@@ -176,17 +192,14 @@ fn finish(
     store: &Store,
     plan: &[Job<'_>],
 ) -> Result<(), LabError> {
-    let mut refused = 0;
+    let mut refused: Vec<String> = Vec::new();
     for scenario in scenarios {
         let runs: Vec<Run> = plan
             .iter()
             .filter(|job| job.scenario.name == scenario.name)
             .filter_map(|job| store.read(scenario, job.seed, &job.system))
             .collect();
-        refused += runs
-            .iter()
-            .filter(|run| matches!(run.outcome, Outcome::Refused { .. }))
-            .count();
+        refused.extend(runs.iter().filter_map(refusal));
         store.write_summary(scenario)?;
         if !options.json {
             print(&table(scenario, &runs))?;
@@ -198,14 +211,27 @@ fn finish(
             "results: {directory} (a page of them: sumlink lab report {directory})\n"
         ))?;
     }
-    if refused > 0 {
-        return Err(LabError::Refused(format!(
-            "in {refused} of {} runs the emulator was the bottleneck; run the same command again when the \
-             machine is quiet, and only they are repeated",
-            plan.len()
-        )));
-    }
-    Ok(())
+    refused_error(&refused, plan.len()).map_or(Ok(()), Err)
+}
+
+/// Which run was refused, and why.
+pub(crate) fn refusal(run: &Run) -> Option<String> {
+    let Outcome::Refused { reason } = &run.outcome else {
+        return None;
+    };
+    Some(format!(
+        "{}, seed {}, {}: {reason}",
+        run.scenario, run.seed, run.system
+    ))
+}
+
+/// The error of a command with refused runs, one line; the first reason stands for all.
+pub(crate) fn refused_error(refused: &[String], all: usize) -> Option<LabError> {
+    let first = refused.first()?;
+    Some(LabError::Refused(format!(
+        "{} of {all} runs have none ({first}); the same command repeats only them",
+        refused.len()
+    )))
 }
 
 /// Every run, in the order in which they are done: all systems of a seed after each other, so that what

@@ -18,8 +18,10 @@ use std::path::{Path, PathBuf};
 use crate::error::LabError;
 use crate::programs;
 use crate::prose::print;
-use crate::results::{Outcome, Run};
-use crate::run::{Job, Room, Store, carry_out, load_all, run_json, write_json, write_text};
+use crate::results::Run;
+use crate::run::{
+    Job, Room, Store, carry_out, load_all, refusal, refused_error, run_json, write_json, write_text,
+};
 use crate::scenario::{Scenario, Traffic, Workload};
 use crate::systems;
 
@@ -86,7 +88,7 @@ pub(crate) fn check(options: &VideoOptions) -> Result<Vec<Scenario>, LabError> {
 }
 
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
-    let entries = fs::read_dir(directory).map_err(LabError::file(directory))?;
+    let entries = fs::read_dir(directory).map_err(LabError::scenario_file(directory))?;
     let paths = entries.flatten().map(|entry| entry.path());
     let is_scenario = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "toml");
     let mut files: Vec<_> = paths.filter(is_scenario).collect();
@@ -195,14 +197,9 @@ fn finish(options: &VideoOptions, all: &[Judged<'_>]) -> Result<(), LabError> {
         ))?;
     }
     let runs = || all.iter().flat_map(Judged::runs);
-    let refused = runs()
-        .filter(|run| matches!(run.outcome, Outcome::Refused { .. }))
-        .count();
-    if refused > 0 {
-        return Err(LabError::Refused(format!(
-            "in {refused} of {} runs the emulator was the bottleneck; the same command repeats only them",
-            runs().count()
-        )));
+    let refused: Vec<String> = runs().filter_map(refusal).collect();
+    if let Some(error) = refused_error(&refused, runs().count()) {
+        return Err(error);
     }
     let short: Vec<String> = all.iter().flat_map(Judged::short).collect();
     if short.is_empty() {

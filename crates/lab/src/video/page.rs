@@ -134,6 +134,12 @@ fn machine(all: &[Judged<'_>]) -> String {
     };
     let environment = &run.environment;
     let seeds = runs().map(|run| run.seed).max().unwrap_or(0);
+    if environment.is_simulated() {
+        return format!(
+            "Simulated, and not measured, with sumlink {}.\n",
+            environment.sumlink
+        );
+    }
     format!(
         "The newest of {} runs, of up to {seeds} seeds: sumlink {} (program {}), Linux {}, {} processors ({}).\n",
         runs().count(),
