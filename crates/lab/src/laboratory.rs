@@ -139,6 +139,19 @@ impl Lab {
         self.inner.set(link, changes)
     }
 
+    /// Takes the client's ends of all links but one down: no program can use another link, whatever
+    /// it binds to.
+    pub(crate) fn leave_only(&self, link: &str) -> Result<(), LabError> {
+        let others = self.links().iter().filter(|other| other.name != link);
+        let batch: String = others
+            .map(|other| format!("link set dev {} down\n", other.name))
+            .collect();
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.ip_batch(Side::Client, batch),
+        }
+    }
+
     /// Makes this moment time zero: of the timeline, which does not run before, of the series, of traces,
     /// which start over, and of scripted losses. Links that were changed meanwhile keep their changes.
     pub fn begin(&self) -> Result<(), LabError> {

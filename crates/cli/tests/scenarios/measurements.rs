@@ -162,6 +162,58 @@ fn links_that_carry_nothing_are_a_figure() {
     }
 }
 
+const SERVE: &str = "import socket, sys
+listener = socket.create_server(('', int(sys.argv[1])), backlog=9)
+while True:
+    one, _ = listener.accept()
+    try:
+        one.sendall(bytes(10**6))
+    except OSError:
+        pass
+    one.close()
+";
+
+const FETCH: &str = "import socket, sys
+one = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+while one.recv(65536):
+    pass
+";
+
+/// A command that does not name the link goes over it all the same: no other one is up.
+#[test]
+fn a_command_is_measured_over_the_link_that_is_measured() {
+    if is_skipped() {
+        return;
+    }
+    let programs = tempfile::tempdir().unwrap();
+    let [serve, fetch] = [("serve.py", SERVE), ("fetch.py", FETCH)].map(|(name, text)| {
+        let path = programs.path().join(name);
+        fs::write(&path, text).unwrap();
+        format!("python3 {}", path.display())
+    });
+    let command = format!(
+        "\n[workload]\nkind = \"command\"\nport = 5009\nserver = \"{serve} {{port}}\"\n\
+         client = \"{fetch} {{server}} {{port}}\"\n"
+    );
+    let links = TWO_LINKS.replace("warmup = \"1s\"", "");
+    let place = Place::new(&format!("{links}{command}"));
+    let (output, lines) = place.run(&["--systems", "alone"]);
+    assert!(
+        output.status.success(),
+        "{} {lines:?}",
+        text(&output.stderr)
+    );
+    let record = place.record(&lines[0]);
+    let links = record["outcome"]["links"].as_array().unwrap();
+    for name in ["wifi", "lte"] {
+        let down = |link: &&Value| link["link"] == name && link["direction"] == "down";
+        let bytes = links.iter().find(down).unwrap()["wire_bytes"]
+            .as_u64()
+            .unwrap();
+        assert!((1_000_000..1_200_000).contains(&bytes), "{name}: {record}");
+    }
+}
+
 #[test]
 fn an_edge_node_is_measured_in_each_mode() {
     if is_skipped() {

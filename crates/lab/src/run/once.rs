@@ -71,6 +71,8 @@ pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run
                     reason: error.to_string(),
                 }
             }
+            // Whatever is repeated here says the same: the scenario has to change, or the link.
+            Err(LabError::Refused(reason)) => Outcome::Refused { reason },
             Err(error) => return Err(error),
         },
     };
@@ -194,7 +196,14 @@ fn measure_phase(
     let mut config = scenario.lab_config(job.seed);
     let far = system.far(&config);
     config.shorten(far);
+    if let Some(link) = &part.link {
+        // What happens to the others would bring them back.
+        config.timeline.retain(|planned| planned.link == *link);
+    }
     let lab = Lab::start(config)?;
+    if let Some(link) = &part.link {
+        lab.leave_only(link)?;
+    }
     set_hosts(&lab, system.hosts().unwrap_or(scenario.hosts))?;
     let directory = TempDir::with_prefix("sumlink-lab-run-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use crate::config::InterfaceState;
 use crate::error::LabError;
 use crate::programs;
 use crate::scenario::{Scenario, VideoProtocol, Workload};
@@ -83,6 +84,18 @@ impl System for Mptcp {
         }
         let joined = count("MPJoinSynAckRx");
         let links = stage.links().count() as u64;
+        let status = stage.lab.status()?;
+        let up = status
+            .iter()
+            .filter(|link| link.state == InterfaceState::Up);
+        let carried = status.iter().flat_map(|link| &link.directions);
+        let carried = carried.map(|direction| direction.delivered_bytes).sum();
+        if let Some(what) = one_path(joined, up.count(), carried) {
+            return Err(LabError::Failed {
+                what,
+                log: String::new(),
+            });
+        }
         let note = format!(
             "{joined} of {} further subflows joined (MPJoinSynAckRx)",
             connections * links.saturating_sub(1)
@@ -93,6 +106,18 @@ impl System for Mptcp {
             ..Evidence::default()
         })
     }
+}
+
+/// Wire bytes from which on the other subflows have had time to join.
+const TIME_TO_JOIN: u64 = 1_000_000;
+
+/// Why a run says nothing about several paths, if it does not. `up` is the number of links that are
+/// up at its end.
+fn one_path(joined: u64, up: usize, carried: u64) -> Option<String> {
+    let is_one = joined == 0 && up > 1 && carried >= TIME_TO_JOIN;
+    is_one.then(|| {
+        format!("no second subflow joined over {up} links that are up: this was TCP over one path")
+    })
 }
 
 /// The file has two lines for each group: names, then values.
@@ -111,6 +136,19 @@ pub(crate) fn parse_counters(text: &str, group: &str) -> HashMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_whose_second_subflow_never_came_up_is_no_multipath_figure() {
+        assert!(one_path(0, 2, 5_000_000).is_some_and(|what| what.contains("over 2 links")));
+        // The other link is down, or nothing lasted long enough.
+        for (joined, up, carried) in [(1, 2, 5_000_000), (0, 1, 5_000_000), (0, 2, 10_000)] {
+            assert_eq!(
+                one_path(joined, up, carried),
+                None,
+                "{joined} {up} {carried}"
+            );
+        }
+    }
 
     #[test]
     fn counters_are_read_by_name() {

@@ -1,5 +1,6 @@
 //! What is recorded while traffic runs, and what becomes of it.
 
+mod claims;
 mod collect;
 mod figures;
 mod series;
@@ -8,6 +9,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use crate::config::InterfaceState;
 use crate::error::LabError;
 use crate::health::Health;
 use crate::laboratory::{LinkStatus, WireSeries};
@@ -90,6 +92,7 @@ impl Phase<'_> {
         let ends = own.map(|record| record.ends).collect::<Option<Vec<_>>>();
         let ends = ends.and_then(|ends| ends.into_iter().reduce(EndsRecord::and));
         let mut measurement = self.assemble(records, &watched, interval)?;
+        self.check_links(&measurement, &watched)?;
         measurement.retransmissions = retransmissions.transpose()?;
         let duplicates = evidence.duplicates_bytes;
         measurement.duplicates_bytes = duplicates.or(ends.map(|ends| ends.duplicates_bytes));
@@ -99,6 +102,26 @@ impl Phase<'_> {
             push_note(&mut measurement.note, &evidence.note);
         }
         Ok(measurement)
+    }
+
+    /// Whether the links did what the figures say of them.
+    fn check_links(&self, measurement: &Measurement, watched: &Watched) -> Result<(), LabError> {
+        let carried = watched.counters[1].iter().map(|link| {
+            let ways = || {
+                self.stage
+                    .directions
+                    .iter()
+                    .map(|way| &link.directions[way.index()])
+            };
+            let counted = claims::Counted {
+                bytes: ways().map(|way| way.delivered_bytes).sum(),
+                is_usable: link.state == InterfaceState::Up && ways().all(|way| way.rate_bps > 0),
+            };
+            (link.name.clone(), counted)
+        });
+        let routes = self.running.routes.iter();
+        let bound: Vec<_> = routes.filter_map(|route| route.link.as_deref()).collect();
+        claims::check(measurement, self.stage.link, &bound, &carried.collect())
     }
 
     /// Watches until the run is over, or the user's programs have ended.

@@ -1,0 +1,222 @@
+//! Whether a link can have done what a figure says of it: its own counters are the witness.
+
+use std::collections::BTreeMap;
+
+use crate::error::LabError;
+use crate::results::{Measurement, Series};
+
+/// A link that is measured by itself carries at least this part of all wire bytes: the others have
+/// nothing to carry.
+const OWN_PART: f64 = 0.9;
+/// Bytes of a program arrive over the wire with headers, so that a link carries more than that.
+/// Counters are not read at the very end of the last flow: this part and a few packets may be
+/// missing.
+const PART: f64 = 0.98;
+const PACKETS: f64 = 4500.0;
+
+/// What links did in the directions of the data, by name.
+pub(super) type Carried = BTreeMap<String, Counted>;
+
+/// What a link did from the start of the laboratory to the end of the run, by its own counters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    /// Wire bytes that it delivered.
+    pub(super) bytes: u64,
+    /// It is up at the end, with a rate. That a link which is not carries nothing is a figure: 0.
+    pub(super) is_usable: bool,
+}
+
+/// Checks every figure that is claimed for a link: what is bound to it, and all of them where a
+/// link is measured `alone`. `bound` are the links that the system's routes are bound to. Where
+/// nothing is emulated there are no counters, and nothing is checked.
+///
+/// # Errors
+///
+/// [`LabError::Refused`] with a line that names the link and what it carried.
+pub(super) fn check(
+    measurement: &Measurement,
+    alone: Option<&str>,
+    bound: &[&str],
+    carried: &Carried,
+) -> Result<(), LabError> {
+    if carried.is_empty() {
+        return Ok(());
+    }
+    let of = |link: &str| carried.get(link).map_or(0, |counted| counted.bytes) as f64;
+    let all = carried.values().map(|counted| counted.bytes).sum::<u64>() as f64;
+    let most = carried.iter().max_by_key(|(_, counted)| counted.bytes);
+    let most = most.map_or("no link", |(link, _)| link.as_str());
+    for link in alone.iter().chain(bound) {
+        let is_usable = carried.get(*link).is_none_or(|counted| counted.is_usable);
+        let is_elsewhere = alone == Some(*link) && all > 0.0;
+        if of(link) <= 0.0 && (is_usable || is_elsewhere) {
+            let instead = match is_elsewhere {
+                true => format!("; {most} carried {:.0} bytes instead", of(most)),
+                false => String::new(),
+            };
+            return Err(refused(link, &format!("it carried nothing{instead}")));
+        }
+    }
+    // A few packets that hosts send by themselves, such as neighbor discovery, are nothing.
+    let is_elsewhere = |link: &&str| of(link) < OWN_PART * all && all - of(link) > PACKETS;
+    if let Some(link) = alone.filter(is_elsewhere) {
+        let part = 100.0 * of(link) / all;
+        let what = format!("it carried {part:.0} % of the wire bytes, and {most} the most");
+        return Err(refused(link, &what));
+    }
+    for (link, bytes) in claimed(measurement) {
+        let carried = of(link);
+        if carried + PACKETS < bytes * PART {
+            let what = format!("{bytes:.0} bytes arrived over it, and it carried {carried:.0}");
+            return Err(refused(link, &what));
+        }
+    }
+    Ok(())
+}
+
+/// What figures say that links carried, in bytes: flows, objects or a video, whichever says more.
+fn claimed(measurement: &Measurement) -> BTreeMap<&str, f64> {
+    let mut flows: BTreeMap<&str, f64> = BTreeMap::new();
+    for flow in &measurement.flows {
+        if let Some(link) = &flow.link {
+            *flows.entry(link).or_default() += bytes(&flow.goodput);
+        }
+    }
+    let mut objects: BTreeMap<&str, f64> = BTreeMap::new();
+    for object in &measurement.completions {
+        if let Some(link) = &object.link {
+            *objects.entry(link).or_default() += object.size_bytes as f64;
+        }
+    }
+    for (link, bytes) in objects {
+        let known = flows.entry(link).or_default();
+        *known = known.max(bytes);
+    }
+    flows
+}
+
+fn bytes(series: &Series) -> f64 {
+    series.bps.iter().sum::<f64>() * series.interval_s / 8.0
+}
+
+fn refused(link: &str, what: &str) -> LabError {
+    LabError::Refused(format!("link {link} has no figure: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Completion, Flow};
+
+    /// Flows that say what arrived over each link.
+    fn measured(flows: &[(Option<&str>, f64)]) -> Measurement {
+        let series = |bytes: f64| Series {
+            start_s: 0.0,
+            interval_s: 0.5,
+            bps: vec![bytes * 8.0; 2],
+        };
+        Measurement {
+            flows: flows
+                .iter()
+                .map(|(link, bytes)| Flow {
+                    link: link.map(str::to_owned),
+                    direction: "down".to_owned(),
+                    goodput: series(*bytes),
+                    ..Flow::default()
+                })
+                .collect(),
+            ..Measurement::default()
+        }
+    }
+
+    /// The objection where links carried that.
+    fn said(
+        measurement: &Measurement,
+        carried: &[(&str, u64)],
+        alone: Option<&str>,
+        bound: &[&str],
+    ) -> String {
+        // A link named "dead" is down.
+        let carried = carried.iter().map(|(link, bytes)| {
+            let (bytes, is_usable) = (*bytes, *link != "dead");
+            ((*link).to_owned(), Counted { bytes, is_usable })
+        });
+        match check(measurement, alone, bound, &carried.collect()) {
+            Ok(()) => String::new(),
+            Err(error) => {
+                assert!(matches!(error, LabError::Refused(_)), "{error}");
+                error.to_string()
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_that_ignores_its_link_is_no_figure_of_it() {
+        let command = measured(&[]);
+        let first = [("wifi", 1_000_000), ("lte", 0)];
+        assert_eq!(said(&command, &first, Some("wifi"), &[]), "");
+        let error = said(&command, &first, Some("lte"), &[]);
+        let line = "link lte has no figure: it carried nothing; wifi carried 1000000 bytes instead";
+        assert!(error.ends_with(line), "{error}");
+        let mixed = [("wifi", 800_000), ("lte", 200_000)];
+        let error = said(&command, &mixed, Some("lte"), &[]);
+        assert!(
+            error.contains("20 % of the wire bytes, and wifi the most"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_link_that_something_is_bound_to_has_carried_it() {
+        let bound = ["wifi", "lte"];
+        let both = measured(&[(Some("wifi"), 9e5), (Some("lte"), 3e5)]);
+        let fine = [("wifi", 1_000_000), ("lte", 400_000)];
+        assert_eq!(said(&both, &fine, None, &bound), "");
+        let absent = [("wifi", 1_000_000), ("lte", 0)];
+        let one = measured(&[(Some("wifi"), 9e5)]);
+        assert!(said(&one, &absent, None, &bound).contains("link lte has no figure"));
+        let elsewhere = [("wifi", 1_300_000), ("lte", 1000)];
+        let error = said(&both, &elsewhere, None, &bound);
+        assert!(
+            error.contains("300000 bytes arrived over it, and it carried 1000"),
+            "{error}"
+        );
+        let mut object = measured(&[]);
+        object.completions = vec![Completion {
+            size_bytes: 50_000,
+            link: Some("lte".to_owned()),
+            ..Completion::default()
+        }];
+        let error = said(&object, &elsewhere, None, &[]);
+        assert!(error.contains("50000 bytes arrived over it"), "{error}");
+    }
+
+    #[test]
+    fn that_a_link_which_is_down_carries_nothing_is_a_figure() {
+        let flows = measured(&[(Some("wifi"), 9e5), (Some("dead"), 0.0)]);
+        let carried = [("wifi", 1_000_000), ("dead", 0)];
+        assert_eq!(said(&flows, &carried, None, &["wifi", "dead"]), "");
+        assert_eq!(
+            said(
+                &measured(&[]),
+                &[("wifi", 0), ("dead", 0)],
+                Some("dead"),
+                &[]
+            ),
+            ""
+        );
+        // It is none that another one carried.
+        assert!(said(&flows, &carried, Some("dead"), &[]).contains("wifi carried 1000000"));
+    }
+
+    #[test]
+    fn a_bond_may_leave_a_link_out_and_cables_are_not_counted() {
+        let bond = measured(&[(None, 9e5)]);
+        assert_eq!(
+            said(&bond, &[("wifi", 1_000_000), ("lte", 0)], None, &[]),
+            ""
+        );
+        let bound = measured(&[(Some("wifi"), 1e6)]);
+        assert_eq!(said(&bound, &[], Some("wifi"), &["wifi"]), "");
+    }
+}
