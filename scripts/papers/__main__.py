@@ -1,16 +1,19 @@
 """Measures figures of the papers again and writes docs/results/papers.
 
     scripts/papers PROGRAM [--only PART] [--minutes N] [--out FOLDER]
+    scripts/papers --draw [--only PART]
 
 What was measured before is in FOLDER (lab-out/papers) and is not measured again, unless its scenario has changed since. Each
 part (cs218, fairness, whitehaul) draws its pictures, writes the data behind them as JSON, and puts its tables into its page,
 between marks, once all its runs are there. After N minutes no further run begins, and the same command goes on with the rest.
+With --draw nothing is measured: pictures and tables are made again from the data in docs/results/papers.
 The laboratory needs root, for our congestion controls, and a machine that does little else.
 
 Exit codes: 0 all that was asked for is written, 1 something could not be run, 3 the minutes are over before that.
 """
 
 import argparse
+import json
 import math
 import pathlib
 import sys
@@ -49,18 +52,21 @@ def put(page, tables):
 
 def main():
     parser = argparse.ArgumentParser(prog="papers", description="Measures figures of the papers again.")
-    parser.add_argument("program", help="the sumlink program that is measured")
+    parser.add_argument("program", nargs="?", help="the sumlink program that is measured")
+    parser.add_argument("--draw", action="store_true", help="draw the pictures again from the data in docs/results/papers; measure nothing")
     parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="after so many minutes no further run begins; the same command goes on")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/papers"), help="where runs are kept")
     args = parser.parse_args()
+    if (args.program is None) != args.draw:
+        parser.error("give a PROGRAM to measure, or --draw without one")
     root = pathlib.Path(__file__).resolve().parent.parent.parent
-    bench = runs.Bench(args.program, root / "scenarios" / "papers", args.out, time.monotonic() + 60 * args.minutes)
+    bench = None if args.draw else runs.Bench(args.program, root / "scenarios" / "papers", args.out, time.monotonic() + 60 * args.minutes)
     folder = root / "docs" / "results" / "papers"
     for name, part in PARTS.items():
         if args.only in (None, name):
             try:
-                data = part.measure(bench)
+                data = json.loads((folder / f"{name}.json").read_text()) if args.draw else part.measure(bench)
             except runs.TimeIsOver:
                 print(f"papers: {args.minutes:g} minutes are over, {name} is not complete: the same command goes on", file=sys.stderr)
                 return UNFINISHED

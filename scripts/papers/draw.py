@@ -1,5 +1,7 @@
 """What all pictures have in common."""
 
+import math
+
 import matplotlib
 
 matplotlib.use("svg")
@@ -50,11 +52,71 @@ NAMES = {
 
 
 def save(figure, path):
-    """Writes a picture as SVG."""
+    """Writes a picture as SVG. What lies beyond an axis has an arrow and its number: nothing is cut off unseen."""
+    for axes in figure.axes:
+        mark_beyond(axes)
     figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
     # matplotlib leaves spaces at the ends of lines.
     path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
+
+
+# Arrows of one curve stand at least this part of the axis apart; of those between them the farthest one is marked.
+APART = 0.12
+# What a number takes of the axis.
+ROOM = 0.25
+
+
+def mark_beyond(axes):
+    """Marks the points of curves, bars and scatters that lie above or below the axis. Raises where one lies beside it."""
+    low, high = sorted(axes.get_ylim())
+    left, right = sorted(axes.get_xlim())
+    found = []
+    for points, colour in drawn(axes):
+        points = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+        hair = 1e-6 * (right - left)
+        beside = [x for x, _ in points if not left - hair <= x <= right + hair]
+        if beside:
+            raise ValueError(f"{axes.get_title() or axes.get_ylabel()}: {beside[0]:g} is not on the axis from {left:g} to {right:g}")
+        for edge, sign in ((high, 1), (low, -1)):
+            out = [(x, y) for x, y in points if sign * (y - edge) > 1e-9 * (high - low)]
+            found += [(x, edge, y, sign, colour) for x, y in peaks(out, sign, APART * (right - left))]
+    # Numbers of arrows that stand close together stand one below the other.
+    rows = []
+    for x, edge, value, sign, colour in sorted(found, key=lambda one: one[:3]):
+        row = sum(side == sign and abs(x - other) < ROOM * (right - left) for other, side in rows)
+        rows.append((x, sign))
+        arrow(axes, x, edge, value, sign, colour, row)
+
+
+def drawn(axes):
+    """The points that are data, with their colour; lines of a grid lie below all of them (zorder 0)."""
+    for line in axes.lines:
+        if line.get_transform() == axes.transData and line.get_zorder() > 0:
+            yield list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()))), line.get_color()
+    for bars_ in axes.containers:
+        for bar in bars_:
+            if hasattr(bar, "get_height"):
+                yield [(bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height())], bar.get_facecolor()
+    for marks in axes.collections:
+        if marks.get_offset_transform() == axes.transData:
+            edges = marks.get_edgecolor()
+            yield [(float(x), float(y)) for x, y in marks.get_offsets()], edges[0] if len(edges) else "black"
+
+
+def peaks(points, sign, apart):
+    """The farthest points, each at least so far from the next one."""
+    kept = []
+    for x, y in sorted(points, key=lambda point: -sign * point[1]):
+        if all(abs(x - other) >= apart for other, _ in kept):
+            kept.append((x, y))
+    return kept
+
+
+def arrow(axes, x, edge, value, sign, colour, row):
+    axes.plot([x], [edge], marker="^" if sign > 0 else "v", markersize=4, color=colour, clip_on=False, zorder=5, gid="beyond")
+    place = {"xytext": (3, -sign * (3 + 6.5 * row)), "textcoords": "offset points", "va": "top" if sign > 0 else "bottom"}
+    axes.annotate(f"{value:.4g}", (x, edge), fontsize=6, color=colour, gid="beyond-number", **place)
 
 
 def bars(axes, groups, series, low=None, high=None, form="{:.2f}"):

@@ -121,10 +121,12 @@ def windows_picture(data, folder):
     figure, grid = draw.plt.subplots(
         8, 2, figsize=(8.6, 11), sharex=True, height_ratios=[2, 1.1] * 4
     )
+    flows = [data["windows"][quality][control]["links"]["2"] for quality in QUALITIES for control in WINDOWS]
+    end = max(8, *(flow["time_s"][-1] for flow in flows))
     for column, quality in enumerate(QUALITIES):
         for row, control in enumerate(WINDOWS):
             windows, delays = grid[2 * row, column], grid[2 * row + 1, column]
-            draw_window(windows, delays, data["windows"][quality][control]["links"]["2"], 8)
+            draw_window(windows, delays, data["windows"][quality][control]["links"]["2"], end)
             said = "clean" if quality == "clean" else "with interference"
             windows.set_title(f"{draw.NAMES[control]}, {said}", loc="left", fontsize=9)
             if column == 0:
