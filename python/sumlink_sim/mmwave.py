@@ -247,7 +247,7 @@ def plot(frame: pd.DataFrame, y: str, *, x: str | None = None, by: str | None = 
 
 
 def plot_heat_map(frame: pd.DataFrame, *, ax: Any = None) -> Any:
-    """Draws what :func:`heat_map` gives: light is 1 and more, dark is 0, and each part has its number.
+    """Draws what :func:`heat_map` gives: dark is 0, light 1 or the largest index where that is more, and each part has its number.
 
     Args:
         frame: of :func:`heat_map`.
@@ -257,9 +257,10 @@ def plot_heat_map(frame: pd.DataFrame, *, ax: Any = None) -> Any:
         The axes.
     """
     ax = _axes("plot_heat_map", ax)
-    image = ax.imshow(frame.to_numpy(), cmap="cividis", vmin=0, vmax=1)
+    most = max(1.0, float(frame.to_numpy().max(initial=0.0)))
+    image = ax.imshow(frame.to_numpy(), cmap="cividis", vmin=0, vmax=most)
     for (row, column), index in zip(itertools.product(*map(range, frame.shape)), frame.to_numpy().ravel(), strict=True):
-        ax.text(column, row, f"{index:.2f}", ha="center", va="center", color="white" if index < 0.5 else "black")
+        ax.text(column, row, f"{index:.2f}", ha="center", va="center", color="white" if index < most / 2 else "black")
     ax.set_xticks(range(frame.shape[1]), [str(column) for column in frame.columns])
     ax.set_yticks(range(frame.shape[0]), [str(row) for row in frame.index])
     ax.set_xlabel("column of the office, 1.4 m each; the access point is in the upper left corner")

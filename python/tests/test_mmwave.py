@@ -117,6 +117,8 @@ def test_plots_have_a_line_for_each_scheme() -> None:
         mmwave.plot(frame, "rate")
     heat = mmwave.plot_heat_map(mmwave.heat_map(4.0, draws=2))
     assert len(heat.texts) == 4 * 6
+    larger = mmwave.plot_heat_map(mmwave.heat_map(4.0, draws=2) + 1.5)
+    assert larger.images[0].norm.vmax == larger.images[0].get_array().max(), "the scale covers its values"
     beams = mmwave.plot_good_beams(mmwave.good_beams([None, 4.0], draws=2))
     assert [line.get_label() for line in beams.get_lines()] == ["no power control", "gamma 4 dB"]
     assert all(line.get_ydata()[-1] == pytest.approx(1) for line in beams.get_lines())

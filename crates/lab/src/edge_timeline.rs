@@ -208,8 +208,8 @@ fn draw(
 
 fn draw_lines(svg: &mut Svg, time: &Axis, panel: &Panel<'_>, top: f64) {
     let values = panel.lines.iter().flat_map(|(.., values)| values.iter());
-    let largest = values.map(|(_, value)| *value).fold(0.0, f64::max);
-    let axis = Axis::from_zero(largest, (top + HEIGHT, top), 4.0);
+    let values = values.map(|(_, value)| *value);
+    let axis = Axis::covering(values, (top + HEIGHT, top), 4.0);
     draw_panel(svg, time, &axis, (top, top + HEIGHT), panel.unit);
     let mut x = LEFT;
     for (name, ink, values) in &panel.lines {

@@ -1,6 +1,6 @@
 //! A picture of what congestion windows do: for each flow window and threshold over time, and below the round-trip time.
 
-use crate::plot::{Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
+use crate::plot::{Across, Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
 
 /// What was seen of one flow.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,12 +113,25 @@ fn draw_flow(svg: &mut Svg, flow: &WindowFlow, time: &Axis, top: f64) {
 
     let panel = (top + HEADING, top + HEADING + WINDOW);
     let cwnd = largest(|point| point.cwnd);
-    // A threshold that was never near the window would make the window a flat line.
-    let most = largest(|point| point.ssthresh.unwrap_or(0.0)).min(2.0 * cwnd);
-    let packets = Axis::from_zero(cwnd.max(most), (panel.1, panel.0), 5.0);
+    // A threshold that was never near the window would make the window a flat line: arrows mark it.
+    let values = flow.points.iter();
+    let values = values
+        .flat_map(|point| [Some(point.cwnd), point.ssthresh])
+        .flatten();
+    let limits = (0.0, 2.0 * cwnd);
+    let packets = Axis::limited(values, limits, (panel.1, panel.0), 5.0);
     draw_panel(svg, time, &packets, panel, "packets");
     for points in runs(flow, |point| point.ssthresh) {
-        svg.polyline(&thinned(&points, time, &packets), SSTHRESH, 1.4, DASH);
+        for (is_beyond, part) in parts(&points, &packets) {
+            if is_beyond {
+                let most = part.iter().map(|point| point.1).fold(0.0, f64::max);
+                let (from, to) = (time.at(part[0].0), time.at(part[part.len() - 1].0));
+                svg.line((from, panel.0), (to, panel.0), SSTHRESH, 1.4, DASH);
+                svg.beyond(&packets, Across::X(from), &[(most, SSTHRESH)], short);
+            } else {
+                svg.polyline(&thinned(part, time, &packets), SSTHRESH, 1.4, DASH);
+            }
+        }
     }
     for points in runs(flow, |point| Some(point.cwnd)) {
         svg.polyline(&thinned(&points, time, &packets), CWND, 1.4, "");
@@ -149,6 +162,16 @@ fn draw_flow(svg: &mut Svg, flow: &WindowFlow, time: &Axis, top: f64) {
         "",
         "seconds",
     );
+}
+
+/// Parts of a line that lie on the axis or beyond it, in turn.
+fn parts<'a>(
+    points: &'a [(f64, f64)],
+    axis: &Axis,
+) -> impl Iterator<Item = (bool, &'a [(f64, f64)])> {
+    let is_beyond = |point: &(f64, f64)| axis.beyond(point.1).is_some();
+    let parts = points.chunk_by(move |a, b| is_beyond(a) == is_beyond(b));
+    parts.map(move |part| (is_beyond(&part[0]), part))
 }
 
 /// Lines of one value: it is broken where there is none.
@@ -199,6 +222,22 @@ mod tests {
         assert_eq!([lines("s-c2"), lines("s-c3"), lines("s-c4")], [2, 2, 2]);
         assert!(picture.find("early") < picture.find("late"));
         assert!(picture.contains("two &lt;flows&gt;"));
+    }
+
+    #[test]
+    fn a_threshold_far_above_the_window_has_an_arrow_and_its_number() {
+        let mut flow = flow("one", 0.0, 100);
+        for point in &mut flow.points[40..60] {
+            point.ssthresh = Some(5000.0);
+        }
+        let picture = draw_windows("t", &[flow]);
+        assert_eq!(picture.matches("data-beyond").count(), 1, "{picture}");
+        assert!(
+            picture.contains(">5000<") && picture.contains("<polygon"),
+            "{picture}"
+        );
+        // The window fills its panel all the same.
+        assert!(!picture.contains(">1000<"), "{picture}");
     }
 
     #[test]

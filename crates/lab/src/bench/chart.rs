@@ -1,6 +1,6 @@
 //! A group of the matrix as a picture: for each line the first bar's figure, its spread, the bound, and the others.
 
-use crate::plot::{Anchor, Axis, Ink, Palette, Svg, short, shortened};
+use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short, shortened};
 
 use super::bar::Quantity;
 use super::judge::{Judged, Line, Verdict};
@@ -12,6 +12,9 @@ const LINE: f64 = 20.0;
 const HEAD: f64 = 46.0;
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_COLUMN: f64 = 210.0;
+/// The axis goes up to this many times the largest bound, as far on the other side of 0; arrows
+/// mark what lies beyond.
+const REACH: f64 = 3.0;
 
 /// The pictures, by the names of their files: one for each kind of figure, of the lines that have one.
 pub(super) fn draw(group: &Group, lines: &[&Line], palette: &Palette) -> Vec<(String, String)> {
@@ -47,11 +50,6 @@ fn picture(
         .flat_map(|line| line.first().filter(of_kind).map(|judged| (*line, judged)))
         .collect();
     bars.iter().find(|(_, judged)| judged.spread.is_some())?;
-    let values = bars.iter().flat_map(|(_, judged)| {
-        let others = judged.others.iter().filter_map(|(_, value)| *value);
-        let own = judged.spread.as_ref().map(|spread| spread.max);
-        others.chain(own).chain([judged.bar.bound])
-    });
     let bound = bars
         .iter()
         .map(|(_, judged)| judged.bar.bound)
@@ -59,9 +57,8 @@ fn picture(
     // A single absurd value of an alternative must not flatten everything else; a rate is none.
     let reach = match quantity {
         Quantity::Goodput => f64::INFINITY,
-        _ => bound.max(1.0) * 3.0,
+        _ => bound.max(1.0) * REACH,
     };
-    let largest = values.fold(0.0, f64::max).min(reach);
     let (factor, unit) = quantity.axis();
     let mut others: Vec<&str> = Vec::new();
     for (name, _) in bars
@@ -79,6 +76,17 @@ fn picture(
         let has_others = judged.others.iter().any(|(_, value)| value.is_some());
         (judged.beside_others).filter(|value| has_others && Some(*value) != median)
     };
+    let values = bars.iter().flat_map(|(_, judged)| {
+        let others = judged.others.iter().filter_map(|(_, value)| *value);
+        let own = judged.spread.iter();
+        let own = own.flat_map(|spread| [spread.min, spread.median, spread.max]);
+        others
+            .chain(own)
+            .chain(beside(judged))
+            .chain([judged.bar.bound])
+    });
+    let values = values.map(|value| value * factor);
+    let limits = (-reach * factor, reach * factor);
     let is_beside = bars.iter().any(|(_, judged)| beside(judged).is_some());
     let fixed = 2 + usize::from(is_beside);
     let legend = (others.len() + fixed).div_ceil(4) as f64 * LEGEND_LINE;
@@ -104,8 +112,11 @@ fn picture(
         "font-weight=\"600\"",
         &title,
     );
-    let x = Axis::from_zero(largest * factor, PLOT, 6.0);
+    let x = Axis::limited(values, limits, PLOT, 6.0);
     let at_value = |value: f64| x.at(value * factor);
+    // Where a shape ends that goes on to an arrow.
+    let up_to = |value: f64| x.up_to(value * factor);
+    let is_beyond = |value: f64| x.beyond(value * factor).is_some();
     for tick in &x.ticks {
         let at = x.at(*tick);
         svg.line((at, HEAD - 6.0), (at, bottom), Ink::Grid, 1.0, "");
@@ -137,24 +148,37 @@ fn picture(
         );
         if let Some(spread) = &judged.spread {
             let ink = Ink::Colour(own.colour);
-            let end = at_value(spread.median);
-            svg.rect((PLOT.0, top + 5.0), (end - PLOT.0, LINE - 10.0), ink);
-            svg.line(
-                (at_value(spread.min), middle),
-                (at_value(spread.max), middle),
-                Ink::Text,
-                1.2,
-                "",
-            );
+            let (zero, end) = (at_value(0.0), up_to(spread.median));
+            let left = zero.min(end);
+            svg.rect((left, top + 5.0), (zero.max(end) - left, LINE - 10.0), ink);
+            let (from, to) = (up_to(spread.min), up_to(spread.max));
+            svg.line((from, middle), (to, middle), Ink::Text, 1.2, "");
         }
+        let own_values = judged.spread.iter();
+        let own_values = own_values.flat_map(|spread| [spread.median, spread.min, spread.max]);
+        let mut out: Vec<Inked> = Vec::new();
+        let mut note = |value: f64, ink: Ink| {
+            let known = out.iter().any(|(other, _)| *other == value * factor);
+            if is_beyond(value) && !known {
+                out.push((value * factor, ink));
+            }
+        };
+        own_values
+            .chain(beside(judged))
+            .for_each(|value| note(value, Ink::Text));
         for (name, value) in &judged.others {
-            if let Some(value) = value {
-                svg.marker((at_value(*value), middle), 3.2, palette.style(name), false);
+            let Some(value) = value else { continue };
+            let style = palette.style(name);
+            if is_beyond(*value) {
+                note(*value, Ink::Colour(style.colour));
+            } else {
+                svg.marker((at_value(*value), middle), 3.2, style, false);
             }
         }
-        if let Some(value) = beside(judged) {
+        if let Some(value) = beside(judged).filter(|value| !is_beyond(*value)) {
             svg.marker((at_value(value), middle), 4.2, own, true);
         }
+        svg.beyond(&x, Across::Y(middle), &out, short);
         let at = at_value(judged.bar.bound);
         svg.line((at, top + 1.0), (at, top + LINE - 1.0), Ink::Text, 2.0, "");
         let word = match judged.verdict {
@@ -199,4 +223,32 @@ fn picture(
         say(&mut svg, (left, y), name);
     }
     Some(svg.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::side_by_side::tests;
+
+    #[test]
+    fn a_value_far_beyond_the_bar_has_an_arrow_and_its_number() {
+        // Of links of 100 Mbit/s in sum: the axis ends at three times the bar, or a bit above.
+        let (line, _) = tests::line(
+            0,
+            &[("sumlink:fbdt", 96.0), ("mptcp", 3478.0), ("noq", 60.0)],
+        );
+        let palette = Palette::new(["mptcp", "noq", "sumlink:fbdt"]);
+        let pictures = draw(&tests::group(), &[&line], &palette);
+        let svg = roxmltree::Document::parse(&pictures[0].1).unwrap();
+        let beyond = svg
+            .descendants()
+            .filter(|node| node.has_attribute("data-beyond"));
+        let beyond: Vec<_> = beyond.filter_map(|node| node.text()).collect();
+        assert_eq!(beyond, ["34.8"]);
+        let places = svg.descendants().filter_map(|node| node.attribute("cx"));
+        let places: Vec<f64> = places.map(|x| x.parse().unwrap()).collect();
+        // That of noq, and two of the legend.
+        assert_eq!(places.len(), 3, "{places:?}");
+        assert!(places.iter().all(|x| *x < PLOT.1), "{places:?}");
+    }
 }

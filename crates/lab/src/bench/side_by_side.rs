@@ -5,14 +5,11 @@ use std::fmt::Write;
 use super::Lines;
 use super::bar::Quantity;
 use super::judge::{Judged, Line};
-use crate::plot::{Anchor, Axis, Ink, Palette, Svg, short};
+use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 use crate::results::Spread;
 
 /// By more than this share most runs do not differ by chance.
 const CLEARLY: f64 = 0.9;
-
-/// The least share of the best link that the picture tells apart.
-const LEAST: f64 = 0.01;
 
 /// Every system that was run, in the order in which they come first, with what it has in the first line of each row.
 pub(super) struct SideBySide<'a>(Vec<(&'a str, Shares)>);
@@ -110,9 +107,8 @@ impl<'a> SideBySide<'a> {
         let mut svg = Svg::new(WIDTH, bottom + 14.0, title);
         let bold = "font-weight=\"600\"";
         svg.text((8.0, 18.0), 13.0, Ink::Text, Anchor::Start, bold, title);
-        let largest = all().flat_map(|(_, shares)| &shares.best);
-        let largest = largest.copied().fold(1.0, f64::max);
-        let x = Axis::logarithmic(LEAST, largest, PLOT);
+        let values = all().flat_map(|(_, shares)| &shares.best);
+        let x = Axis::logarithmic(values.copied().chain([1.0]), PLOT);
         for tick in &x.ticks {
             let at = x.at(*tick);
             svg.line((at, HEAD - 6.0), (at, bottom), Ink::Grid, 1.0, "");
@@ -130,9 +126,20 @@ impl<'a> SideBySide<'a> {
             let middle = HEAD + LINE * (index as f64 + 0.5);
             let place = (PLOT.0 - 10.0, middle + 3.5);
             svg.text(place, 10.5, Ink::Text, Anchor::End, "", name);
-            for share in &shares.best {
-                svg.marker((x.at(*share), middle), 3.2, palette.style(name), false);
+            let style = palette.style(name);
+            for share in shares
+                .best
+                .iter()
+                .filter(|share| x.beyond(**share).is_none())
+            {
+                svg.marker((x.at(*share), middle), 3.2, style, false);
             }
+            // Nothing at all has no place on an axis of powers of ten.
+            let all = shares.best.iter();
+            let all: Vec<Inked> = all
+                .map(|share| (*share, Ink::Colour(style.colour)))
+                .collect();
+            svg.beyond(&x, Across::Y(middle), &all, short);
         }
         svg.finish()
     }
@@ -155,7 +162,7 @@ fn firsts(group: &[(Line, bool)]) -> impl Iterator<Item = &Line> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
 
     use super::*;
@@ -163,12 +170,17 @@ mod tests {
     use crate::bench::quantities::tests::{alone, own, run, scenario};
     use crate::bench::{judge, matrix};
 
-    /// A row with links of 80 and 20 Mbit/s, and what each system has.
-    fn line(row: usize, goodputs: &[(&str, f64)]) -> (Line, bool) {
+    /// Three rows.
+    pub(in crate::bench) fn group() -> matrix::Group {
         let text = "name = \"g\"\nbars = [\"sum >= 0.97\", \"best >= 1\"]\n[scenario]\nduration = \"3s\"\n\
                     [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n[[row]]\nname = \"one\"\n[[row]]\nname = \"two\"\n\
                     [[row]]\nname = \"three\"\nbars = [\"best >= 1\"]\n";
-        let group = matrix::read(Path::new("m.toml"), text).unwrap();
+        matrix::read(Path::new("m.toml"), text).unwrap()
+    }
+
+    /// A row with links of 80 and 20 Mbit/s, and what each system has.
+    pub(in crate::bench) fn line(row: usize, goodputs: &[(&str, f64)]) -> (Line, bool) {
+        let group = group();
         let mut runs = vec![run("alone", 1, alone())];
         runs.extend(
             goodputs
@@ -214,5 +226,31 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), 6, "{svg}");
         let alone = vec![vec![line(0, &[("sumlink:fbdt", 98.0)])]];
         assert!(SideBySide::new(&alone).is_empty());
+    }
+
+    #[test]
+    fn every_share_has_its_place_and_nothing_at_all_an_arrow() {
+        // 0.008 of the best link, and nothing.
+        let figures = [("sumlink:fbdt", 96.0), ("mptcp", 0.64), ("noq", 0.0)];
+        let lines = vec![vec![line(0, &figures)]];
+        let svg = SideBySide::new(&lines).picture(&Palette::new(["mptcp", "noq", "sumlink:fbdt"]));
+        let svg = roxmltree::Document::parse(&svg).unwrap();
+        let ticks: Vec<_> = svg.descendants().filter_map(|node| node.text()).collect();
+        assert!(ticks.contains(&"0.001"), "{ticks:?}");
+        let marks = svg.descendants().filter(|node| node.has_tag_name("circle"));
+        let places: Vec<f64> = marks
+            .map(|mark| mark.attribute("cx").unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(places.len(), 2, "{places:?}");
+        assert!(
+            places.iter().all(|x| (211.0..830.0).contains(x)),
+            "{places:?}"
+        );
+        let beyond: Vec<_> = svg
+            .descendants()
+            .filter(|node| node.has_attribute("data-beyond"))
+            .collect();
+        assert_eq!(beyond.len(), 1);
+        assert_eq!(beyond[0].text(), Some("0"));
     }
 }

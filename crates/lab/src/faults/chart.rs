@@ -1,7 +1,7 @@
 //! How the figures of all faults are spread: for each line the middle half, 99 of 100, every one above that, and the bars.
 
 use super::measure::quantile;
-use crate::plot::{Anchor, Axis, Ink, Style, Svg, short};
+use crate::plot::{Across, Anchor, Axis, Ink, Inked, Style, Svg, short};
 
 const WIDTH: f64 = 860.0;
 const PLOT: (f64, f64) = (220.0, 830.0);
@@ -23,10 +23,9 @@ pub(super) fn draw(title: &str, rows: &[Row]) -> String {
     let mut svg = Svg::new(WIDTH, bottom + FOOT, title);
     let bold = "font-weight=\"600\"";
     svg.text((8.0, 18.0), 13.0, Ink::Text, Anchor::Start, bold, title);
-    let all = || rows.iter().flat_map(|row| &row.values).copied();
-    let least = all().fold(f64::INFINITY, f64::min);
-    let most = all().fold(0.0, f64::max);
-    let x = Axis::logarithmic(least.clamp(1.0, 1000.0), most.max(1000.0), PLOT);
+    let bars = rows.iter().flat_map(|row| row.bars.into_iter().flatten());
+    let values = rows.iter().flat_map(|row| &row.values).copied();
+    let x = Axis::logarithmic(values.chain(bars).chain([1000.0]), PLOT);
     for tick in &x.ticks {
         let at = x.at(*tick);
         svg.line((at, HEAD - 6.0), (at, bottom), Ink::Grid, 1.0, "");
@@ -70,6 +69,13 @@ fn draw_row(svg: &mut Svg, row: &Row, top: f64, x: &Axis) {
     for value in row.values.iter().filter(|value| **value > high) {
         svg.marker((x.at(*value), middle), 2.5, style, false);
     }
+    // A gap of nothing has no place on an axis of powers of ten.
+    let nothing = row.values.iter().find(|value| x.beyond(**value).is_some());
+    let nothing: Vec<Inked> = nothing
+        .map(|value| (*value, Ink::Text))
+        .into_iter()
+        .collect();
+    svg.beyond(x, Across::Y(middle), &nothing, short);
 }
 
 #[cfg(test)]
@@ -91,5 +97,17 @@ mod tests {
         assert_eq!(svg.matches("<rect").count(), 2, "the paper and a box");
         assert!(svg.contains("blackhole down") && svg.contains("reset up"));
         assert!(svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn gaps_below_a_millisecond_and_of_nothing_are_drawn_as_what_they_are() {
+        let row = Row {
+            label: "reset up".to_owned(),
+            values: vec![0.02, 0.0, 5.0],
+            bars: None,
+        };
+        let svg = draw("gaps", &[row]);
+        assert!(svg.contains(">0.01 ms<"), "{svg}");
+        assert_eq!(svg.matches("data-beyond").count(), 1, "{svg}");
     }
 }

@@ -4,12 +4,16 @@
 //! the picture gives it other colours (dark paper).
 
 mod axis;
+mod beyond;
+#[cfg(test)]
+mod committed;
 mod palette;
 mod panel;
 
 use std::fmt::Write;
 
 pub(crate) use axis::{Axis, Unit, short, tick_step};
+pub(crate) use beyond::{Across, Inked};
 pub(crate) use palette::{COLOURS, Palette, Style};
 pub(crate) use panel::{draw_panel, thinned};
 

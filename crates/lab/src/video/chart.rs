@@ -1,6 +1,6 @@
 //! A scenario as a picture: what went over the links when there was room for all, and below it the delay of each picture.
 
-use crate::plot::{Anchor, Axis, Ink, Palette, Style, Svg, Unit, short};
+use crate::plot::{Across, Anchor, Axis, Ink, Palette, Style, Svg, Unit, short};
 use crate::results::{Outcome, Run};
 
 use super::ALONE;
@@ -13,7 +13,8 @@ const TOPS: [f64; 2] = [40.0, 244.0];
 const HEIGHT: f64 = 434.0;
 /// Seconds over which a rate is averaged: single pictures would make a comb of it.
 const AVERAGE_S: f64 = 1.0;
-/// Milliseconds that the lower panel has room for; delays are between a round trip and the whole run.
+/// Milliseconds that the lower panel shows at least: delays are between a round trip and the whole
+/// run.
 const DELAYS: (f64, f64) = (10.0, 10_000.0);
 
 /// A line of both panels.
@@ -41,10 +42,15 @@ pub(super) fn draw(judged: &Judged<'_>) -> Option<String> {
         .map(|(_, bps)| *bps)
         .fold(0.0, f64::max);
     let unit = Unit::of_rate(largest);
+    let times = lines
+        .iter()
+        .flat_map(|line| line.rate.iter().chain(&line.delay));
+    let end = times.map(|(time, _)| *time).fold(end, f64::max);
     let x = Axis::exact(end, PLOT, 8.0);
     let place = |top: f64| (top + PANEL, top);
     let rates = Axis::from_zero(largest / unit.size, place(TOPS[0]), 5.0);
-    let delays = Axis::logarithmic(DELAYS.0, DELAYS.1, place(TOPS[1]));
+    let measured = lines.iter().flat_map(|line| &line.delay).map(|(_, ms)| *ms);
+    let delays = Axis::logarithmic(measured.chain([DELAYS.0, DELAYS.1]), place(TOPS[1]));
     let heads = [
         format!("goodput, {}", unit.name),
         "capture to arrival, ms".to_owned(),
@@ -67,6 +73,13 @@ pub(super) fn draw(judged: &Judged<'_>) -> Option<String> {
             .map(|(t, ms)| (x.at(*t), delays.at(*ms)))
             .collect();
         svg.polyline(&points, ink, 1.2, dash);
+        for (t, ms) in line
+            .delay
+            .iter()
+            .filter(|(_, ms)| delays.beyond(*ms).is_some())
+        {
+            svg.beyond(&delays, Across::X(x.at(*t)), &[(*ms, ink)], short);
+        }
         let y = TOPS[0] + 12.0 + 20.0 * index as f64;
         svg.line(
             (PLOT.1 + 14.0, y - 4.0),

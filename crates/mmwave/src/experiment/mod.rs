@@ -213,17 +213,21 @@ impl Experiment {
                 vec![("", picture.draw(points, |_| (lowest, 1.0)))]
             }
             Kind::Overhead { failure, .. } => {
-                let share = failure * 100.0;
-                let title = format!("Mini-slots with which at most {share:.0} % of attempts fail");
+                let title = overhead_title(points, *failure);
                 let picture = Picture {
                     title: &title,
                     x: ("stations", "clients"),
                     y: ("mini_slots", "mini-slots of an A-BFT"),
                 };
-                vec![(
-                    "",
-                    picture.draw(points, |most| (0.0, most.max(36.0) * 1.05)),
-                )]
+                let svg = picture.draw_named(
+                    points,
+                    |most| (0.0, most.max(36.0) * 1.05),
+                    |scheme| match failed(points, scheme) {
+                        Some(shares) => format!("{scheme}: {shares} % fail"),
+                        None => scheme.to_owned(),
+                    },
+                );
+                vec![("", svg)]
             }
             Kind::Stations(_) => {
                 let x = ("stations", "clients");
@@ -284,7 +288,20 @@ struct Picture<'a> {
 impl Picture<'_> {
     /// Draws it; `range` is that of the vertical axis, by the largest value.
     fn draw(&self, points: &[Point], range: impl Fn(f64) -> (f64, f64)) -> String {
-        let series = series(points, (self.x.0, self.y.0));
+        self.draw_named(points, range, str::to_owned)
+    }
+
+    /// The same with other names of the schemes.
+    fn draw_named(
+        &self,
+        points: &[Point],
+        range: impl Fn(f64) -> (f64, f64),
+        name: impl Fn(&str) -> String,
+    ) -> String {
+        let mut series = series(points, (self.x.0, self.y.0));
+        for one in &mut series {
+            one.name = name(&one.name);
+        }
         let all = series.iter().flat_map(|one| &one.points);
         let most = all.map(|point| point.1).fold(0.0, f64::max);
         let labels = Labels {
@@ -293,6 +310,34 @@ impl Picture<'_> {
             y: self.y.1,
         };
         lines(&labels, &series, range(most))
+    }
+}
+
+/// What the picture of mini-slots shows: how many attempts failed, and how many were meant to.
+fn overhead_title(points: &[Point], target: f64) -> String {
+    let target = target * 100.0;
+    let measured = shares(points.iter()).map_or_else(
+        || "no attempts were made".to_owned(),
+        |shares| format!("{shares} % of attempts fail"),
+    );
+    format!("Mini-slots of an A-BFT: {measured} (target: at most {target:.0} %)")
+}
+
+/// Least and largest share of failed attempts of a scheme, in percent.
+fn failed(points: &[Point], scheme: &str) -> Option<String> {
+    shares(points.iter().filter(|point| point.scheme() == scheme))
+}
+
+fn shares<'a>(points: impl Iterator<Item = &'a Point>) -> Option<String> {
+    let shares = points.filter_map(|point| point.find("failure"));
+    let (least, most) = shares.fold(
+        (f64::INFINITY, f64::NEG_INFINITY),
+        |(least, most), share| (least.min(share * 100.0), most.max(share * 100.0)),
+    );
+    match (format!("{least:.1}"), format!("{most:.1}")) {
+        _ if least > most => None,
+        (least, most) if least == most => Some(least),
+        (least, most) => Some(format!("{least} to {most}")),
     }
 }
 
@@ -387,7 +432,25 @@ mod tests {
             "{points:?}"
         );
         assert!(points[0].find("failure").unwrap() <= 0.1);
-        assert!(overhead.pictures(&points)[0].1.contains("at most 10 %"));
+        // JPOC aims at a tenth and may miss it: the title has what was measured.
+        let missed = [("80211-thesis", 0.098), ("jpoc", 0.116), ("jpoc", 0.342)];
+        let missed = missed.map(|(scheme, failure)| {
+            let mut point = Point::new();
+            point.text("scheme", scheme);
+            point.count("stations", 12);
+            point.number("mini_slots", 40.0);
+            point.number("failure", failure);
+            point
+        });
+        let picture = &overhead.pictures(&missed)[0].1;
+        let title = picture
+            .split("<title>")
+            .nth(1)
+            .and_then(|rest| rest.split("</title>").next());
+        let title = title.unwrap();
+        let measured = "9.8 to 34.2 % of attempts fail (target: at most 10 %)";
+        assert!(title.ends_with(measured), "{title}");
+        assert!(picture.contains(">jpoc: 11.6 to 34.2 % fail<"), "{picture}");
     }
 
     #[test]

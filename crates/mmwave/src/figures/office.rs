@@ -255,10 +255,10 @@ pub fn brackets(good_beams: &[usize], sectors: usize) -> (f64, [f64; 6]) {
 pub fn heat_map_picture(panels: &[(String, Vec<Vec<f64>>)]) -> String {
     maps(
         "Competition index against a client near the access point",
-        (
+        [
             "0: never heard beside it",
             "1: heard in as many sectors as that one",
-        ),
+        ],
         panels,
         &[
             "Each part of the office is 1.4 m wide; its number is the median over places and orientations of a client there.",

@@ -1,6 +1,6 @@
 //! Maps of cells.
 
-use super::{heading, paper, rect, text};
+use super::{covering, heading, line, paper, rect, text};
 
 /// Pixels of a cell, and between maps.
 const CELL: f64 = 46.0;
@@ -10,11 +10,13 @@ const COLUMNS: usize = 3;
 /// What a map needs besides its cells: its name, and room below.
 const HEAD: f64 = 56.0;
 
-/// Maps of cells side by side, each with its name; the first row is at the top. Light is 1 and more, dark is 0, as a scale above
-/// them says; `scale` tells what 0 and 1 mean, `notes` stand below, a line each.
+/// Maps of cells side by side, each with its name; the first row is at the top. A scale above them
+/// goes from dark for 0 to light for 1, or for the largest value of all cells where that is more.
+/// `scale` says what 0 and 1 mean, `notes` stand below, a line each. Cells without a finite value
+/// are grey.
 pub fn maps(
     title: &str,
-    scale: (&str, &str),
+    scale: [&str; 2],
     maps: &[(String, Vec<Vec<f64>>)],
     notes: &[&str],
 ) -> String {
@@ -31,17 +33,33 @@ pub fn maps(
     let height = 96.0 + below + 18.0 * notes.len() as f64;
     let mut svg = paper(width, height, title);
     heading(&mut svg, (24.0, 28.0), title);
-    // The scale: what 0 means, eleven shades, what 1 means.
+    // The scale: what 0 means, eleven shades, what 1 means; below them the numbers where 1 is not
+    // the last shade.
+    let cells = maps
+        .iter()
+        .flat_map(|(_, map)| map.iter().flatten().copied());
+    let (least, most) = covering((0.0, 1.0), cells);
+    let part_of = |value: f64| (value - least) / (most - least);
     let (words, shade) = (6.2, 16.0);
-    let start = 24.0 + words * scale.0.chars().count() as f64 + 10.0;
-    text(&mut svg, (24.0, 56.0), 12, "start", "", scale.0);
+    let start = 24.0 + words * scale[0].chars().count() as f64 + 10.0;
+    text(&mut svg, (24.0, 56.0), 12, "start", "", scale[0]);
     for step in 0..=10 {
         let part = f64::from(step) / 10.0;
         let place = (start + shade * f64::from(step), 44.0);
         rect(&mut svg, place, (shade, 16.0), &colour(part));
     }
     let end = (start + shade * 11.0 + 10.0, 56.0);
-    text(&mut svg, end, 12, "start", "", scale.1);
+    text(&mut svg, end, 12, "start", "", scale[1]);
+    if (least, most) != (0.0, 1.0) {
+        for value in [least, 0.0, 1.0, most] {
+            let place = start + shade * (0.5 + 10.0 * part_of(value));
+            line(&mut svg, (place, 60.0), (place, 64.0), "#52606d");
+        }
+        for value in [least, most] {
+            let place = (start + shade * (0.5 + 10.0 * part_of(value)), 76.0);
+            text(&mut svg, place, 11, "middle", "", &format!("{value:.2}"));
+        }
+    }
     for (index, (name, map)) in maps.iter().enumerate() {
         let x0 = 24.0 + (index % COLUMNS) as f64 * map_width;
         let y0 = 108.0 + (index / COLUMNS) as f64 * map_height;
@@ -49,8 +67,13 @@ pub fn maps(
         for (row, cells) in map.iter().enumerate() {
             for (column, value) in cells.iter().enumerate() {
                 let place = (x0 + column as f64 * CELL, y0 + row as f64 * CELL);
-                let part = value.clamp(0.0, 1.0);
-                rect(&mut svg, place, (CELL - 2.0, CELL - 2.0), &colour(part));
+                let part = part_of(*value);
+                let fill = if part.is_finite() {
+                    colour(part)
+                } else {
+                    "#8a949e".to_owned()
+                };
+                rect(&mut svg, place, (CELL - 2.0, CELL - 2.0), &fill);
                 let ink = if part < 0.5 {
                     "style=\"fill:#ffffff\""
                 } else {
@@ -70,7 +93,7 @@ pub fn maps(
     svg + "</svg>\n"
 }
 
-/// From dark blue for 0 to pale yellow for 1.
+/// From dark blue for 0 to pale yellow for 1, which are the ends of the scale.
 fn colour(part: f64) -> String {
     let mix = |from: f64, to: f64| (from + (to - from) * part).round();
     let (red, green, blue) = (mix(20.0, 255.0), mix(40.0, 240.0), mix(90.0, 190.0));
@@ -86,16 +109,21 @@ mod tests {
         let map = vec![vec![0.25, 1.5], vec![0.0, 1.0]];
         let svg = maps(
             "t",
-            ("never", "always"),
+            ["never", "always"],
             &[("m".to_owned(), map)],
             &["note"],
         );
         for told in [">0.25<", ">1.50<", ">never<", ">always<", ">note<", ">m<"] {
             assert!(svg.contains(told), "{told}: {svg}");
         }
+        // The scale covers 1.5: no two values have the same shade.
+        let shades = [0.0, 0.25, 1.0, 1.5].map(|value| format!("fill=\"{}\"", colour(value / 1.5)));
+        for shade in &shades {
+            assert!(svg.contains(shade), "{shade}: {svg}");
+        }
         // Paper, scale, cells, access point.
         assert_eq!(svg.matches("<rect").count(), 1 + 11 + 4 + 1);
-        let none = maps("none", ("0", "1"), &[], &[]);
+        let none = maps("none", ["0", "1"], &[], &[]);
         assert!(
             none.ends_with("</svg>\n") && !none.contains("NaN"),
             "{none}"

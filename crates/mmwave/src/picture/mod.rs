@@ -130,9 +130,28 @@ fn short(value: f64) -> String {
 /// More points than this have no dots.
 const MOST_DOTS: usize = 40;
 
-/// Lines over two linear axes; what is beyond the range of `y` is drawn at its edge.
+/// A range widened until it covers all of the values; those that are not finite do not count.
+fn covering(range: (f64, f64), values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let values = values.filter(|value| value.is_finite());
+    values.fold(range, |(low, high), value| {
+        (low.min(value), high.max(value))
+    })
+}
+
+/// Lines over two linear axes. The vertical one has at least the range `y`, and more where values
+/// lie beyond it: none is cut off. Points without a finite place are left out.
 pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
     let (width, height) = (830.0, 420.0);
+    let has_place = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
+    let series = series.iter().map(|one| Series {
+        points: one.points.iter().copied().filter(has_place).collect(),
+        ..one.clone()
+    });
+    let series: Vec<Series> = series.collect();
+    let heights = series
+        .iter()
+        .flat_map(|one| one.points.iter().map(|point| point.1));
+    let y = covering(y, heights);
     let (left, right, top, bottom) = (64.0, 560.0, 48.0, 360.0);
     let all = series
         .iter()
@@ -148,7 +167,7 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
     let at = |point: (f64, f64)| {
         (
             left + (right - left) * (point.0 - x.0) / (x.1 - x.0),
-            bottom - (bottom - top) * (point.1.clamp(y.0, y.1) - y.0) / (y.1 - y.0),
+            bottom - (bottom - top) * (point.1 - y.0) / (y.1 - y.0),
         )
     };
     let mut svg = paper(width, height, labels.title);
@@ -252,6 +271,30 @@ mod tests {
     }
 
     #[test]
+    fn a_value_beyond_the_range_that_was_asked_for_widens_it() {
+        let labels = Labels {
+            title: "t",
+            x: "x",
+            y: "y",
+        };
+        let points = vec![(0.0, 12.0), (1.0, -3.0), (2.0, f64::NAN)];
+        let svg = lines(&labels, &[Series::new("one", points)], (0.0, 10.0));
+        let dots = svg.lines().filter(|line| line.starts_with("<circle"));
+        let dots: Vec<&str> = dots.collect();
+        // The plot is 312 pixels high, for values from -3 to 12.
+        assert_eq!(dots.len(), 2, "{svg}");
+        assert!(
+            dots[0].contains("cy=\"48.0\"") && dots[1].contains("cy=\"360.0\""),
+            "{dots:?}"
+        );
+        assert!(svg.contains(">10</text>") && !svg.contains("NaN"), "{svg}");
+        assert_eq!(
+            covering((0.0, 1.0), [0.5, f64::INFINITY].into_iter()),
+            (0.0, 1.0)
+        );
+    }
+
+    #[test]
     fn the_share_of_values_rises_in_steps_to_one() {
         let steps = Series::cumulative("s", vec![3.0, 1.0]);
         assert_eq!(
@@ -271,7 +314,7 @@ mod tests {
         let pictures = [
             lines(&labels, &[], (0.0, 1.0)),
             lines(&labels, &one, (0.0, 1.0)),
-            maps("none", ("0", "1"), &[], &[]),
+            maps("none", ["0", "1"], &[], &[]),
             frames("none", &[]),
         ];
         for svg in pictures {

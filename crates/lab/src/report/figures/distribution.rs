@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Figure, footer, measured};
-use crate::plot::{Anchor, Axis, Ink, Style, Svg, Unit, short, shortened};
+use crate::plot::{Across, Anchor, Axis, Ink, Style, Svg, Unit, short, shortened};
 use crate::report::{View, words};
 use crate::results::{ALONE, Measurement, Series, quantile, sorted};
 
@@ -50,16 +50,16 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
         .filter_map(|curve| curve.values.last())
         .copied();
     let largest = largest.reduce(f64::max).filter(|value| *value > 0.0)?;
-    let least = curves.iter().flat_map(|curve| &curve.values).copied();
-    let least = least
+    let all = || curves.iter().flat_map(|curve| &curve.values).copied();
+    let least = all()
         .filter(|value| *value > 0.0)
         .fold(f64::INFINITY, f64::min);
     // Sizes of objects differ by powers of ten, and so does what they take.
     let logarithmic = quantity != Quantity::Goodput && largest / least > 50.0;
     let x = if logarithmic {
-        Axis::logarithmic(least, largest, PLOT)
+        Axis::logarithmic([least, largest], PLOT)
     } else {
-        Axis::from_zero(largest, PLOT, 8.0)
+        Axis::covering(all(), PLOT, 8.0)
     };
     let unit = match quantity {
         Quantity::Goodput => Unit::of_rate(largest),
@@ -91,6 +91,12 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
             curve.style.dash(),
         );
     }
+    // Those that have no place on an axis of powers of ten.
+    let firsts = curves.iter();
+    let firsts = firsts.map(|curve| (curve.values[0], Ink::Colour(curve.style.colour)));
+    let firsts: Vec<_> = firsts.collect();
+    let number = |value: f64| unit.tick(value);
+    svg.beyond(&x, Across::Y(TOP + HEIGHT - 6.0), &firsts, number);
     for (index, curve) in curves.iter().enumerate() {
         let left = if index % 2 == 0 {
             PLOT.0
@@ -224,11 +230,11 @@ fn curves(view: &View<'_>, quantity: Quantity) -> Vec<Curve> {
 
 /// The empirical distribution as steps; of very many values, quantiles.
 fn steps(curve: &Curve, x: &Axis, y: &Axis) -> Vec<(f64, f64)> {
-    let mut points = vec![(x.at(curve.values[0]), y.at(0.0))];
+    let mut points = vec![(x.up_to(curve.values[0]), y.at(0.0))];
     for (value, part) in quantiles(&curve.values) {
         let last = points[points.len() - 1];
-        points.push((x.at(value), last.1));
-        points.push((x.at(value), y.at(part)));
+        points.push((x.up_to(value), last.1));
+        points.push((x.up_to(value), y.at(part)));
     }
     points
 }

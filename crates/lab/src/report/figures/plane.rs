@@ -37,8 +37,12 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     // With one scale the lines stand at 45 degrees; links too unequal for that get one each.
     let equal = largest_x.min(largest_y) > largest / 2.5;
     let reach = |own: f64| if equal { largest } else { own };
-    let x = Axis::from_zero(reach(largest_x) * 1.03, PLOT_X, 6.0);
-    let y = Axis::from_zero(reach(largest_y) * 1.03, PLOT_Y, 6.0);
+    let room = |of: fn(&(f64, f64)) -> f64, own: f64| {
+        let values = all().map(of);
+        values.chain([reach(own) * 1.03]).collect::<Vec<_>>()
+    };
+    let x = Axis::covering(room(|point| point.0, largest_x), PLOT_X, 6.0);
+    let y = Axis::covering(room(|point| point.1, largest_y), PLOT_Y, 6.0);
     let unit = Unit::of_rate(largest);
     let others = if links.len() == 2 {
         links[1].clone()
