@@ -344,7 +344,7 @@ def test_a_scenario_that_cannot_be_read_is_told_in_words(tmp_path: Path, capsys:
     for name, reason in [
         ("none.toml", "No such file or directory"),
         (".", "Is a directory"),
-        ("bytes.toml", "not UTF-8 text (byte 8)"),
+        ("bytes.toml", "not UTF-8 text (byte 7)"),
     ]:
         file = str(tmp_path / name)
         for arguments in (["run", file], ["sweep", file, *sweep]):
