@@ -16,7 +16,7 @@ use sumlink_transport::relay::Relayed;
 
 pub use class::{ClassRule, ClassRuleError, Dscp, Flow, Ports};
 pub use forward::{Forward, ForwardError};
-pub use listener::{DEFAULT_MAX_CONNECTIONS, ListenError, Listener, Service};
+pub use listener::{ConnectionLimit, ListenError, Listener, Service};
 pub use sumlink_transport::Class;
 pub use sumlink_transport::target::{OpenError, Target};
 

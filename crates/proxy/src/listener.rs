@@ -4,23 +4,29 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sumlink_transport::target::Target;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tracing::{debug, error, info, warn};
 
 use crate::class::{Flow, class_of};
-use crate::{Class, ClassRule, Forward, Opener, http_proxy, socks5};
+use crate::{Class, ClassRule, Forward, OpenError, Opener, http_proxy, socks5};
 use sumlink_transport::accept::Accepting;
+use sumlink_transport::descriptors;
 use sumlink_transport::local_hop;
 use sumlink_transport::relay::{Upload, relay, tune};
 use sumlink_transport::saved_syn;
 use sumlink_transport::tasks::spawn_begun;
 
-/// Connections that a [`Listener`] serves at once unless told otherwise. Each takes two file
-/// descriptors at most; its buffers are those of its stream.
-pub const DEFAULT_MAX_CONNECTIONS: usize = 1024;
+/// Connections beyond the limit that are answered at once; further ones are reset. An answer takes the time in which
+/// a program sends its request.
+const REFUSALS: usize = 32;
+
+/// Time between two lines of the log that say that the limit is reached.
+const FULL_PAUSE: Duration = Duration::from_secs(60);
 
 /// What a [`Listener`] does with its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +72,76 @@ pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     service: Service,
-    max_connections: usize,
+    limit: ConnectionLimit,
     classes: Arc<[ClassRule]>,
+}
+
+/// How many connections are served at once; clones share one limit, as the entries of a client do. The default is
+/// what the limit on open files leaves for streams ([`descriptors::for_streams`]).
+///
+/// A connection beyond it is refused at once, in its own protocol.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimit {
+    most: usize,
+    places: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+}
+
+/// What a connection gets.
+#[derive(Debug)]
+enum Place {
+    /// A stream.
+    Served(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit),
+    /// The answer that there is no place.
+    Refused(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit),
+}
+
+impl ConnectionLimit {
+    /// At most so many connections, at least one.
+    pub fn new(most: usize) -> Self {
+        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            most,
+            places: Arc::new(Semaphore::new(most)),
+            refusals: Arc::new(Semaphore::new(REFUSALS)),
+        }
+    }
+
+    /// A place for a connection that has just come in; none even for an answer when there are too many of those.
+    fn place(&self) -> Option<Place> {
+        let served = Arc::clone(&self.places).try_acquire_owned();
+        match served {
+            Ok(place) => Some(Place::Served(place)),
+            Err(_) => {
+                let refused = Arc::clone(&self.refusals).try_acquire_owned();
+                refused.ok().map(Place::Refused)
+            }
+        }
+    }
+}
+
+impl Default for ConnectionLimit {
+    fn default() -> Self {
+        Self::new(descriptors::for_streams())
+    }
+}
+
+/// An opener, or what refuses every stream in its place.
+#[derive(Clone)]
+struct Gate<O> {
+    opener: O,
+    is_open: bool,
+}
+
+impl<O: Opener> Opener for Gate<O> {
+    type Stream = O::Stream;
+
+    async fn open(&self, target: Target, class: Option<Class>) -> Result<O::Stream, OpenError> {
+        match self.is_open {
+            true => self.opener.open(target, class).await,
+            false => Err(OpenError::LimitReached),
+        }
+    }
 }
 
 impl Listener {
@@ -85,7 +159,7 @@ impl Listener {
                 socket,
                 address,
                 service,
-                max_connections: DEFAULT_MAX_CONNECTIONS,
+                limit: ConnectionLimit::default(),
                 classes: Arc::default(),
             }),
             Err(error) => Err(ListenError::new(address, service, error)),
@@ -97,10 +171,9 @@ impl Listener {
         Self::bind(forward.listen, Service::Forward(forward.target)).await
     }
 
-    /// Serves at most so many connections at once (at least one); further ones wait in the kernel's
-    /// queue.
-    pub fn with_max_connections(mut self, max_connections: usize) -> Self {
-        self.max_connections = max_connections.max(1);
+    /// Serves connections within this limit, together with the other listeners that have it.
+    pub fn with_limit(mut self, limit: ConnectionLimit) -> Self {
+        self.limit = limit;
         self
     }
 
@@ -130,25 +203,42 @@ impl Listener {
             socket,
             address,
             service,
-            max_connections,
+            limit,
             classes,
         } = self;
         info!(%address, "listening for {service}");
         let mut connections = JoinSet::new();
         let mut accepting = Accepting::new(&service);
-        let mut full = false;
+        let mut told_full: Option<Instant> = None;
         tokio::pin!(shutdown);
         loop {
-            let room = connections.len() < max_connections;
-            if !room && !full {
-                warn!(%address, max_connections, "all connections of {service} are in use; new ones wait");
-            }
-            full = !room;
             tokio::select! {
                 () = &mut shutdown => break,
-                (local, peer) = accepting.next(&socket), if room => {
+                (local, peer) = accepting.next(&socket) => {
                     debug!(%address, %peer, "connection");
-                    let task = connection(local, service.clone(), opener.clone(), Arc::clone(&classes));
+                    let place = limit.place();
+                    let is_open = matches!(place, Some(Place::Served(_)));
+                    if !is_open && told_full.is_none_or(|at| at.elapsed() >= FULL_PAUSE) {
+                        told_full = Some(Instant::now());
+                        warn!(
+                            %address,
+                            max_connections = limit.most,
+                            "all connections are in use; further ones of {service} are refused"
+                        );
+                    }
+                    let Some(place) = place else {
+                        reset(&local);
+                        continue;
+                    };
+                    let gate = Gate {
+                        opener: opener.clone(),
+                        is_open,
+                    };
+                    let (service, classes) = (service.clone(), Arc::clone(&classes));
+                    let task = async move {
+                        let _place = place;
+                        connection(local, service, gate, classes).await;
+                    };
                     spawn_begun(&mut connections, task).await;
                 }
                 Some(ended) = connections.join_next() => log_panic(ended),
@@ -186,14 +276,23 @@ async fn connection<O: Opener>(
             match opener.open(target.clone(), classes.of(&target, None)).await {
                 Ok(stream) => relay(local, stream, &[], Upload::Unlimited).await,
                 Err(error) => {
-                    warn!(%target, %error, "forward not opened");
-                    // There is no other way to tell a program that speaks an unknown protocol.
-                    if let Err(error) = local.set_zero_linger() {
-                        debug!(%error, "SO_LINGER not set");
+                    match error {
+                        // Every further connection would say it again.
+                        OpenError::LimitReached => debug!(%target, %error, "forward not opened"),
+                        error => warn!(%target, %error, "forward not opened"),
                     }
+                    // There is no other way to refuse a program that speaks an unknown protocol.
+                    reset(&local);
                 }
             }
         }
+    }
+}
+
+/// Makes the end of a connection a reset.
+fn reset(local: &TcpStream) {
+    if let Err(error) = local.set_zero_linger() {
+        debug!(%error, "SO_LINGER not set");
     }
 }
 

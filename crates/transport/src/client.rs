@@ -5,7 +5,7 @@ mod manager;
 mod resolver;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use sumlink_engine::frame::RefuseCode;
@@ -209,6 +209,7 @@ impl Client {
                 class,
                 early,
                 reply,
+                since: Instant::now(),
             });
             commands
                 .send(command)

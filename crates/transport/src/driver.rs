@@ -85,6 +85,8 @@ pub(crate) struct Driver {
     max_paths: usize,
     /// Streams that wait for the peer to allow more.
     waiting: VecDeque<Opening>,
+    /// The peer has allowed a stream: before, it has not yet said how many it allows.
+    has_opened: bool,
     /// Targets to which a stream need not wait for the peer's word.
     known: Known,
     /// Streams that did not, in the order in which they were opened; confirmed ones may be among them.
@@ -149,6 +151,7 @@ impl Driver {
             pools: Pools::new(config.split().pool),
             max_paths: listeners.max_paths,
             waiting: VecDeque::new(),
+            has_opened: false,
             known: Known::default(),
             early_opens: VecDeque::new(),
             commands,
@@ -205,7 +208,8 @@ impl Driver {
                 at = at.min(due);
             }
         }
-        if let Some(due) = self.unconfirmed_due() {
+        let due = self.unconfirmed_due().into_iter().chain(self.waiting_due());
+        if let Some(due) = due.min() {
             at = at.min(due);
         }
         if let Some(until) = self.farewell_until {
@@ -236,6 +240,7 @@ impl Future for Driver {
             moved |= this.transmit(cx);
             moved |= this.events();
             this.end_unconfirmed(Instant::now());
+            this.refuse_waiting();
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
             this.tell_moving(moved && !this.locals.is_empty());

@@ -40,6 +40,7 @@ mod carrier;
 mod client;
 pub mod config;
 pub mod congestion;
+pub mod descriptors;
 mod dial;
 mod driver;
 mod early;

@@ -186,8 +186,8 @@ pub enum OpenError {
     /// The target did not answer in time.
     #[error("the target did not answer in time")]
     TimedOut,
-    /// A limit of the client or the server is used up (streams, memory).
-    #[error("the limit on open streams is reached")]
+    /// A limit of the client or the server is used up (connections, streams, file descriptors, memory).
+    #[error("a limit on open connections is reached, here or at the server")]
     LimitReached,
     /// The target in the OPEN frame cannot be read.
     #[error("the target is malformed")]

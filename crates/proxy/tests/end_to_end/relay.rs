@@ -1,9 +1,10 @@
 //! Ends, resets, limits and the shutdown of a served port.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 
 use crate::common::{Direct, Proxy, echo, exchange, origin, rest, within};
-use sumlink_proxy::{Forward, ListenError, Listener, Service};
+use sumlink_proxy::{ConnectionLimit, Forward, ListenError, Listener, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -123,21 +124,79 @@ async fn an_aborted_server_resets_its_connections() {
     }
 }
 
+/// Whether a connection is reset; a reset that is quick enough meets it while it is made.
+async fn is_reset(address: SocketAddr) -> bool {
+    let outcome = async {
+        let mut program = TcpStream::connect(address).await?;
+        rest(&mut program).await
+    };
+    outcome
+        .await
+        .is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+}
+
+/// A SOCKS5 greeting and a request for 192.0.2.1:80.
+const SOCKS_REQUEST: &[u8] = b"\x05\x01\x00\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x50";
+
 #[tokio::test]
-async fn connections_above_the_limit_wait_for_their_turn() {
+async fn connections_above_the_limit_are_refused_at_once_in_their_own_protocol() {
     let target = echo("127.0.0.1:0").await;
-    let listen = "127.0.0.1:0".parse().unwrap();
-    let listener = Listener::forward(Forward { listen, target }).await.unwrap();
-    let proxy = Proxy::serve(listener.with_max_connections(1));
-    let mut first = proxy.connect().await;
-    exchange(&mut first, b"first", b"first").await;
-    let mut second = proxy.connect().await;
-    second.write_all(b"second").await.unwrap();
-    exchange(&mut first, b"first again", b"first again").await;
-    let early = second.try_read(&mut [0; 9]).unwrap_err();
-    assert_eq!(early.kind(), ErrorKind::WouldBlock);
-    drop(first);
-    exchange(&mut second, b"", b"second").await;
+    let limit = ConnectionLimit::new(2);
+    let services = [
+        Service::Forward(target),
+        Service::Socks5,
+        Service::HttpProxy,
+    ];
+    let mut proxies = Vec::new();
+    for service in services {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), service).await;
+        proxies.push(Proxy::serve(listener.unwrap().with_limit(limit.clone())));
+    }
+    let [forward, socks, http] = &proxies[..] else {
+        unreachable!("there are three services")
+    };
+    let mut held = [forward.connect().await, forward.connect().await];
+    for (program, sent) in held.iter_mut().zip([b"first", b"other"]) {
+        exchange(program, sent, sent).await;
+    }
+
+    let mut refused = socks.connect().await;
+    // No authentication; then "general SOCKS server failure" (RFC 1928, section 6).
+    let answer = b"\x05\x00\x05\x01\x00\x01\0\0\0\0\0\0";
+    exchange(&mut refused, SOCKS_REQUEST, answer).await;
+    assert_eq!(rest(&mut refused).await.unwrap(), b"");
+    let mut refused = http.connect().await;
+    let request = b"CONNECT 192.0.2.1:80 HTTP/1.1\r\nHost: 192.0.2.1:80\r\n\r\n";
+    let answer = b"HTTP/1.1 503 Service Unavailable\r\n";
+    exchange(&mut refused, request, answer).await;
+    assert!(!rest(&mut refused).await.unwrap().is_empty());
+    assert!(is_reset(forward.address).await);
+
+    // More than are answered: none of them waits for those that send no request.
+    let mut silent = Vec::new();
+    for _ in 0..40 {
+        silent.push(TcpStream::connect(socks.address).await);
+    }
+    assert!(is_reset(socks.address).await);
+    drop(silent);
+
+    // The place of one that has ended is free again, for any of the entries.
+    let [ended, mut kept] = held;
+    drop(ended);
+    within(async {
+        loop {
+            let Ok(mut program) = TcpStream::connect(forward.address).await else {
+                continue;
+            };
+            let _ = program.write_all(b"again").await;
+            let mut received = [0; 5];
+            if program.read_exact(&mut received).await.is_ok() {
+                return;
+            }
+        }
+    })
+    .await;
+    exchange(&mut kept, b"still", b"still").await;
 }
 
 #[tokio::test]

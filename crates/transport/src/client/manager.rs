@@ -505,6 +505,7 @@ mod tests {
             class: None,
             early: Early::Never,
             reply,
+            since: Instant::now(),
         }));
         assert!(stream.await.unwrap().is_ok());
         let news = tokio::time::timeout(Duration::from_secs(10), manager.news.recv()).await;

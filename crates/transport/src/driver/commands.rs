@@ -1,5 +1,7 @@
 //! What a session's task is asked to do.
 
+use std::time::Instant;
+
 use sumlink_engine::{Class, Hints, PathId, StreamId};
 use tokio::sync::oneshot;
 
@@ -22,6 +24,8 @@ pub(crate) struct Opening {
     pub(crate) class: Option<Class>,
     pub(crate) early: Early,
     pub(crate) reply: OpenReply,
+    /// When it was asked for.
+    pub(crate) since: Instant,
 }
 
 /// What a session's task is asked to do.

@@ -1,7 +1,7 @@
 //! Streams between the engine and their pipes.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sumlink_engine::{Received, StreamError, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
@@ -15,6 +15,10 @@ use crate::target::{OpenError, Target};
 
 /// Streams that may wait for the peer to allow more.
 const MAX_WAITING: usize = 4096;
+
+/// How long one of them waits. The peer's word that a stream has ended takes a round trip, or a few; more than that
+/// is the limit itself, and the program is to know at once.
+const WAITING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who has written so much at once, in bytes, may well have more.
 const MUCH: usize = 32 * 1024;
@@ -80,6 +84,7 @@ impl Driver {
     /// An OPEN is on its way. Where the peer's word is not waited for the program's first bytes go along with it, a round trip
     /// before that could have come back.
     fn opened(&mut self, id: StreamId, opening: Opening) {
+        self.has_opened = true;
         let Opening {
             target,
             reply,
@@ -146,6 +151,21 @@ impl Driver {
     pub(super) fn open_waiting(&mut self) {
         for opening in std::mem::take(&mut self.waiting) {
             self.open(opening);
+        }
+    }
+
+    /// When the stream that has waited longest is refused; not while the peer has yet to allow the first one.
+    pub(super) fn waiting_due(&self) -> Option<Instant> {
+        let first = self.waiting.front().filter(|_| self.has_opened)?;
+        Some(first.since + WAITING_PATIENCE)
+    }
+
+    /// Refuses the streams that have waited long enough.
+    pub(super) fn refuse_waiting(&mut self) {
+        while self.waiting_due().is_some_and(|due| due <= Instant::now())
+            && let Some(opening) = self.waiting.pop_front()
+        {
+            let _ = opening.reply.send(Err(OpenError::LimitReached));
         }
     }
 

@@ -61,6 +61,7 @@ fn opening(early: Early, reply: OpenReply) -> Opening {
         class: None,
         early,
         reply,
+        since: Instant::now(),
     }
 }
 
@@ -201,4 +202,41 @@ async fn what_the_peer_acknowledges_is_what_is_sent() {
     }
     let (rate, expected) = (sent(&driver, 11), WRITTEN as f64 * 8.0);
     assert!((rate / expected - 1.0).abs() < 0.15, "{rate} of {expected}");
+}
+
+#[tokio::test]
+async fn a_stream_beyond_the_limit_is_refused_when_none_has_ended_in_time() {
+    let mut driver = driver();
+    let mut streams: Vec<Stream> = (0..10).map(|_| open(&mut driver)).collect();
+    let ask = |driver: &mut Driver, since| {
+        let (reply, answer) = oneshot::channel();
+        driver.open(Opening {
+            target: Target::new("example.org", 80).unwrap().encode(),
+            class: None,
+            early: Early::Always,
+            reply,
+            since,
+        });
+        answer
+    };
+    let now = Instant::now();
+    let mut early = ask(&mut driver, now - WAITING_PATIENCE);
+    let mut late = ask(&mut driver, now);
+    assert_eq!(driver.waiting_due(), Some(now));
+    gives_way(&mut driver);
+    assert_eq!(
+        early.try_recv().unwrap().unwrap_err(),
+        OpenError::LimitReached
+    );
+    assert!(
+        late.try_recv().is_err(),
+        "it may still get the place of one that ends"
+    );
+    let mut frames = Vec::new();
+    Frame::CreditStreams { limit: 11 }.encode(&mut frames);
+    let at = driver.now();
+    driver.engine.handle_frames(PathId(0), &frames, at).unwrap();
+    gives_way(&mut driver);
+    streams.push(late.try_recv().unwrap().unwrap());
+    assert_eq!(driver.waiting_due(), None);
 }

@@ -1,0 +1,58 @@
+//! How many file descriptors this process may have, and how many of them streams get.
+//!
+//! Each stream takes a descriptor at the client, for the program's connection, and one at the server, for the
+//! target's. Without a bound on streams, those of a few programs or clients would leave none for carriers.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Raises the soft limit to the hard one: 1024, the soft one of most systems, is for programs that use select(2).
+pub fn raise() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::debug!(%error, "the limit on open files stays at {soft}");
+    }
+}
+
+/// Streams that may have a socket at once: three quarters of what the process may have open now, at most 65536.
+pub fn for_streams() -> usize {
+    streams_of(limit())
+}
+
+/// Connections that may be there without having proved a key: an eighth of what the process may have open now.
+pub(crate) fn for_strangers() -> usize {
+    strangers_of(limit())
+}
+
+/// `RLIMIT_NOFILE`, the soft limit; the least that POSIX has where it cannot be read.
+fn limit() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(20, |(soft, _)| soft)
+}
+
+/// The most that a session can be configured for, and far more than programs of one machine open.
+const MOST: u64 = 1 << 16;
+
+fn streams_of(limit: u64) -> usize {
+    (limit - limit / 4).clamp(1, MOST) as usize
+}
+
+fn strangers_of(limit: u64) -> usize {
+    (limit / 8).clamp(2, MOST) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_and_strangers_leave_descriptors_for_carriers() {
+        for limit in [16, 256, 1024, 65536, 1 << 20, u64::MAX] {
+            let (streams, strangers) = (streams_of(limit) as u64, strangers_of(limit) as u64);
+            assert!(streams + strangers <= limit - limit / 8, "{limit}");
+        }
+        assert_eq!(streams_of(1024), 768);
+        assert_eq!(streams_of(1 << 20), 65536);
+        assert!(for_streams() > 0 && for_strangers() > 0);
+    }
+}
