@@ -207,6 +207,10 @@ pub(crate) struct ClientArgs {
     /// server; repeatable.
     #[arg(long, value_name = "LOCAL=REMOTE")]
     pub(crate) forward: Vec<Forward>,
+    /// Local connections at once, over all entries together, 1 to 1048576; a further one is refused. Without it
+    /// three quarters of the limit on open files, at most 65536.
+    #[arg(long, value_name = "NUMBER", value_parser = crate::config::parse_max_connections)]
+    pub(crate) max_connections: Option<usize>,
     /// Flags that both roles have.
     #[command(flatten)]
     pub(crate) common: CommonArgs,

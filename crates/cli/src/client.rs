@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use serde_json::json;
-use sumlink_proxy::{ClassRule, Listener, Service};
+use sumlink_proxy::{ClassRule, ConnectionLimit, Listener, Service};
 use sumlink_transport::Client;
 use tokio::sync::watch;
 
@@ -132,6 +132,10 @@ impl Entries {
         let forwards = plan.forward.iter().cloned();
         let forwards = forwards.map(|f| ("forward", f.listen, Service::Forward(f.target)));
         let classes: Arc<[ClassRule]> = plan.classes.clone().into();
+        let limit = plan
+            .max_connections
+            .map(ConnectionLimit::new)
+            .unwrap_or_default();
         let mut listeners = Vec::new();
         for (word, address, service) in socks.into_iter().chain(http).chain(forwards) {
             if !address.ip().is_loopback() {
@@ -140,7 +144,8 @@ impl Entries {
                 );
             }
             let listener = Listener::bind(address, service).await?;
-            listeners.push((word, listener.with_classes(Arc::clone(&classes))));
+            let listener = listener.with_classes(Arc::clone(&classes));
+            listeners.push((word, listener.with_limit(limit.clone())));
         }
         Ok(Self { listeners })
     }

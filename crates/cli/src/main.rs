@@ -76,20 +76,10 @@ fn run(cli: Cli) -> Result<(), CliError> {
     }
 }
 
-/// Every proxied connection takes a descriptor: the soft limit, 1024 on most systems, is for programs that use select(2).
-fn raise_descriptor_limit() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        tracing::debug!(%error, "the limit on open files stays at {soft}");
-    }
-}
-
 /// Runs a verb to its end, and does not wait for a resolver that may still be busy with a name.
 pub(crate) fn block_on(verb: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
-    raise_descriptor_limit();
+    // Every proxied connection takes one.
+    sumlink_transport::descriptors::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -25,6 +25,18 @@ use crate::netns::Namespace;
 pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 /// The server's IPv6 address, reached over every link.
 pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1);
+/// What lets a sumlink server's clients reach the laboratory's servers, which have the server's own addresses.
+pub(crate) fn egress_flags() -> [String; 4] {
+    let allow = |address: &str| format!("allow {address}");
+    let flag = || "--egress".to_owned();
+    [
+        flag(),
+        allow(&SERVER_V4.to_string()),
+        flag(),
+        allow(&format!("[{SERVER_V6}]")),
+    ]
+}
+
 /// The greatest TCP receive and send buffer in the namespaces, in bytes.
 pub const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, ServerConfig,
+    SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{Client, SecretKey, Server, Target};
@@ -54,6 +55,7 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
         }],
         egress: EgressPolicy::default(),
         limits: ClientLimits::default(),
+        half_open: HalfOpenLimits::default(),
         congestion: None,
         groups: None,
         session: SessionConfig::default(),

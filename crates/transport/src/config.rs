@@ -244,8 +244,41 @@ pub struct ClientLimits {
     pub memory: u64,
     /// Paths of one session at once.
     pub paths: usize,
-    /// Connections of one source address that have not yet proved a key.
-    pub half_open: usize,
+}
+
+/// How many connections a server has that have not proved a key. One too many takes the place of the oldest in the
+/// network that has the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfOpenLimits {
+    /// All of them together.
+    pub total: usize,
+    /// Those of `total` that only addresses of live sessions get; less than that.
+    pub reserved: usize,
+    /// Those of one IPv4 address, or of one IPv6 /64.
+    pub per_address: usize,
+}
+
+impl HalfOpenLimits {
+    /// The same limits where no more than `most` are possible: fewer in the same proportion.
+    pub(crate) fn within(self, most: usize) -> Self {
+        let total = self.total.min(most).max(2);
+        let reserved = self.reserved as u128 * total as u128 / self.total.max(1) as u128;
+        Self {
+            total,
+            reserved: usize::try_from(reserved).unwrap_or(total).min(total - 1),
+            ..self
+        }
+    }
+}
+
+impl Default for HalfOpenLimits {
+    fn default() -> Self {
+        Self {
+            total: 1024,
+            reserved: 256,
+            per_address: 32,
+        }
+    }
 }
 
 impl ClientLimits {
@@ -264,7 +297,6 @@ impl Default for ClientLimits {
             sessions: 16,
             memory: 1 << 30,
             paths: 32,
-            half_open: 32,
         }
     }
 }
@@ -282,6 +314,8 @@ pub struct ServerConfig {
     pub egress: EgressPolicy,
     /// What one client may use.
     pub limits: ClientLimits,
+    /// What those may use who have not proved a key.
+    pub half_open: HalfOpenLimits,
     /// TCP congestion control for carriers, [`crate::congestion::AUTO`] for one chosen by measurement; the kernel's
     /// default when not given.
     pub congestion: Option<String>,
@@ -315,6 +349,18 @@ mod tests {
                 }
             );
         }
+    }
+
+    #[test]
+    fn fewer_half_open_connections_are_divided_like_many() {
+        let limits = HalfOpenLimits::default();
+        assert_eq!(limits.within(1 << 20), limits);
+        let fewer = limits.within(128);
+        assert_eq!(
+            (fewer.total, fewer.reserved, fewer.per_address),
+            (128, 32, 32)
+        );
+        assert_eq!(limits.within(0).reserved, 0);
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Where the server lets streams go: a decision by address and port, taken after the name is resolved.
 //!
 //! The rules are read in order and the first one that matches decides. Where none matches, the
-//! built-in refusals do: loopback, link-local and `fd00:ec2::254` (cloud metadata services live there),
-//! multicast, broadcast and unspecified addresses, and every IPv6 address that embeds such an IPv4 one. All
-//! else is allowed.
+//! built-in refusals do. They cover what is not the public Internet: loopback, link-local, private,
+//! shared and reserved ranges, multicast, the metadata services of clouds, the server's own addresses, and
+//! every IPv6 address that embeds such an IPv4 one. All else is allowed, the ranges for documentation
+//! included, which lead nowhere.
 //!
 //! Two points keep a rule from opening more than its author meant:
 //!
 //! - A built-in refusal is opened only by an allow rule *inside* the refused range
-//!   (`allow 127.0.0.0/8:80`, `allow 169.254.169.254`). A wider one (`allow *:443`,
+//!   (`allow 127.0.0.0/8:80`, `allow 10.0.0.0/8`). A wider one (`allow *:443`,
 //!   `allow 0.0.0.0/0`) passes over these addresses, so that "only the web" is
-//!   `allow *:443`, `deny *` and does not expose the server's own loopback services.
+//!   `allow *:443`, `deny *` and does not expose the server's own loopback services. Of several refused
+//!   ranges the narrowest counts: `allow 10.0.0.0/8` opens neither the server's own address in it nor a
+//!   metadata service.
 //! - A deny rule for IPv4 also matches the IPv6 addresses that embed the denied ones (NAT64, 6to4).
 //!   An allow rule does not, except for IPv4-mapped ones, which are the same destination.
 
@@ -19,6 +22,7 @@ mod text;
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -31,6 +35,8 @@ pub use text::EgressParseError;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
     rules: Vec<EgressRule>,
+    /// What leads to this machine itself.
+    own: Arc<[IpNet]>,
 }
 
 /// One line of an [`EgressPolicy`], written `allow DESTINATIONS` or `deny DESTINATIONS`.
@@ -88,7 +94,24 @@ impl EgressPolicy {
     pub fn new(rules: impl IntoIterator<Item = EgressRule>) -> Self {
         Self {
             rules: rules.into_iter().collect(),
+            own: Arc::default(),
         }
+    }
+
+    /// The same policy for a machine that has these addresses. They are refused unless a rule opens them: a
+    /// packet filter on the machine's interfaces does not see what it sends to itself.
+    ///
+    /// A [`Server`](crate::Server) does this, and again whenever its addresses change.
+    pub fn with_own_addresses(mut self, own: impl IntoIterator<Item = IpNet>) -> Self {
+        // Loopback has an entry of its own, which `allow 127.0.0.0/8` opens as a whole.
+        let own = own.into_iter().filter(|net| !net.addr().is_loopback());
+        self.own = own.collect();
+        self
+    }
+
+    /// The addresses of this machine that the policy knows.
+    pub(crate) fn own_addresses(&self) -> &[IpNet] {
+        &self.own
     }
 
     /// A policy from two lists without an order between them: deny wins over allow.
@@ -115,7 +138,7 @@ impl EgressPolicy {
     pub fn check(&self, ip: IpAddr, port: u16) -> Result<(), EgressRefusal> {
         // The kernel connects to an IPv4-mapped address over IPv4, so it is judged as IPv4.
         let ip = ip.to_canonical();
-        let refused = refused_range(ip);
+        let refused = refused_range(ip, &self.own);
         for rule in &self.rules {
             let to = &rule.destinations;
             match rule.action {
@@ -181,10 +204,97 @@ mod tests {
     fn by_default_only_ordinary_addresses_are_reached() {
         check(
             "",
-            "+192.0.2.1:80 +10.0.0.1:22 +172.16.5.5:1 +240.0.0.1:1 +128.0.0.1:1 +[2001:db8::1]:443 \
-             +[fd00::1]:22 -127.0.0.1:80 -127.255.255.255:1 -0.0.0.0:80 -0.1.2.3:80 \
-             -169.254.169.254:80 -224.0.0.1:5 -239.255.255.255:5 -255.255.255.255:9 -[::]:80 \
-             -[::1]:80 -[fe80::1]:80 -[febf::1]:80 +[fec0::1]:80 -[ff02::1]:80",
+            "+192.0.2.1:80 +128.0.0.1:1 +[2001:db8::1]:443 +100.63.255.255:1 +100.128.0.1:1 \
+             +172.15.0.1:1 +172.32.0.1:1 +198.17.0.1:1 +223.255.255.255:1 \
+             -127.0.0.1:80 -127.255.255.255:1 -0.0.0.0:80 -0.1.2.3:80 \
+             -169.254.0.23:80 -224.0.0.1:5 -239.255.255.255:5 -255.255.255.255:9 -[::]:80 \
+             -[::1]:80 -[fe80::1]:80 -[febf::1]:80 -[fec0::1]:80 -[ff02::1]:80 \
+             -10.0.0.1:22 -172.16.5.5:1 -172.31.255.255:1 -192.168.1.1:80 -100.64.0.1:80 \
+             -192.0.0.1:80 -198.18.0.1:80 -198.19.255.255:80 -240.0.0.1:1 -[fc00::1]:22 -[fd00::1]:22 \
+             -[100::1]:80 -[2001::1]:80 -[2001:2::1]:80 -[5f00::1]:80 -[64:ff9b:1::1]:80",
+        );
+    }
+
+    #[test]
+    fn metadata_services_are_refused_in_every_form() {
+        for service in [
+            "169.254.169.254",
+            "169.254.170.2",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+        ] {
+            let v4: std::net::Ipv4Addr = service.parse().unwrap();
+            let [a, b, c, d] = v4.octets();
+            let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            check(
+                "allow *; allow 0.0.0.0/0; allow [::]/0",
+                &format!(
+                    "-{v4}:80 -[::ffff:{v4}]:80 -[::{v4}]:80 -[64:ff9b::{v4}]:80 \
+                     -[64:ff9b:1::{v4}]:80 -[2002:{high:x}:{low:x}::1]:80"
+                ),
+            );
+            check(&format!("allow {v4}:80"), &format!("+{v4}:80 -{v4}:81"));
+        }
+        for service in [
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:42::42",
+        ] {
+            check("allow *; allow [fc00::]/6", &format!("-[{service}]:80"));
+            check(&format!("allow [{service}]"), &format!("+[{service}]:80"));
+        }
+        // Whoever opens the network around one does not open the service.
+        check(
+            "allow 100.64.0.0/10; allow 169.254.0.0/16; allow [fc00::]/7",
+            "+100.64.0.1:80 -100.100.100.200:80 +169.254.1.1:80 -169.254.169.254:80 +[fd00::1]:80 \
+             -[fd00:ec2::254]:80 -[fd20:ce::254]:80",
+        );
+    }
+
+    #[test]
+    fn own_addresses_are_refused_unless_a_rule_names_them() {
+        let own = [
+            "203.0.113.5/32",
+            "10.1.2.3/32",
+            "2001:db8::5/128",
+            "127.0.0.1/8",
+            "::1/128",
+        ];
+        let own = || own.map(|net| net.parse::<IpNet>().unwrap());
+        let allowed = |rules: &[&str], address: &str| {
+            let policy = EgressPolicy::new(rules.iter().map(|rule| rule.parse().unwrap()));
+            let policy = policy.with_own_addresses(own());
+            policy.check(address.parse().unwrap(), 22).is_ok()
+        };
+        for address in [
+            "203.0.113.5",
+            "::ffff:203.0.113.5",
+            "64:ff9b::203.0.113.5",
+            "2002:cb00:7105::1",
+            "2001:db8::5",
+            "10.1.2.3",
+        ] {
+            assert!(!allowed(&[], address), "{address}");
+            assert!(
+                !allowed(&["allow *", "allow 10.0.0.0/8"], address),
+                "{address}"
+            );
+        }
+        assert!(allowed(&[], "203.0.113.6"));
+        assert!(allowed(&["allow 10.0.0.0/8"], "10.1.2.4"));
+        assert!(allowed(&["allow 203.0.113.5:22"], "203.0.113.5"));
+        assert!(allowed(&["allow 10.1.2.3"], "10.1.2.3"));
+        assert!(allowed(&["allow 127.0.0.0/8"], "127.0.0.1"));
+        let policy = EgressPolicy::default().with_own_addresses(own());
+        assert_eq!(
+            policy
+                .check("203.0.113.5".parse().unwrap(), 22)
+                .unwrap_err()
+                .to_string(),
+            "203.0.113.5/32 (an address of this server) is refused unless an egress rule such as \
+             `allow 203.0.113.5/32` opens it"
         );
     }
 
@@ -193,10 +303,11 @@ mod tests {
         check(
             "",
             "-[::ffff:127.0.0.1]:80 -[::ffff:169.254.169.254]:80 -[::ffff:0.0.0.0]:80 \
+             -[::ffff:10.0.0.1]:80 -[64:ff9b::192.168.0.1]:80 -[2002:6440:1::1]:80 \
              -[::127.0.0.1]:80 -[::ffff:0:127.0.0.1]:80 -[64:ff9b::127.0.0.1]:80 \
              -[64:ff9b::224.0.0.1]:80 -[64:ff9b:1::169.254.169.254]:80 -[2002:7f00:1::]:80 \
              -[2002:7f00:1::5]:80 -[2002:a9fe:a9fe::1]:80 -[2002:ffff:ffff::]:80 \
-             -[fd00:ec2::254]:80 +[fd00:ec2::1]:80 \
+             -[fd00:ec2::254]:80 \
              +[::ffff:192.0.2.1]:80 +[64:ff9b::192.0.2.1]:80 +[2002:c000:201::1]:80",
         );
     }

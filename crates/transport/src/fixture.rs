@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, LinkConfig,
+    ServerConfig, SessionConfig,
 };
 use crate::egress::EgressPolicy;
 use crate::keys::SecretKey;
@@ -23,6 +24,7 @@ pub(crate) fn server_config(key: &SecretKey, client: &SecretKey) -> ServerConfig
         }],
         egress: EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]),
         limits: ClientLimits::default(),
+        half_open: HalfOpenLimits::default(),
         congestion: None,
         groups: None,
         session: SessionConfig::default(),

@@ -15,7 +15,7 @@ use crate::carrier::Carrier;
 use crate::keys::PublicKey;
 use crate::tls::{self, HandshakeError};
 
-/// How long a peer may take for TLS and for each frame of the handshake.
+/// How long a peer may take for TLS and for each frame of the handshake; at a busy server a stranger has less.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest handshake frame is far below this.
@@ -29,7 +29,7 @@ pub enum CarrierError {
     #[error(transparent)]
     Tls(#[from] HandshakeError),
     /// The peer was silent.
-    #[error("the peer did not complete the handshake within {} s", HANDSHAKE_TIMEOUT.as_secs())]
+    #[error("the peer did not complete the handshake in time")]
     TimedOut,
     /// The peer speaks TLS and the right ALPN, but not this protocol.
     #[error("the peer broke the protocol during the handshake: {0}")]
@@ -150,18 +150,19 @@ impl ClientCarrier {
 }
 
 impl ServerCarrier {
-    /// Does TLS with a client and reads its HELLO.
+    /// Does TLS with a client and reads its HELLO, each within `patience`.
     pub(crate) async fn accept(
         tcp: TcpStream,
         config: &Arc<ServerConfig>,
+        patience: Duration,
     ) -> Result<Self, CarrierError> {
         let accept = TlsAcceptor::from(Arc::clone(config)).accept(tcp);
-        let mut stream = in_time(accept)
+        let mut stream = within(patience, accept)
             .await?
             .map_err(|error| HandshakeError::at_server(&error))?;
         let client = tls::peer(stream.get_ref().1)?;
         let mut buffer = Vec::new();
-        let len = match in_time(read_frame(&mut stream, &mut buffer)).await? {
+        let len = match within(patience, read_frame(&mut stream, &mut buffer)).await? {
             Ok(len) => len,
             Err(error) => {
                 if matches!(error, CarrierError::Protocol(_)) {
@@ -266,7 +267,15 @@ async fn refuse<S: AsyncWrite + Unpin>(
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> Result<T, CarrierError> {
-    tokio::time::timeout(HANDSHAKE_TIMEOUT, future)
+    within(HANDSHAKE_TIMEOUT, future).await
+}
+
+/// The result of a step of the handshake, unless it takes longer.
+pub(crate) async fn within<T>(
+    patience: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, CarrierError> {
+    tokio::time::timeout(patience, future)
         .await
         .map_err(|_| CarrierError::TimedOut)
 }

@@ -7,6 +7,7 @@ mod carrier;
 mod glob;
 #[cfg(test)]
 pub(crate) mod netns;
+mod own;
 mod watch;
 
 use std::io;
@@ -21,6 +22,7 @@ use serde::Serialize;
 
 pub(crate) use carrier::CarrierCheck;
 pub use glob::{is_pattern, name_matches};
+pub(crate) use own::own_addresses;
 pub use watch::Watch;
 
 /// A network interface as it is now.

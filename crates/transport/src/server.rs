@@ -1,11 +1,12 @@
 //! The server: one port for all clients, a session for each that proves an authorized key.
 
 mod half_open;
+mod own;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -14,17 +15,18 @@ use sumlink_engine::frame::RefuseCode;
 use sumlink_engine::{ConfigError, Role};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::JoinSet;
 
 use crate::accept::Accepting;
 use crate::carrier::Carrier;
 use crate::config::{AuthorizedClient, ServerConfig};
 use crate::congestion;
+use crate::descriptors;
 use crate::dial::{Turn, Turns, dial_in_turn};
 use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners};
 use crate::egress::EgressPolicy;
-use crate::handshake::{CarrierError, ServerCarrier};
+use crate::handshake::{CarrierError, ServerCarrier, within};
 use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
 use crate::relay::{Upload, relay};
@@ -35,7 +37,8 @@ use crate::target::{OpenError, Target};
 use crate::tasks::spawn_begun;
 use crate::tls::{self, Authorized};
 
-use half_open::{HalfOpen, HalfOpenLimit, MAX_HALF_OPEN};
+use half_open::{HalfOpen, HalfOpenLimit};
+use sessions::{Entry, Sessions};
 
 /// A server that listens and, once it [runs](Server::run), serves.
 #[derive(Debug)]
@@ -77,8 +80,10 @@ struct Shared {
     authorized: Authorized,
     egress: RwLock<Arc<EgressPolicy>>,
     names: RwLock<HashMap<PublicKey, String>>,
-    sessions: Mutex<HashMap<(PublicKey, [u8; 16]), Entry>>,
+    sessions: Mutex<Sessions>,
     half_open: Arc<HalfOpenLimit>,
+    /// Targets that streams of all clients may be connected to at once: carriers need descriptors, too.
+    targets: Semaphore,
     events: broadcast::Sender<PathEvent>,
     /// For what is said of those who have not proved a key.
     strangers: LogLimit,
@@ -100,44 +105,6 @@ impl std::fmt::Debug for Handler {
         } else {
             "no handler"
         })
-    }
-}
-
-/// A session, for those who join it or ask for it.
-#[derive(Clone, Debug)]
-struct Entry {
-    commands: UnboundedSender<Command>,
-    /// Carriers that have a place in the session and are not yet paths of it.
-    joining: Arc<tokio::sync::Mutex<usize>>,
-}
-
-impl Entry {
-    /// A session whose first carrier is about to be welcomed.
-    fn new(commands: UnboundedSender<Command>) -> Self {
-        let joining = Arc::new(tokio::sync::Mutex::new(1));
-        Self { commands, joining }
-    }
-
-    /// Whether the session has a place for one more path, of `limit`; if so it is kept for the caller until
-    /// [`Entry::fill`].
-    async fn reserve(&self, limit: usize) -> bool {
-        let mut joining = self.joining.lock().await;
-        let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Status(reply));
-        let paths = answer.await.map_or(0, |status| status.paths.len());
-        let has_place = paths + *joining < limit;
-        *joining += usize::from(has_place);
-        has_place
-    }
-
-    /// Gives the carrier its place, or gives the place back. Under the lock, so that [`Entry::reserve`] counts every
-    /// carrier once.
-    async fn fill(&self, carrier: Option<Carrier>) {
-        let mut joining = self.joining.lock().await;
-        *joining -= 1;
-        if let Some(carrier) = carrier {
-            let _ = self.commands.send(Command::Add(Box::new(carrier)));
-        }
     }
 }
 
@@ -167,7 +134,8 @@ impl Server {
             egress: RwLock::new(Arc::new(config.egress.clone())),
             names: RwLock::default(),
             sessions: Mutex::default(),
-            half_open: HalfOpenLimit::new(config.limits.half_open, MAX_HALF_OPEN),
+            half_open: HalfOpenLimit::new(&config.half_open.within(descriptors::for_strangers())),
+            targets: Semaphore::new(descriptors::for_streams()),
             events: broadcast::channel(256).0,
             strangers: LogLimit::new(),
             stopping: watch::channel(false).0,
@@ -202,6 +170,9 @@ impl Server {
         let mut tasks = JoinSet::new();
         let mut accepting = Accepting::new("the server");
         let mut shutdown = std::pin::pin!(shutdown);
+        // Before the first stream can ask for one of them.
+        let mut addresses = own::Addresses::read(&self.shared).await;
+        let mut addresses_change = std::pin::pin!(addresses.follow(&self.shared));
         loop {
             // A line is left out by a task, and its end comes round here.
             let untold = self.shared.strangers.due();
@@ -209,23 +180,17 @@ impl Server {
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
                 () = sleep_until(untold) => self.shared.tell_of_left_out(),
+                never = &mut addresses_change => match never {},
                 (tcp, from) = accepting.next(&self.listener) => {
-                    let Some(guard) = self.shared.half_open.count(from.ip().to_canonical()) else {
-                        if self.shared.tells_of_strangers() {
-                            tracing::warn!(%from, "too many connections without a key; dropped");
-                        }
-                        continue;
-                    };
+                    let guard = self.shared.half_open.admit(from.ip());
                     let (shared, tls) = (Arc::clone(&self.shared), Arc::clone(&tls));
                     tasks.spawn(async move { shared.serve(tcp, tls, guard).await });
                 }
             }
         }
         self.shared.stopping.send_replace(true);
-        for entry in self.shared.sessions().values() {
-            let _ = entry
-                .commands
-                .send(Command::Close("the server is stopping".to_owned()));
+        for (_, entry) in self.shared.sessions().iter() {
+            entry.close("the server is stopping");
         }
         let all_left = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(STOP_TIMEOUT, all_left).await;
@@ -244,10 +209,7 @@ impl ServerHandle {
             .collect();
         let mut all = Vec::new();
         for (key, entry) in entries {
-            let (reply, answer) = oneshot::channel();
-            if entry.commands.send(Command::Status(reply)).is_ok()
-                && let Ok(mut status) = answer.await
-            {
+            if let Some(mut status) = entry.status().await {
                 if let Some(name) = self.shared.name(&key) {
                     status.peer = format!("{} ({name})", status.peer);
                 }
@@ -272,19 +234,16 @@ impl ServerHandle {
             .collect();
         for ((key, _), entry) in self.shared.sessions().iter() {
             if !self.shared.authorized.contains(key) {
-                let reason = "the client's key is no longer authorized";
-                let _ = entry.commands.send(Command::Close(reason.to_owned()));
+                entry.close("the client's key is no longer authorized");
             }
         }
     }
 
     /// Replaces the egress policy, for streams opened from now on.
     pub fn set_egress(&self, policy: EgressPolicy) {
-        *self
-            .shared
-            .egress
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        self.shared.change_egress(|present| {
+            policy.with_own_addresses(present.own_addresses().iter().copied())
+        });
     }
 
     /// What happens to paths and sessions, of all clients.
@@ -299,22 +258,22 @@ impl Shared {
         self: Arc<Self>,
         tcp: TcpStream,
         tls: Arc<rustls::ServerConfig>,
-        guard: HalfOpen,
+        mut guard: HalfOpen,
     ) {
         let from = tcp
             .peer_addr()
             .map_or_else(|_| "?".to_owned(), |addr| addr.to_string());
-        if let Err(error) = socket::tune_accepted(&tcp, self.config.congestion.as_deref()) {
-            if self.tells_of_strangers() {
-                tracing::warn!(%from, %error, "cannot set up a connection");
-            }
-            return;
-        }
-        let carrier = match ServerCarrier::accept(tcp, &tls).await {
+        let carrier = match self.prove(tcp, &tls, &mut guard).await {
             Ok(carrier) => carrier,
             Err(error) => {
                 if self.tells_of_strangers() {
-                    tracing::info!(%from, %error, "connection refused");
+                    match error {
+                        Some(error) => tracing::info!(%from, %error, "connection refused"),
+                        None => tracing::warn!(
+                            %from,
+                            "too many connections without a key; the oldest of the busiest network is dropped"
+                        ),
+                    }
                 }
                 return;
             }
@@ -337,10 +296,45 @@ impl Shared {
                 return carrier.refuse(RefuseCode::Limit, &refusal).await;
             }
             let welcomed = self.welcome(carrier).await;
-            if let Err(error) = &welcomed {
-                tracing::info!(%from, %error, "a joining connection was lost");
+            match &welcomed {
+                Ok(carrier) => entry.vouch(&self.half_open, carrier.remote.ip()),
+                Err(error) => tracing::info!(%from, %error, "a joining connection was lost"),
             }
             entry.fill(welcomed.ok()).await;
+        }
+    }
+
+    /// Waits for a connection to prove a key and to say what it is for. No error means that it had to make room for
+    /// another connection.
+    async fn prove(
+        &self,
+        tcp: TcpStream,
+        tls: &Arc<rustls::ServerConfig>,
+        guard: &mut HalfOpen,
+    ) -> Result<ServerCarrier, Option<CarrierError>> {
+        // A peer that says nothing costs neither TLS nor, when it is dropped, the kernel's farewell. Looked at rather
+        // than waited for: a socket may seem readable when it is not.
+        let mut byte = [0];
+        let first = tokio::select! {
+            first = within(guard.patience, tcp.peek(&mut byte)) => first.and_then(|read| Ok(read?)),
+            () = guard.evicted() => {
+                let _ = tcp.set_zero_linger();
+                return Err(None);
+            }
+        };
+        if let Err(error) = first {
+            let _ = tcp.set_zero_linger();
+            return Err(Some(error));
+        }
+        guard.spoke();
+        let congestion = self.config.congestion.as_deref();
+        if let Err(error) = socket::tune_accepted(&tcp, congestion) {
+            return Err(Some(std::io::Error::other(error).into()));
+        }
+        let patience = guard.patience;
+        tokio::select! {
+            proved = ServerCarrier::accept(tcp, tls, patience) => proved.map_err(Some),
+            () = guard.evicted() => Err(None),
         }
     }
 
@@ -383,35 +377,50 @@ impl Shared {
             }
         };
         let entry = Entry::new(commands.clone());
-        let refusal = {
-            let mut sessions = self.sessions();
-            let of_client = sessions
-                .keys()
-                .filter(|(client, _)| *client == key.0)
-                .count();
-            match sessions.entry(key) {
-                Occupied(_) => Some((RefuseCode::SessionExists, "")),
-                // It may have been taken off the list while it held back its HELLO; whose session is on the list by then is
-                // ended by `set_authorized`.
-                Vacant(_) if !self.authorized.contains(&key.0) => {
-                    Some((RefuseCode::NoSuchSession, "the key is no longer authorized"))
+        let most = self.config.limits.sessions_of(&self.config.session);
+        let refusal = loop {
+            let of_client = {
+                let mut sessions = self.sessions();
+                if sessions.contains(&key) {
+                    break Some((RefuseCode::SessionExists, ""));
                 }
-                Vacant(_) if of_client >= self.config.limits.sessions_of(&self.config.session) => {
-                    Some((RefuseCode::Limit, "too many sessions"))
+                // It may have been taken off the list while it held back its HELLO; whose session is on the list by
+                // then is ended by `set_authorized`.
+                if !self.authorized.contains(&key.0) {
+                    break Some((RefuseCode::NoSuchSession, "the key is no longer authorized"));
                 }
-                Vacant(vacant) => {
-                    vacant.insert(entry.clone());
-                    None
+                let of_client = sessions.of_client(&key.0);
+                if of_client.len() < most {
+                    sessions.insert(key, entry.clone());
+                    break None;
                 }
+                of_client
+            };
+            // A client that was started again has left its former session without a path. That one would only wait
+            // for its timeout, and keep the client out meanwhile.
+            let Some((id, without_path)) = sessions::oldest_without_path(of_client).await else {
+                break Some((
+                    RefuseCode::Limit,
+                    "too many sessions, all of which have paths",
+                ));
+            };
+            if self.sessions().remove(&id, &without_path) {
+                tracing::info!(client = %key.0, "a session without a path gives way to a new one");
+                without_path.close("a new session of the same client takes its place");
             }
         };
         if let Some((code, reason)) = refusal {
             return carrier.refuse(code, reason).await;
         }
-        let _forget = Forget { shared: self, key };
+        let _forget = Forget {
+            shared: self,
+            key,
+            entry: entry.clone(),
+        };
         match self.welcome(carrier).await {
             Ok(carrier) => {
                 tracing::info!(%from, client = %key.0, name = self.name(&key.0), "session begins");
+                entry.vouch(&self.half_open, carrier.remote.ip());
                 // Beside the session's task, which must run for the lock to become free.
                 tokio::spawn(async move { entry.fill(Some(carrier)).await });
                 let streams =
@@ -480,6 +489,10 @@ impl Shared {
             let _ = commands.send(Command::Refuse(id, OpenError::BadTarget));
             return;
         };
+        let Ok(_place) = self.targets.try_acquire() else {
+            let _ = commands.send(Command::Refuse(id, OpenError::LimitReached));
+            return;
+        };
         let connected = tokio::select! {
             connected = dial_in_turn(&target, &policy, DIAL_TIMEOUT, turn) => connected,
             // The client has given up, and so does the dial: a client could have any number of them otherwise.
@@ -518,7 +531,13 @@ impl Shared {
         }
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<(PublicKey, [u8; 16]), Entry>> {
+    /// Replaces the egress policy by another one, made of the present one.
+    fn change_egress(&self, change: impl FnOnce(&EgressPolicy) -> EgressPolicy) {
+        let mut egress = self.egress.write().unwrap_or_else(PoisonError::into_inner);
+        *egress = Arc::new(change(&egress));
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -535,11 +554,12 @@ impl Shared {
 struct Forget<'a> {
     shared: &'a Shared,
     key: (PublicKey, [u8; 16]),
+    entry: Entry,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.shared.sessions().remove(&self.key);
+        self.shared.sessions().remove(&self.key, &self.entry);
     }
 }
 

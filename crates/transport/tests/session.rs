@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, LinkConfig,
+    ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::tls::HandshakeError;
@@ -44,6 +45,7 @@ impl Running {
                 .collect(),
             egress: EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]),
             limits: ClientLimits::default(),
+            half_open: HalfOpenLimits::default(),
             congestion: None,
             groups: None,
             session: SessionConfig::default(),

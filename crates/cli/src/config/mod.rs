@@ -212,6 +212,13 @@ pub(crate) fn parse_carriers(text: &str) -> Result<Carriers, String> {
     })
 }
 
+/// How many local connections there may be.
+pub(crate) fn parse_max_connections(text: &str) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok();
+    let number = number.filter(|number| (1..=1 << 20).contains(number));
+    number.ok_or_else(|| format!("`{text}` is no number of connections: 1 to 1048576"))
+}
+
 /// An interface's name or a glob for some (IFNAMSIZ is 16 with its NUL).
 pub(crate) fn parse_link(name: &str) -> Result<String, String> {
     let plausible = !name.is_empty()
@@ -295,6 +302,38 @@ mod tests {
         let times = [core.idle, core.idle_half_open, core.orphaned];
         assert_eq!(times.map(|time| time.as_secs()), [5, 6, 7]);
         assert_eq!(core.links.len(), 1);
+    }
+
+    #[test]
+    fn limits_reach_a_client_and_a_server() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.toml");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            read(&file, Depth::Text)
+        };
+        let File::Client(client) = read("server = \"h:1\"\nmax_connections = 77\n").unwrap() else {
+            unreachable!("it has a `server`")
+        };
+        assert_eq!(client.max_connections, Some(77));
+        let half_open =
+            |limits: &str| match read(&format!("listen = \"[::]:1\"\n[limits]\n{limits}")) {
+                Ok(File::Server(server)) => Ok(server.half_open),
+                Ok(_) => unreachable!("it has a `listen`"),
+                Err(error) => Err(error.to_string()),
+            };
+        let limits =
+            half_open("half_open = 3\nhalf_open_total = 200\nhalf_open_reserved = 70\n").unwrap();
+        assert_eq!(
+            (limits.per_address, limits.total, limits.reserved),
+            (3, 200, 70)
+        );
+        assert_eq!(half_open("half_open_total = 200").unwrap().reserved, 50);
+        assert_eq!(half_open("").unwrap(), Default::default());
+        let error = half_open("half_open_total = 20\nhalf_open_reserved = 20").unwrap_err();
+        assert!(error.contains(":4: 20 of 20 half-open"), "{error}");
+        assert!(parse_max_connections("0").is_err() && parse_max_connections("x").is_err());
+        assert_eq!(parse_max_connections("1024"), Ok(1024));
     }
 
     #[test]

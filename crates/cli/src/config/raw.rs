@@ -29,7 +29,7 @@ pub(super) const EDGE_KEYS: [&str; 15] = [
 ];
 
 /// Keys that only a client's file has.
-pub(super) const CLIENT_KEYS: [&str; 11] = [
+pub(super) const CLIENT_KEYS: [&str; 12] = [
     "server",
     "server_key",
     "socks",
@@ -41,6 +41,7 @@ pub(super) const CLIENT_KEYS: [&str; 11] = [
     "class",
     "early",
     "state",
+    "max_connections",
 ];
 
 /// Keys that only a server's file has.
@@ -60,6 +61,7 @@ pub(super) struct Client {
     pub(super) http: Field<String>,
     #[serde(default)]
     pub(super) forward: Vec<Spanned<String>>,
+    pub(super) max_connections: Field<i64>,
     pub(super) control: Field<PathBuf>,
     pub(super) congestion: Field<String>,
     pub(super) coupled: Field<String>,
@@ -149,6 +151,8 @@ pub(super) struct Limits {
     pub(super) memory: Field<String>,
     pub(super) paths: Field<i64>,
     pub(super) half_open: Field<i64>,
+    pub(super) half_open_total: Field<i64>,
+    pub(super) half_open_reserved: Field<i64>,
 }
 
 /// `[session]`

@@ -10,7 +10,8 @@ use sumlink_engine::SelectorConfig;
 use sumlink_lab::session::SessionOptions;
 use sumlink_proxy::{ClassRule, Forward};
 use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, LinkConfig, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, LinkConfig,
+    ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::{EgressPolicy, EgressRule};
 use sumlink_transport::{Class, Early, PublicKey, SecretKey, Target};
@@ -41,6 +42,7 @@ pub(crate) struct ClientSettings {
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) forward: Vec<Forward>,
+    pub(crate) max_connections: Option<usize>,
     pub(crate) classes: Vec<ClassRule>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) session: SessionSettings,
@@ -54,6 +56,7 @@ pub(crate) struct ServerSettings {
     pub(crate) authorized: Vec<AuthorizedClient>,
     pub(crate) egress: Vec<EgressRule>,
     pub(crate) limits: ClientLimits,
+    pub(crate) half_open: HalfOpenLimits,
     pub(crate) congestion: Option<String>,
     pub(crate) coupled: Option<String>,
     pub(crate) control: Option<PathBuf>,
@@ -176,6 +179,8 @@ pub(crate) struct ClientPlan {
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) forward: Vec<Forward>,
+    /// Local connections of all entries together; by the limit on open files where nobody has said.
+    pub(crate) max_connections: Option<usize>,
     pub(crate) classes: Vec<ClassRule>,
     /// When programs are told that they are connected before the server says so.
     pub(crate) early: Early,
@@ -274,6 +279,7 @@ impl ClientPlan {
                 .or((!entries).then_some(DEFAULT_SOCKS)),
             http,
             forward,
+            max_connections: args.max_connections.or(file.max_connections),
             early: args.early.or(file.early).unwrap_or_default(),
             classes: file.classes,
             control: control.or(file.control),
@@ -339,6 +345,7 @@ impl ServerPlan {
                 authorized,
                 egress: EgressPolicy::new(rules),
                 limits: file.limits,
+                half_open: file.half_open,
                 congestion,
                 groups: controls.into_groups(),
                 session: session.config(),

@@ -139,11 +139,16 @@ impl Plan {
 
     /// Server and client in a laboratory; returns when the client is connected.
     pub(crate) fn start_on(self, bench: Bench) -> Bond {
+        // The tests' targets are on the server's machine.
+        let egress = match self.server_tables.contains("[egress]") {
+            true => "",
+            false => "[egress]\nrules = [\"allow 10.99.0.1\", \"allow [fd99::1]\"]\n",
+        };
         bench.write(
             "server.toml",
             format!(
                 "listen = \"[::]:7000\"\nkey = \"server.key\"\ncontrol = \"server.sock\"\n{}\n\
-                 [[client]]\nkey = \"{}\"\nname = \"good\"\n{}\n{}",
+                 [[client]]\nkey = \"{}\"\nname = \"good\"\n{}\n{egress}{}",
                 self.server_lines, bench.client_key, self.server_tables, self.tables
             ),
         );

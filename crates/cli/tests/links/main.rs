@@ -17,6 +17,7 @@ mod edge_networks;
 mod edge_router;
 mod edge_sequences;
 mod faults;
+mod flood;
 mod hostile;
 mod memory;
 mod networks;

@@ -8,7 +8,7 @@ use crate::error::LabError;
 use crate::process::Process;
 use crate::programs;
 use crate::systems::keygen;
-use crate::topology::{SERVER_V4, Side};
+use crate::topology::{SERVER_V4, Side, egress_flags};
 
 use super::Stage;
 
@@ -89,6 +89,7 @@ impl Sumlink {
             .args(["server", "--listen", &address, "--key"])
             .arg(&server_key);
         command.args(["--authorize", &client_public, "--congestion", congestion]);
+        command.args(egress_flags());
         let mut server = Process::start(
             &stage.lab,
             stage.directory.path(),

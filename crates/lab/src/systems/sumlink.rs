@@ -18,7 +18,7 @@ use crate::error::LabError;
 use crate::process::{Process, TICK};
 use crate::scenario::{Classes, Scenario};
 use crate::signals;
-use crate::topology::{SERVER_V4, Side};
+use crate::topology::{SERVER_V4, Side, egress_flags};
 use crate::traffic::Route;
 
 use super::{Evidence, Running, Stage, System};
@@ -83,6 +83,7 @@ impl System for Sumlink {
                 .arg("--config")
                 .arg(write_config(stage, "server", &text)?);
         }
+        command.args(egress_flags());
         command.args(["--authorize", &client_public, "--control"]);
         command.arg(control(stage, "server"));
         let mut server = start(stage, Side::Server, "sumlink-server", command)?;

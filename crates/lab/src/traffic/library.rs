@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Buf;
 use sumlink_scenario::system::Variant;
 use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, ServerConfig,
+    SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{Class, Client, Server, ServerHandle, SessionStatus, Stream, Target};
@@ -45,6 +46,7 @@ pub(super) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(
         }],
         egress: EgressPolicy::default(),
         limits: ClientLimits::default(),
+        half_open: HalfOpenLimits::default(),
         congestion: None,
         groups: None,
         session: session(variant).map_err(LabError::Usage)?,

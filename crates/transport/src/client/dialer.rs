@@ -312,7 +312,9 @@ mod tests {
         let hanging = listener.local_addr().unwrap();
         let heard = tokio::spawn(async move {
             let (tcp, _) = listener.accept().await.unwrap();
-            ServerCarrier::accept(tcp, &tls).await.unwrap()
+            ServerCarrier::accept(tcp, &tls, HANDSHAKE_TIMEOUT)
+                .await
+                .unwrap()
         });
         let dialer = Arc::new(dialer(&server, &client));
         let first = Arc::clone(&dialer);

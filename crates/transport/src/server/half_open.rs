@@ -1,105 +1,224 @@
-//! How many connections may be there that have not proved a key.
+//! Connections that have not proved a key: how many there may be, and which one goes when there are too many.
+//!
+//! A connection is never turned away because others came first: that would let a single host keep everyone
+//! else out. It takes the place of another one instead, the oldest of the network that holds the most
+//! ([`table`]). A flood therefore displaces itself. Some places are reserved for addresses that carry a live
+//! session, so that its links come back however many strangers there are.
+
+mod table;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Counts connections that have not proved a key, for each address and in total.
+use tokio::sync::oneshot;
+
+use crate::config::HalfOpenLimits;
+use crate::handshake::HANDSHAKE_TIMEOUT;
+use table::{Host, Place, Table, host};
+
+/// Holds the connections that have not proved a key within their limits.
 #[derive(Debug)]
 pub(super) struct HalfOpenLimit {
-    /// Of one address at most.
-    per_address: usize,
-    /// Of all addresses together at most.
-    total: usize,
-    counts: Mutex<HashMap<IpAddr, usize>>,
+    /// Where a connection of a stranger is always possible.
+    strangers: usize,
+    state: Mutex<State>,
 }
 
-/// Counts a connection as long as it has not proved a key.
+#[derive(Debug)]
+struct State {
+    table: Table,
+    /// Hosts of live sessions, each with how often it is vouched for.
+    known: HashMap<Host, usize>,
+    /// Dropped for a connection that has to go.
+    evict: HashMap<Place, oneshot::Sender<()>>,
+}
+
+/// A connection's place, as long as it has not proved a key.
 #[derive(Debug)]
 pub(super) struct HalfOpen {
     limit: Arc<HalfOpenLimit>,
-    from: IpAddr,
+    place: Place,
+    evicted: oneshot::Receiver<()>,
+    /// How long it may take for TLS, and for each frame of the handshake.
+    pub(super) patience: Duration,
 }
 
-/// Connections that have not proved a key, of all addresses together.
-pub(super) const MAX_HALF_OPEN: usize = 512;
+/// Keeps a host among those of live sessions.
+#[derive(Debug)]
+pub(super) struct Vouched {
+    limit: Arc<HalfOpenLimit>,
+    host: Host,
+}
+
+/// The least [`HalfOpen::patience`]: a round trip of a second is far above that of usable links, TLS takes two.
+const LEAST_PATIENCE: Duration = Duration::from_secs(3);
 
 impl HalfOpenLimit {
-    pub(super) fn new(per_address: usize, total: usize) -> Arc<Self> {
+    pub(super) fn new(limits: &HalfOpenLimits) -> Arc<Self> {
+        let table = Table::new(limits);
         Arc::new(Self {
-            per_address,
-            total,
-            counts: Mutex::default(),
+            strangers: table.strangers(),
+            state: Mutex::new(State {
+                table,
+                known: HashMap::new(),
+                evict: HashMap::new(),
+            }),
         })
     }
 
-    /// Counts a connection, unless it is one too many.
-    pub(super) fn count(self: &Arc<Self>, from: IpAddr) -> Option<HalfOpen> {
-        let from = neighbourhood(from);
-        let mut counts = self.lock();
-        if counts.values().sum::<usize>() >= self.total {
-            return None;
+    /// Gives a connection a place. When there is none left, another connection loses its own.
+    pub(super) fn admit(self: &Arc<Self>, from: IpAddr) -> HalfOpen {
+        let mut state = self.lock();
+        let is_known = state.known.contains_key(&host(from));
+        let admitted = state.table.admit(from, is_known);
+        let (evict, evicted) = oneshot::channel();
+        state.evict.insert(admitted.place, evict);
+        for place in admitted.evicted {
+            state.evict.remove(&place);
         }
-        let count = counts.entry(from).or_default();
-        if *count >= self.per_address {
-            return None;
-        }
-        *count += 1;
+        let patience = match admitted.is_reserved {
+            true => HANDSHAKE_TIMEOUT,
+            false => patience(state.table.held_by_strangers(), self.strangers),
+        };
         let limit = Arc::clone(self);
-        Some(HalfOpen { limit, from })
+        HalfOpen {
+            limit,
+            place: admitted.place,
+            evicted,
+            patience,
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts an address among those of live sessions until the guard is dropped.
+    pub(super) fn vouch(self: &Arc<Self>, address: IpAddr) -> Vouched {
+        let host = host(address);
+        *self.lock().known.entry(host).or_default() += 1;
+        Vouched {
+            limit: Arc::clone(self),
+            host,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HalfOpen {
+    /// The peer has sent something: among the connections of one host, those that are silent go first.
+    pub(super) fn spoke(&self) {
+        self.limit.lock().table.spoke(self.place);
+    }
+
+    /// Waits until the connection has to make room for another one.
+    pub(super) async fn evicted(&mut self) {
+        // Nothing is ever sent: the sender is dropped.
+        let _ = (&mut self.evicted).await;
     }
 }
 
 impl Drop for HalfOpen {
     fn drop(&mut self) {
-        let mut counts = self.limit.lock();
-        if let Some(count) = counts.get_mut(&self.from) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.from);
+        let mut state = self.limit.lock();
+        state.table.remove(self.place);
+        state.evict.remove(&self.place);
+    }
+}
+
+impl Vouched {
+    /// Whether it vouches for the host of this address.
+    pub(super) fn covers(&self, address: IpAddr) -> bool {
+        self.host == host(address)
+    }
+}
+
+impl Drop for Vouched {
+    fn drop(&mut self) {
+        let mut state = self.limit.lock();
+        if let Some(times) = state.known.get_mut(&self.host) {
+            *times -= 1;
+            if *times == 0 {
+                state.known.remove(&self.host);
             }
         }
     }
 }
 
-/// What belongs to one host for sure: an IPv4 address, or an IPv6 /64, of which a host has all addresses.
-fn neighbourhood(from: IpAddr) -> IpAddr {
-    match from {
-        IpAddr::V4(_) => from,
-        IpAddr::V6(ip) => std::net::Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
-    }
+/// How long a stranger may take while strangers hold so many of their places: all the time until half of them are
+/// taken, then ever less.
+fn patience(held: usize, places: usize) -> Duration {
+    let free = places.saturating_sub(held) as f64 / places.max(1) as f64;
+    HANDSHAKE_TIMEOUT
+        .mul_f64((2.0 * free).min(1.0))
+        .max(LEAST_PATIENCE)
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
-    #[test]
-    fn a_host_counts_as_one_however_many_ipv6_addresses_it_has() {
-        let of = |text: &str| neighbourhood(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::1"));
-        assert_ne!(of("2001:db8:1:3::1"), of("2001:db8:1:2::1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    fn limit(total: usize, reserved: usize, per_address: usize) -> Arc<HalfOpenLimit> {
+        HalfOpenLimit::new(&HalfOpenLimits {
+            total,
+            reserved,
+            per_address,
+        })
+    }
+
+    fn is_evicted(held: &mut HalfOpen) -> bool {
+        held.evicted().now_or_never().is_some()
     }
 
     #[test]
-    fn connections_are_limited_for_an_address_and_in_total() {
-        let limit = HalfOpenLimit::new(32, MAX_HALF_OPEN);
-        let count = |address: u32| limit.count(IpAddr::V4(address.into()));
-        let mut held: Vec<HalfOpen> = (0..100).map_while(|_| count(1)).collect();
-        assert_eq!(held.len(), 32);
-        // Each from an address of its own.
-        held.extend((2..=1000).map_while(count));
-        assert_eq!(held.len(), 512);
-        // Who has proved a key, or has given up, makes room for one other.
-        drop(held.pop());
-        let next = count(2000);
-        assert!(next.is_some() && count(2001).is_none());
-        drop((held, next));
-        assert!(limit.lock().is_empty());
+    fn a_flood_displaces_itself_and_nobody_else() {
+        let limit = limit(512, 128, 32);
+        let mut honest = limit.admit("2001:db8::7".parse().unwrap());
+        let mut flood = Vec::new();
+        for number in 0..2000_u128 {
+            // All /64 networks of a /60, which one customer gets.
+            let ip = 0x2001_0db8_ffff_0000_0000_0000_0000_0000 | (number % 16) << 64 | number;
+            flood.push(limit.admit(IpAddr::V6(ip.into())));
+        }
+        assert!(!is_evicted(&mut honest));
+        let kept = flood
+            .iter_mut()
+            .filter_map(|held| (!is_evicted(held)).then_some(()));
+        assert_eq!(kept.count(), 512 - 128 - 1);
+        // Whoever comes next gets a place, too.
+        let mut late = limit.admit("192.0.2.1".parse().unwrap());
+        assert!(!is_evicted(&mut late) && !is_evicted(&mut honest));
+        drop((honest, flood, late));
+        let state = limit.lock();
+        assert!(state.evict.is_empty() && state.table.is_empty());
+    }
+
+    #[test]
+    fn addresses_of_live_sessions_have_places_of_their_own() {
+        let limit = limit(40, 10, 8);
+        let known: IpAddr = "198.51.100.9".parse().unwrap();
+        let vouched = (limit.vouch(known), limit.vouch(known));
+        let mut links: Vec<HalfOpen> = (0..8).map(|_| limit.admit(known)).collect();
+        assert!(vouched.0.covers(known));
+        // Each stranger comes from a network of its own, which no rule of fairness sorts out.
+        let strangers = |range: std::ops::Range<u32>| range.map(|n| IpAddr::V4((n << 8).into()));
+        let flood: Vec<HalfOpen> = strangers(1..200).map(|ip| limit.admit(ip)).collect();
+        assert!(links.iter_mut().all(|link| !is_evicted(link)));
+        assert_eq!(links[0].patience, HANDSHAKE_TIMEOUT);
+        assert_eq!(flood[0].patience, HANDSHAKE_TIMEOUT);
+        assert_eq!(flood[198].patience, LEAST_PATIENCE);
+        // One session that ends leaves the other's address known.
+        drop((vouched.0, links));
+        let mut back = limit.admit(known);
+        let _more: Vec<HalfOpen> = strangers(200..400).map(|ip| limit.admit(ip)).collect();
+        assert!(!is_evicted(&mut back));
+        drop((vouched.1, back));
+        let mut stranger = limit.admit(known);
+        let _more: Vec<HalfOpen> = strangers(400..600).map(|ip| limit.admit(ip)).collect();
+        assert!(is_evicted(&mut stranger));
+        assert!(limit.lock().known.is_empty());
     }
 }

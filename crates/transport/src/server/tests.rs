@@ -37,10 +37,13 @@ struct Hostile {
 impl Hostile {
     /// A connection past TLS.
     async fn connect(&self) -> ClientCarrier {
-        let tcp = TcpStream::connect(self.address).await.unwrap();
-        ClientCarrier::connect(tcp, &self.tls, &self.key)
-            .await
-            .unwrap()
+        self.try_connect().await.unwrap()
+    }
+
+    /// The same, unless the server drops it.
+    async fn try_connect(&self) -> Result<ClientCarrier, CarrierError> {
+        let tcp = TcpStream::connect(self.address).await?;
+        ClientCarrier::connect(tcp, &self.tls, &self.key).await
     }
 }
 
@@ -122,6 +125,107 @@ async fn a_key_that_is_withdrawn_before_its_hello_gets_no_session() {
     let is_refused = matches!(&error, CarrierError::Refused { reason, .. } if reason.contains("no longer authorized"));
     assert!(is_refused, "{error}");
     drop(joined);
+}
+
+/// A running server with a way to it.
+async fn with_handle(change: impl FnOnce(&mut ServerConfig)) -> (Hostile, ServerHandle) {
+    let (server, key) = (
+        SecretKey::generate().unwrap(),
+        SecretKey::generate().unwrap(),
+    );
+    let mut config = server_config(&server, &key);
+    change(&mut config);
+    let bound = Server::bind(config).await.unwrap();
+    let (address, handle) = (bound.local_addr().unwrap(), bound.handle());
+    tokio::spawn(bound.run(std::future::pending()));
+    let tls = tls::client_config(&key, &server.public());
+    let key = key.public();
+    (Hostile { address, tls, key }, handle)
+}
+
+/// Waits until the server has this many sessions, so many of them without a path.
+async fn sessions(handle: &ServerHandle, all: usize, without_path: usize) {
+    let looking = async {
+        loop {
+            let status = handle.status().await;
+            let empty = status.iter().filter(|session| session.paths.is_empty());
+            if (status.len(), empty.count()) == (all, without_path) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, looking).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_starts_again_and_again_takes_the_places_of_its_dead_sessions() {
+    let (client, handle) = with_handle(|config| config.limits.sessions = 3).await;
+    // As from another machine with the same key.
+    let alive = hello(client.connect().await, 100, 0).await.unwrap();
+    for start in 0..10 {
+        let carrier = hello(client.connect().await, start, 0).await;
+        let carrier = carrier.unwrap_or_else(|error| panic!("start {start}: {error}"));
+        drop(carrier);
+        let dead = usize::from(start).min(1) + 1;
+        sessions(&handle, dead + 1, dead).await;
+    }
+    // The oldest has gone, and the latest can be joined.
+    let error = hello(client.connect().await, 0, 1).await.unwrap_err();
+    assert!(error.to_string().contains("session"), "{error}");
+    let back = hello(client.connect().await, 9, 1).await.unwrap();
+    let third = hello(client.connect().await, 101, 0).await.unwrap();
+    // Sessions that are carried do not give way.
+    let error = hello(client.connect().await, 102, 0).await.unwrap_err();
+    assert!(is_limit(&error), "{error}");
+    sessions(&handle, 3, 0).await;
+    drop((alive, back, third));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_silent_connections_keeps_no_client_out() {
+    let client = running(|config| {
+        config.half_open.total = 32;
+        config.half_open.reserved = 8;
+        config.half_open.per_address = 24;
+    })
+    .await;
+    // All on one address, the client's: nothing but what they say tells them from the client.
+    let flooding = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (address, count) = (client.address, Arc::clone(&flooding));
+    let flood = tokio::spawn(async move {
+        let mut held = std::collections::VecDeque::new();
+        loop {
+            if let Ok(tcp) = TcpStream::connect(address).await {
+                held.push_back(tcp);
+                count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            if held.len() > 100 {
+                held.pop_front();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let full = async {
+        while flooding.load(std::sync::atomic::Ordering::Relaxed) < 64 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, full).await.unwrap();
+    let joined = async {
+        let mut paths = Vec::new();
+        while paths.len() < 5 {
+            // On a busy machine it may be displaced before it has said anything, and then it tries again.
+            let Ok(carrier) = client.try_connect().await else {
+                continue;
+            };
+            paths.push(hello(carrier, 1, paths.len() as u32).await.unwrap());
+        }
+        paths
+    };
+    let paths = timeout(PATIENCE, joined).await.unwrap();
+    assert_eq!(paths.len(), 5);
+    flood.abort();
 }
 
 /// Frames of a flood that a carrier has yet to send, and what the server has allowed.

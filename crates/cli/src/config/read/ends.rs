@@ -5,7 +5,7 @@ use std::ops::Range;
 use sumlink_lab::units;
 use sumlink_proxy::ClassRule;
 use sumlink_proxy::class::parse_class;
-use sumlink_transport::config::{AuthorizedClient, ClientLimits};
+use sumlink_transport::config::{AuthorizedClient, ClientLimits, HalfOpenLimits};
 use sumlink_transport::{PublicKey, Target};
 use toml::Spanned;
 
@@ -44,6 +44,7 @@ impl Reader<'_> {
             socks: self.parse(raw.socks, |s| parse_address(s)),
             http: self.parse(raw.http, |s| parse_address(s)),
             forward: self.parse_all(raw.forward, |s| s.parse()),
+            max_connections: self.count(raw.max_connections).map(|n| n as usize),
             classes,
             control: raw.control.map(|path| self.beside(path.get_ref())),
             session: self.session(raw.session),
@@ -122,6 +123,7 @@ impl Reader<'_> {
             });
         }
         let defaults = memory::limits();
+        let half_open = self.half_open(&raw.limits);
         let memory = self.parse(raw.limits.memory, |s| units::parse_size(s));
         let memory = memory.unwrap_or(defaults.memory);
         let other = raw.congestion.as_ref().map(Spanned::span);
@@ -132,8 +134,8 @@ impl Reader<'_> {
                 sessions: limit(raw.limits.sessions, defaults.sessions),
                 memory,
                 paths: limit(raw.limits.paths, defaults.paths),
-                half_open: limit(raw.limits.half_open, defaults.half_open),
             },
+            half_open,
             listen: self.parse(raw.listen, |s| parse_address(s)),
             key: self.key(raw.key),
             authorized,
@@ -143,6 +145,34 @@ impl Reader<'_> {
             control: raw.control.map(|path| self.beside(path.get_ref())),
             session: self.session(raw.session),
         })
+    }
+}
+
+impl Reader<'_> {
+    /// What those may use who have not proved a key. Reserved are a quarter of all places unless the file says more.
+    fn half_open(&mut self, limits: &raw::Limits) -> HalfOpenLimits {
+        let defaults = HalfOpenLimits::default();
+        let mut count = |field: &Field<i64>| self.count(field.clone()).map(|n| n as usize);
+        let total = count(&limits.half_open_total).unwrap_or(defaults.total);
+        let reserved = count(&limits.half_open_reserved).unwrap_or(total / 4);
+        let per_address = count(&limits.half_open).unwrap_or(defaults.per_address);
+        if reserved >= total
+            && let Some(span) = limits
+                .half_open_reserved
+                .as_ref()
+                .or(limits.half_open_total.as_ref())
+                .map(Spanned::span)
+        {
+            self.problem(
+                span,
+                format!("{reserved} of {total} half-open connections are reserved: leave some to new clients"),
+            );
+        }
+        HalfOpenLimits {
+            total,
+            reserved,
+            per_address,
+        }
     }
 }
 

@@ -1,0 +1,76 @@
+//! The addresses that lead to this machine itself.
+
+use std::net::IpAddr;
+
+use futures_util::TryStreamExt;
+use ipnet::IpNet;
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+
+use super::{LinkError, Netlink, system};
+
+/// Every network whose packets the kernel delivers to this machine: its addresses on all interfaces, loopback
+/// included, and what else a route of type `local` covers (`ip route show table all type local`).
+///
+/// Must be called inside a tokio runtime with I/O.
+pub(crate) async fn own_addresses() -> Result<Vec<IpNet>, LinkError> {
+    let netlink = Netlink::open()?;
+    let mut own = Vec::new();
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut question = RouteMessage::default();
+        question.header.address_family = family;
+        let mut routes = std::pin::pin!(netlink.handle.route().get(question).execute());
+        while let Some(route) = routes.try_next().await.map_err(system)? {
+            if route.header.kind == RouteType::Local {
+                own.extend(destination(&route));
+            }
+        }
+    }
+    Ok(own)
+}
+
+/// Where a route leads.
+fn destination(route: &RouteMessage) -> Option<IpNet> {
+    let address = route
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(ip)) => Some(IpAddr::V4(*ip)),
+            RouteAttribute::Destination(RouteAddress::Inet6(ip)) => Some(IpAddr::V6(*ip)),
+            _ => None,
+        })?;
+    IpNet::new(address, route.header.destination_prefix_length).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::netns::Netns;
+    use super::*;
+
+    #[test]
+    fn every_address_of_this_machine_is_one_of_its_own() {
+        let Some(ns) = Netns::new() else { return };
+        ns.ip("link add up1 type veth peer name up2");
+        ns.ip("addr add 192.0.2.7/24 dev up1");
+        ns.ip("-6 addr add 2001:db8::7/64 dev up1 nodad");
+        ns.ip("link set up1 up");
+        ns.ip("route add local 198.51.100.0/24 dev lo");
+        let own = ns.run(async || own_addresses().await.unwrap());
+        let has = |text: &str| {
+            let ip: IpAddr = text.parse().unwrap();
+            own.iter().any(|net| net.contains(&ip))
+        };
+        for text in [
+            "127.0.0.1",
+            "::1",
+            "192.0.2.7",
+            "2001:db8::7",
+            "198.51.100.99",
+        ] {
+            assert!(has(text), "{text}: {own:?}");
+        }
+        for text in ["192.0.2.8", "2001:db8::8", "203.0.113.1"] {
+            assert!(!has(text), "{text}: {own:?}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The server's own addresses, for its egress policy: read at the start and after every change.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use super::Shared;
+use crate::links::{self, Watch};
+
+/// Follows what leads to this machine.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    /// Subscribed before the addresses are read, so that no change is missed; nothing where that failed.
+    watch: Option<Watch>,
+    /// The last look failed, and the log says so.
+    has_failed: bool,
+}
+
+/// Pause before the kernel is asked again after an error, and between two looks while changes cannot be followed.
+const PAUSE: Duration = Duration::from_secs(5);
+
+impl Addresses {
+    /// Gives the egress policy this machine's addresses.
+    pub(super) async fn read(shared: &Shared) -> Self {
+        let mut addresses = Self {
+            watch: Watch::new().ok(),
+            has_failed: false,
+        };
+        addresses.take(shared).await;
+        addresses
+    }
+
+    /// Keeps them up to date for ever.
+    pub(super) async fn follow(&mut self, shared: &Shared) -> Infallible {
+        loop {
+            let changed = match &mut self.watch {
+                Some(watch) => watch.changed().await.is_ok(),
+                None => false,
+            };
+            if !changed {
+                tokio::time::sleep(PAUSE).await;
+                self.watch = Watch::new().ok();
+            }
+            self.take(shared).await;
+        }
+    }
+
+    /// Reads the addresses; those that are known stay when that fails.
+    async fn take(&mut self, shared: &Shared) {
+        match links::own_addresses().await {
+            Ok(own) => {
+                self.has_failed = false;
+                shared.change_egress(|policy| policy.clone().with_own_addresses(own));
+            }
+            Err(error) if self.has_failed => {
+                tracing::debug!(%error, "the server's own addresses still cannot be read");
+            }
+            Err(error) => {
+                self.has_failed = true;
+                tracing::error!(
+                    %error,
+                    "cannot read this server's own addresses: clients can reach its services at those not yet known"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::egress::EgressPolicy;
+    use crate::fixture::server_config;
+    use crate::keys::SecretKey;
+    use crate::links::netns::Netns;
+    use crate::server::Server;
+
+    #[test]
+    fn the_servers_own_addresses_are_refused_from_the_moment_it_has_them() {
+        let Some(ns) = Netns::new() else { return };
+        ns.ip("link add up1 type veth peer name up2");
+        ns.ip("link set up1 up");
+        ns.ip("addr add 192.0.2.7/24 dev up1");
+        let ip = ns.commands();
+        ns.run(async move || {
+            let key = || SecretKey::generate().unwrap();
+            let server = Server::bind(server_config(&key(), &key())).await.unwrap();
+            let handle = server.handle();
+            let running = tokio::spawn(server.run(std::future::pending()));
+            let allows = |address: &str| {
+                let address: IpAddr = address.parse().unwrap();
+                let policy = handle.shared.egress.read().unwrap().clone();
+                policy.check(address, 22).is_ok()
+            };
+            let until = async |address: &str, allowed: bool| {
+                let changed = async {
+                    while allows(address) != allowed {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                };
+                let in_time = tokio::time::timeout(Duration::from_secs(10), changed).await;
+                in_time.unwrap_or_else(|_| panic!("{address} is not {allowed} in time"));
+            };
+            until("192.0.2.7", false).await;
+            assert!(allows("198.51.100.7") && allows("2001:db8::7"));
+            ip("addr add 198.51.100.7/24 dev up1");
+            ip("-6 addr add 2001:db8::7/64 dev up1 nodad");
+            for address in ["198.51.100.7", "2001:db8::7", "::ffff:198.51.100.7"] {
+                until(address, false).await;
+            }
+            // Rules that are read again do not forget them.
+            handle.set_egress(EgressPolicy::new(["allow *:22".parse().unwrap()]));
+            assert!(!allows("198.51.100.7") && !allows("192.0.2.7"));
+            ip("addr del 198.51.100.7/24 dev up1");
+            until("198.51.100.7", true).await;
+            assert!(!allows("192.0.2.7"));
+            running.abort();
+        });
+    }
+}
