@@ -75,6 +75,8 @@ impl Manager {
             state.seen = now_seen;
             state.retry_at = None;
             state.packets.forget();
+            // What failed before says nothing about the link as it is now.
+            state.failures = 0;
         }
         let commands = &self.commands;
         let before = state.paths.len();
