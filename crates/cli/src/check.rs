@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::args::CheckArgs;
 use crate::config::{self, ConfigError, Depth, File, Problem};
 use crate::exit::CliError;
-use crate::output::{print, print_json};
+use crate::output::{note, print, print_json};
 
 /// Runs the verb. All problems are printed; the failure that it returns carries the exit code.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
             Err(CliError::Told(ConfigError::Wrong { file, problems }.exit()))
         }
         Err(ConfigError::Wrong { file, problems }) => {
-            eprint!("{}", lines(&file, "", &problems));
+            note(&lines(&file, "", &problems));
             Err(CliError::Told(ConfigError::Wrong { file, problems }.exit()))
         }
         Err(error) => Err(error.into()),
@@ -35,7 +35,7 @@ fn told(file: &File, args: &CheckArgs) -> Result<(), CliError> {
             "file": args.file, "ok": true, "role": role, "problems": [], "warnings": warnings
         }));
     }
-    eprint!("{}", lines(&args.file, "warning: ", &warnings));
+    note(&lines(&args.file, "warning: ", &warnings));
     print(&format!(
         "{}: ok, {} {role}'s configuration: {}\n",
         shown(&args.file),

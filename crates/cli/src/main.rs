@@ -26,6 +26,7 @@ mod places;
 mod server;
 mod signals;
 mod sim;
+mod spool;
 mod status;
 mod table;
 
@@ -47,10 +48,12 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let json = cli.verb.json();
-    match run(cli) {
+    let code = match run(cli) {
         Ok(()) => Exit::Ok.code().into(),
         Err(error) => fail(&error, json),
-    }
+    };
+    logging::finish();
+    code
 }
 
 fn run(cli: Cli) -> Result<(), CliError> {
@@ -96,8 +99,10 @@ fn fail(error: &CliError, json: bool) -> ExitCode {
         CliError::System(io) if io.kind() == std::io::ErrorKind::BrokenPipe => {}
         _ if json => output::print_json(&error.json()).unwrap_or_default(),
         // Every line of it begins with file and line, for editors.
-        CliError::Lab(lab) if matches!(**lab, LabError::Scenario(_)) => eprintln!("{error}"),
-        _ => eprintln!("sumlink: {error}"),
+        CliError::Lab(lab) if matches!(**lab, LabError::Scenario(_)) => {
+            output::note(&format!("{error}\n"));
+        }
+        _ => output::note(&format!("sumlink: {error}\n")),
     }
     error.code().into()
 }

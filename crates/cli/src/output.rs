@@ -1,17 +1,20 @@
-//! Standard output: results for people, JSON for programs.
+//! Everything that the program prints: results for people, JSON for programs, notes beside them.
+//!
+//! The print macros of the standard library panic when writing fails; clippy refuses them in this workspace.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::json;
 use sumlink_transport::PathEvent;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::exit::CliError;
+use crate::logging;
+use crate::spool::{self, Spool};
 
 /// Prints text as it is.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
@@ -27,53 +30,47 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print(&format!("{line}\n"))
 }
 
-/// So many events wait for a reader who does not read; what comes beyond is missed.
-const WAITING: usize = 1024;
-/// How long the end of a daemon waits for such a reader.
+/// Writes text for people to standard error, such as a warning beside a result. Text that cannot be written is
+/// dropped: there is no place left to report that.
+pub(crate) fn note(text: &str) {
+    logging::say(text);
+}
+
+/// How long the end of a daemon waits for a reader of its events.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Where a daemon's events go: JSON lines on standard output if that was asked for.
 ///
-/// They are written by a thread of their own: a reader who does not read holds up nobody but that.
+/// A thread of its own writes them ([`crate::spool`]): a reader who does not read holds up nothing, and an event that
+/// finds no room is counted and dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
-    lines: Option<SyncSender<Line>>,
+    lines: Option<Spool>,
     /// Events since the last one that found room.
     missed: Arc<AtomicU64>,
-}
-
-#[derive(Debug)]
-enum Line {
-    Event(String),
-    /// To be told when all before it has been written.
-    Mark(SyncSender<()>),
 }
 
 impl Events {
     /// Events that are printed if `json`.
     pub(crate) fn new(json: bool) -> io::Result<Self> {
-        let mut events = Self {
-            lines: None,
-            missed: Arc::default(),
+        let lines = match json {
+            true => Some(Spool::new("events", spool::unlocked(io::stdout())?, missed)),
+            false => None,
         };
-        if json {
-            let (sender, lines) = sync_channel(WAITING);
-            thread::Builder::new()
-                .name("events".to_owned())
-                .spawn(move || write(&lines))?;
-            events.lines = Some(sender);
-        }
-        Ok(events)
+        Ok(Self {
+            lines,
+            missed: Arc::default(),
+        })
     }
 
-    /// Tells one event. Neither a reader who went away nor one who does not read stops the daemon.
+    /// Reports one event. Neither a reader who went away nor one who does not read stops the daemon.
     pub(crate) fn tell(&self, event: &impl Serialize) {
         let Some(lines) = &self.lines else { return };
         let line = match serde_json::to_string(event) {
             Ok(line) => line,
             Err(error) => return tracing::debug!(%error, "an event"),
         };
-        if let Err(TrySendError::Full(_)) = lines.try_send(Line::Event(line)) {
+        if !lines.push(format!("{line}\n").as_bytes()) {
             if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!("events are missed: nobody reads standard output");
             }
@@ -85,8 +82,8 @@ impl Events {
         }
     }
 
-    /// How a daemon ended, after what it told has been written. Whoever does not read is not waited for for long: the reason of a
-    /// failure goes to the log then.
+    /// How a daemon ended, after its events have been written. Whoever does not read is not waited for for long: the
+    /// reason of a failure goes to the log then.
     pub(crate) fn end(&self, ended: Result<(), CliError>) -> Result<(), CliError> {
         let Some(lines) = &self.lines else {
             return ended;
@@ -95,13 +92,7 @@ impl Events {
         if missed > 0 {
             tracing::warn!(missed, "events were missed");
         }
-        if matches!(ended, Err(CliError::Interrupted)) {
-            return ended;
-        }
-        let (mark, written) = sync_channel(1);
-        let is_written =
-            lines.try_send(Line::Mark(mark)).is_ok() && written.recv_timeout(LAST).is_ok();
-        if is_written {
+        if matches!(ended, Err(CliError::Interrupted)) || lines.finish(LAST) {
             return ended;
         }
         ended.map_err(|error| {
@@ -122,17 +113,7 @@ impl Events {
     }
 }
 
-fn write(lines: &Receiver<Line>) {
-    for line in lines {
-        match line {
-            Line::Event(line) => {
-                if let Err(error) = print(&format!("{line}\n")) {
-                    tracing::debug!(%error, "standard output");
-                }
-            }
-            Line::Mark(mark) => {
-                let _ = mark.send(());
-            }
-        }
-    }
+/// The line that reports missed events, where they are missing.
+fn missed(events: u64) -> String {
+    format!("{}\n", json!({ "event": "missed", "events": events }))
 }

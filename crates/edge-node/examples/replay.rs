@@ -5,6 +5,8 @@
 //!
 //! Arguments: PID of the node, flows, segments of each that are under way at once, seconds, and `LOCAL REMOTE` of two links.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;

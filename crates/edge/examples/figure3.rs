@@ -4,6 +4,8 @@
 //!
 //! `cargo run -p sumlink-edge --example figure3 -- 100 60 100 160 --svg > figure3.svg`
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example")]
+
 use std::process::ExitCode;
 
 use sumlink_edge::analysis::{Point, Server, figure3};

@@ -2,6 +2,8 @@
 //!
 //! As `loopback.rs` it needs root, unless `SUMLINK_SKIP_BPF=1` is set.
 
+#![allow(clippy::print_stderr, reason = "a test")]
+
 use libbpf_rs::{Object, ObjectBuilder, ProgramInput};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/arithmetic.bpf.o"));

@@ -3,6 +3,8 @@
 //! They need root and Linux 6.4 or later; without it they fail, unless `SUMLINK_SKIP_BPF=1` is set. Names of congestion
 //! controls are the system's, so that the tests take turns.
 
+#![allow(clippy::print_stderr, reason = "a test")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};

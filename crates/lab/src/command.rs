@@ -12,6 +12,7 @@ use crate::error::LabError;
 use crate::faults::{self, FaultsOptions};
 use crate::health::Health;
 use crate::laboratory::LabConfig;
+use crate::prose::{print, say};
 use crate::run::RunOptions;
 use crate::scenario::Scenario;
 use crate::self_test::{self, SelfTestOptions};
@@ -239,17 +240,17 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
         LabCommand::Clean => {
             let removed = rundir::clean()?;
             for line in &removed {
-                println!("removed {line}");
+                say!("removed {line}");
             }
             if removed.is_empty() {
-                println!("nothing to remove");
+                say!("nothing to remove");
             }
             Ok(())
         }
         LabCommand::Report { directory } => {
             let files = report::write(&directory)?;
             let page = files[0].display();
-            println!("{page} (and {} files that belong to it)", files.len() - 1);
+            say!("{page} (and {} files that belong to it)", files.len() - 1);
             Ok(())
         }
         LabCommand::SelfTest(options) => {
@@ -298,14 +299,14 @@ fn socket(lab: Option<&str>) -> Result<PathBuf, LabError> {
 fn status(lab: Option<&str>, json: bool) -> Result<(), LabError> {
     let text = control::ask(&socket(lab)?, "status")?;
     if json {
-        println!("{text}");
+        print(&format!("{text}\n"))?;
         return Ok(());
     }
     let unreadable = |error| LabError::system("reading the laboratory's answer", error);
     let mut answer: serde_json::Value = serde_json::from_str(&text).map_err(unreadable)?;
     let health: Health = serde_json::from_value(answer["emulator"].take()).map_err(unreadable)?;
     let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
-    println!(
+    say!(
         "{:<15} {:<9} {:<4} {:>12} {:>10} {:>14} {:>8} {:>8} {:>9} {:>7}",
         "LINK",
         "STATE",
@@ -320,7 +321,7 @@ fn status(lab: Option<&str>, json: bool) -> Result<(), LabError> {
     );
     for link in answer["links"].as_array().into_iter().flatten() {
         for direction in link["directions"].as_array().into_iter().flatten() {
-            println!(
+            say!(
                 "{:<15} {:<9} {:<4} {:>12} {:>10} {:>14} {:>8} {:>8} {:>9} {:>7}",
                 link["name"].as_str().unwrap_or_default(),
                 link["state"].as_str().unwrap_or_default(),
@@ -335,9 +336,9 @@ fn status(lab: Option<&str>, json: bool) -> Result<(), LabError> {
             );
         }
     }
-    println!("emulator: {health}");
+    say!("emulator: {health}");
     if let Some(objection) = health.objection() {
-        println!("figures measured meanwhile say nothing about the links: {objection}");
+        say!("figures measured meanwhile say nothing about the links: {objection}");
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Texts for people: fitted into lines, and printed.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
 use crate::error::LabError;
@@ -13,6 +14,37 @@ pub fn print(text: &str) -> Result<(), LabError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints a line for people to standard output, formatted as by `println!`. A long measurement goes on when it cannot
+/// be written, where `println!` would panic.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::prose::say_line(format_args!($($words)*)) };
+}
+pub(crate) use say;
+
+/// As [`say`], for standard error.
+macro_rules! note {
+    ($($words:tt)*) => { $crate::prose::note_line(format_args!($($words)*)) };
+}
+pub(crate) use note;
+
+pub(crate) fn say_line(words: fmt::Arguments<'_>) {
+    say_raw(&format!("{words}\n"));
+}
+
+pub(crate) fn note_line(words: fmt::Arguments<'_>) {
+    note_raw(&format!("{words}\n"));
+}
+
+/// Writes text to standard output as it is, such as a line that the next one replaces. What cannot be written is lost.
+pub(crate) fn say_raw(text: &str) {
+    let _ = print(text);
+}
+
+/// As [`say_raw`], for standard error.
+pub(crate) fn note_raw(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// The first sentence of a text whose lines were broken at will: its words with one space between.

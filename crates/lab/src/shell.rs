@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::netns;
+use crate::prose::note;
 use crate::rundir;
 use crate::signals;
 use crate::topology::Side;
@@ -21,23 +22,23 @@ const TICK: Duration = Duration::from_millis(10);
 /// Starts a laboratory and runs a command in it, or an interactive shell; returns when that ends.
 pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Result<(), LabError> {
     if let Some(warning) = config.warning() {
-        eprintln!("laboratory: {warning}");
+        note!("laboratory: {warning}");
     }
     let lab = Lab::start(config)?;
     let interactive = command.is_empty();
     if interactive || std::io::stderr().is_terminal() {
-        eprintln!("laboratory {} ({} side)", lab.id(), side.name());
+        note!("laboratory {} ({} side)", lab.id(), side.name());
         for line in lab.description()? {
-            eprintln!("  {line}");
+            note!("  {line}");
         }
-        eprintln!("  start a program on the other side: sumlink lab exec --side server -- COMMAND");
-        eprintln!("  change a link:                     sumlink lab set LINK loss=5%");
+        note!("  start a program on the other side: sumlink lab exec --side server -- COMMAND");
+        note!("  change a link:                     sumlink lab set LINK loss=5%");
     }
     lab.begin()?;
     let child = lab.spawn(side, to_command(command))?;
     let status = wait(child, interactive)?;
     if let Some(objection) = lab.health()?.objection() {
-        eprintln!("laboratory: figures measured here say nothing about the links: {objection}");
+        note!("laboratory: figures measured here say nothing about the links: {objection}");
     }
     drop(lab);
     exit_result(status)

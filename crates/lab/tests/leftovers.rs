@@ -3,6 +3,8 @@
 //! One test, because it counts what belongs to laboratories on the whole machine: those it started are
 //! told by their ids.
 
+#![allow(clippy::print_stderr, reason = "a test")]
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 //! Needs root or unprivileged user namespaces; fails where neither is to be had, unless
 //! `SUMLINK_SKIP_NETNS=1` is set.
 
+#![allow(clippy::print_stderr, reason = "a test")]
+
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p sumlink-mmwave --example figures -- DIR [SEEDS [NAME...]]`
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example")]
+
 use std::error::Error;
 use std::fmt::Write;
 use std::fs;

@@ -1,6 +1,8 @@
 //! How fast a cell is simulated: 10 s of 16 stations under each access scheme, standing and walking, on one thread:
 //! `cargo run --release -p sumlink-mmwave --example speed`, or other speeds in m/s behind `--`. Placing the stations counts.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::error::Error;
 use std::time::Instant;
 

@@ -1,6 +1,8 @@
 //! Runs scenario files with systems in the simulator and prints what came of it:
 //! `cargo run --release -p sumlink-sim --example compare -- FILE SYSTEM[,SYSTEM...] [SEEDS]`
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::path::Path;
 use std::time::Instant;
 

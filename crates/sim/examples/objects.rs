@@ -3,6 +3,8 @@
 //!
 //! For each size the median over the seeds, over the best link's own median, and the goodput over the sum of the links'.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -5,6 +5,8 @@
 //! delay of messages in the middle and of the latest hundredth; the part of the time that links rested. The range of goodput in
 //! brackets.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

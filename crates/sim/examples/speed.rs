@@ -1,6 +1,8 @@
 //! How fast the simulator is, and whether its memory grows with time: one minute and ten minutes of sumlink over two links of
 //! 100 Mbit/s, on one thread: `cargo run --release -p sumlink-sim --example speed`, or other numbers of seconds behind `--`.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::fs;
 use std::path::Path;
 use std::time::Instant;

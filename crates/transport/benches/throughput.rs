@@ -4,6 +4,8 @@
 //! joined by veth pairs, one task with one thread on each side. Exits with 1 when the median of three runs falls short
 //! of LEAST_GBIT (3 when not given).
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark")]
+
 use std::net::SocketAddr;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p sumlink-transport --example fetch -- SERVER:PORT SERVER_KEY client.key HOST:PORT/PATH`
 
+#![allow(clippy::print_stderr, reason = "an example")]
+
 use std::error::Error;
 use std::path::Path;
 

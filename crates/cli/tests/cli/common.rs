@@ -100,12 +100,13 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    pub(crate) fn start(command: Command) -> Self {
+        Self::start_logging_to(command, Stdio::piped())
+    }
+
+    /// One whose standard error is `log`.
+    pub(crate) fn start_logging_to(mut command: Command, log: impl Into<Stdio>) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (sender, events) = mpsc::channel();
         std::thread::spawn(move || {

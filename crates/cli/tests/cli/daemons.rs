@@ -1,19 +1,14 @@
 //! Client and server as processes: start, status, reload, end, and a stream through both.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
-use std::sync::mpsc;
+use std::process::Stdio;
 use std::time::Instant;
 
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use crate::common::{Bench, Daemon, PATIENCE};
+use crate::common::{Bench, Daemon};
 
 /// How a server is started.
-const SERVER: [&str; 6] = [
+pub(crate) const SERVER: [&str; 6] = [
     "server",
     "--json",
     "--config",
@@ -23,21 +18,26 @@ const SERVER: [&str; 6] = [
 ];
 
 /// A server and what a client needs to know of it.
-struct Host {
-    bench: Bench,
-    server: Daemon,
-    address: String,
-    server_key: String,
-    client_key: String,
+pub(crate) struct Host {
+    pub(crate) bench: Bench,
+    pub(crate) server: Daemon,
+    pub(crate) address: String,
+    pub(crate) server_key: String,
+    pub(crate) client_key: String,
 }
 
 impl Host {
     /// A server on loopback that lets its client reach loopback.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Self::logging_to(Stdio::piped())
+    }
+
+    /// One whose server has this standard error.
+    pub(crate) fn logging_to(log: impl Into<Stdio>) -> Self {
         let bench = Bench::new();
         let (server_key, client_key) = (bench.key("server.key"), bench.key("client.key"));
         bench.write("server.toml", &config(&[&client_key]));
-        let mut server = Daemon::start(bench.command(SERVER));
+        let mut server = Daemon::start_logging_to(bench.command(SERVER), log);
         let address = server.event("listening")["address"]
             .as_str()
             .unwrap()
@@ -52,7 +52,7 @@ impl Host {
     }
 
     /// A client of this server; each change is a flag and the value that it has instead.
-    fn client(&self, changes: &[(&str, &str)]) -> std::process::Command {
+    pub(crate) fn client(&self, changes: &[(&str, &str)]) -> std::process::Command {
         let mut flags = vec![
             ("--server", self.address.as_str()),
             ("--server-key", &self.server_key),
@@ -80,7 +80,7 @@ impl Host {
     }
 }
 
-fn config(clients: &[&str]) -> String {
+pub(crate) fn config(clients: &[&str]) -> String {
     let blocks: String = clients
         .iter()
         .map(|key| format!("[[client]]\nkey = \"{key}\"\n"))
@@ -91,14 +91,14 @@ fn config(clients: &[&str]) -> String {
     )
 }
 
-fn status(bench: &Bench, socket: &str) -> serde_json::Value {
+pub(crate) fn status(bench: &Bench, socket: &str) -> serde_json::Value {
     let ran = bench.run(&["status", "--json", "--control", socket]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     serde_json::from_str(&ran.out).unwrap()
 }
 
 /// A connection to `target` through the SOCKS5 port `socks` (RFC 1928).
-fn through(socks: &str, target: SocketAddr) -> TcpStream {
+pub(crate) fn through(socks: &str, target: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(socks).unwrap();
     let SocketAddr::V4(target) = target else {
         panic!("{target} is not IPv4")
@@ -167,56 +167,6 @@ fn a_reload_with_a_mistake_changes_nothing() {
         assert!(reason.contains(mistake), "{reason}");
     }
     assert_eq!(status(&host.bench, "server.sock")["role"], "server");
-}
-
-/// A process that is killed when dropped.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn who_does_not_read_the_events_holds_nobody_up() {
-    // Each is of more than 30 bytes: a pipe of a page takes 136 of them, and a thousand wait.
-    const RELOADS: usize = 1300;
-    let bench = Bench::new();
-    let keys = [bench.key("server.key"), bench.key("client.key")];
-    bench.write("server.toml", &config(&[&keys[1]]));
-    let (unread, events) = std::io::pipe().unwrap();
-    fcntl(&events, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
-    let mut command = bench.command(SERVER);
-    let server = command
-        .stdout(events)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut server = Ended(server);
-    // It keeps an end of the pipe, and reading would never come to an end.
-    drop(command);
-    let lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
-    let (sender, log) = mpsc::channel();
-    std::thread::spawn(move || {
-        lines
-            .map_while(Result::ok)
-            .try_for_each(|line| sender.send(line))
-    });
-    let until = |word: &str| while !log.recv_timeout(PATIENCE).expect(word).contains(word) {};
-    until("server listens");
-    let pid = Pid::from_raw(server.0.id() as i32);
-    for _ in 0..RELOADS {
-        kill(pid, Signal::SIGHUP).unwrap();
-        until("read again");
-    }
-    assert_eq!(status(&bench, "server.sock")["role"], "server");
-    kill(pid, Signal::SIGTERM).unwrap();
-    until("events were missed");
-    assert_eq!(server.0.wait().unwrap().code(), Some(0));
-    let text = std::io::read_to_string(unread).unwrap();
-    assert!(text.starts_with("{\"address\":\"127.0.0.1:"), "{text}");
 }
 
 #[test]

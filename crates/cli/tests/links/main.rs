@@ -4,6 +4,8 @@
 //! Needs root or unprivileged user namespaces; fails where neither is to be had, unless
 //! `SUMLINK_SKIP_NETNS=1` is set. Rates are small: these tests ask whether it works, not how fast.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test")]
+
 mod bench;
 mod bond;
 mod chaos;

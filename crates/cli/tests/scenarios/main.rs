@@ -2,6 +2,8 @@
 //!
 //! The runs last two or three seconds and make laboratories of their own; `SUMLINK_SKIP_NETNS=1` skips them.
 
+#![allow(clippy::print_stderr, reason = "a test")]
+
 mod bench;
 mod files;
 mod interruptions;

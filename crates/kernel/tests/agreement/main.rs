@@ -7,6 +7,8 @@
 //!
 //! As `loopback.rs` it needs root, unless `SUMLINK_SKIP_BPF=1` is set.
 
+#![allow(clippy::print_stderr, reason = "a test")]
+
 mod info;
 mod kernel;
 mod peer;

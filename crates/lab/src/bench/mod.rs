@@ -28,7 +28,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
-use crate::prose::print;
+use crate::prose::{note, print};
 use crate::run::{self, Store};
 use crate::systems;
 
@@ -155,7 +155,7 @@ fn carry_out(plan: &Plan<'_>, store: &Store) -> Result<(), LabError> {
     for scenario in plan.scenarios() {
         store.write_scenario(scenario)?;
     }
-    eprintln!("{}", plan.estimate(store));
+    note!("{}", plan.estimate(store));
     run::carry_out(&plan.jobs, plan.room, store, &mut |_, _| {})
 }
 

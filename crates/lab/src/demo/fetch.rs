@@ -1,7 +1,7 @@
 //! One fetch with curl.
 
 use std::fs::{self, File};
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -13,6 +13,7 @@ use crate::error::LabError;
 use crate::health::Health;
 use crate::process::{self, Process, TICK};
 use crate::programs;
+use crate::prose::{say, say_raw};
 use crate::signals;
 use crate::topology::{SERVER_V4, Side};
 
@@ -198,23 +199,23 @@ impl Progress {
     fn show(&mut self, elapsed: Duration, bytes: u64) {
         if self.live && self.shown.is_none_or(|shown| shown.elapsed() >= SHOW_EVERY) {
             self.shown = Some(Instant::now());
-            print!("\r\x1b[K{}", self.line(elapsed.as_secs_f64(), bytes));
-            let _ = std::io::stdout().flush();
+            let line = self.line(elapsed.as_secs_f64(), bytes);
+            say_raw(&format!("\r\x1b[K{line}"));
         }
     }
 
     /// The last state of the line.
     pub(crate) fn finish(&self, outcome: &Outcome) {
         if self.live {
-            print!("\r\x1b[K");
+            say_raw("\r\x1b[K");
         }
         match outcome {
             Outcome::Fetched(fetched) => {
                 let cut = if fetched.cut { "  (cut)" } else { "" };
-                println!("{}{cut}", self.line(fetched.seconds, fetched.bytes));
+                say!("{}{cut}", self.line(fetched.seconds, fetched.bytes));
             }
             Outcome::Unavailable(reason) => {
-                println!("  {:<18} {:<12} {reason}", self.condition, self.label);
+                say!("  {:<18} {:<12} {reason}", self.condition, self.label);
             }
         }
     }

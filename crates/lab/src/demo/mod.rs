@@ -19,6 +19,7 @@ use crate::config::{LinkChange, LinkSpec, Setting};
 use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::programs;
+use crate::prose::{print, say};
 use crate::units::parse_size;
 use sumlink_link::Loss;
 
@@ -108,13 +109,13 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
     let mut config = LabConfig::new(links);
     config.congestion = CONGESTION.to_owned();
     let lab = Lab::start(config)?;
-    println!("laboratory {}:", lab.id());
+    say!("laboratory {}:", lab.id());
     for line in lab.description()? {
-        println!("  {line}");
+        say!("  {line}");
     }
     let directory = TempDir::with_prefix("sumlink-demo-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;
-    println!(
+    say!(
         "making a file of {} MB with random content",
         options.size / 1_000_000
     );
@@ -139,7 +140,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
         .collect();
     for round in 1..=options.rounds {
         if options.rounds > 1 {
-            println!("round {round} of {}", options.rounds);
+            say!("round {round} of {}", options.rounds);
         }
         for (condition, (name, loss)) in conditions.iter_mut().zip(CONDITIONS) {
             let change = LinkChange {
@@ -153,11 +154,11 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
         }
     }
     let report = DemoReport::new(&stage, options, &conditions)?;
-    println!();
-    print!("{}", report.table());
+    say!("");
+    print(&report.table())?;
     report.write(&options.out)?;
-    println!("\nchart: {}", options.out.join("demo.svg").display());
-    println!("figures: {}", options.out.join("demo.json").display());
+    say!("\nchart: {}", options.out.join("demo.svg").display());
+    say!("figures: {}", options.out.join("demo.json").display());
     report.verdict()
 }
 
@@ -180,7 +181,7 @@ fn measure(stage: &Stage, system: &System, condition: &str) -> Result<Outcome, L
                 return Ok(outcome);
             }
             Some(reason) => {
-                println!("    once more: {reason}");
+                say!("    once more: {reason}");
                 objection = reason;
             }
         }

@@ -19,7 +19,7 @@ use sumlink_transport::links::name_matches;
 
 use crate::config::Direction;
 use crate::error::LabError;
-use crate::prose::print;
+use crate::prose::{note, print};
 use chunk::{Task, measure};
 use judge::Line;
 use kind::{KINDS, Kind, Load};
@@ -193,7 +193,7 @@ fn carry_out(
         .collect();
     let mut done = total - missing.len();
     if done > 0 {
-        eprintln!(
+        note!(
             "{done} of {total} laboratories are in {} already",
             options.runs.display()
         );
@@ -223,7 +223,7 @@ fn carry_out(
             match result {
                 Ok(chunk) => {
                     done += 1;
-                    eprintln!("{done} of {total}: {}", describe(&task, &chunk));
+                    note!("{done} of {total}: {}", describe(&task, &chunk));
                 }
                 Err(error) => {
                     // The others stop after what they have begun.

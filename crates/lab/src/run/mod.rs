@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::config::Direction;
 use crate::error::LabError;
-use crate::prose::print;
+use crate::prose::{note, print, say};
 use crate::results::{Outcome, Run};
 use crate::scenario::{Scenario, Workload};
 use crate::systems;
@@ -119,7 +119,7 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
     let room = Room::of_this_machine(Some(options.jobs.into()));
     carry_out(&plan, room, &store, &mut |run, path| {
         if options.json {
-            println!("{}", run_json(run, Some(path)));
+            say!("{}", run_json(run, Some(path)));
         }
     })?;
     finish(options, scenarios, &store, &plan)
@@ -138,7 +138,7 @@ pub(crate) fn carry_out(
         .filter(|job| store.done(job.scenario, job.seed, &job.system).is_none())
         .collect();
     if missing.len() < plan.len() {
-        eprintln!(
+        note!(
             "{} of {} runs are in {} already",
             plan.len() - missing.len(),
             plan.len(),
@@ -275,9 +275,9 @@ fn tell_what_is_kept(error: &LabError, store: &Store, finished: usize, total: us
     let directory = store.directory().display();
     match error {
         LabError::Interrupted if finished == 0 => {
-            eprintln!("nothing was finished yet");
+            note!("nothing was finished yet");
         }
-        _ if finished > 0 => eprintln!(
+        _ if finished > 0 => note!(
             "{finished} of {total} runs are kept in {directory}; the same command goes on from there"
         ),
         _ => {}

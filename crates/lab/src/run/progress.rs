@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::prose::{note, note_raw};
 use crate::results::{Outcome, Run, Spread};
 
 /// What a run takes beside its duration, before any has been seen.
@@ -138,16 +139,18 @@ impl Progress {
             0 => String::new(),
             _ => format!(" ({} left)", duration_in_words(self.left())),
         };
-        eprintln!(
+        note!(
             "{clear}[{}/{}] {}: {outcome}{left}",
-            self.done, self.total, now.label
+            self.done,
+            self.total,
+            now.label
         );
     }
 
     /// Clears the line.
     pub(crate) fn end(&self) {
         if self.live {
-            eprint!("\r\x1b[K");
+            note_raw("\r\x1b[K");
         }
     }
 }

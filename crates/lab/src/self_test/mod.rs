@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 
 use crate::error::LabError;
 use crate::laboratory::Lab;
+use crate::prose::{note_raw, print, say};
 use crate::signals;
 use figure::{TOLERANCE, median};
 
@@ -62,13 +63,13 @@ pub struct SelfTestOptions {
 /// (see [`become_able`](crate::become_able)).
 pub fn run(options: &SelfTestOptions) -> Result<(), LabError> {
     if !options.json {
-        println!("{}", figure::headings());
+        say!("{}", figure::headings());
     }
     let mut figures = Vec::new();
     let mut add = |batch: Vec<Figure>| {
         for figure in &batch {
             if !options.json {
-                println!("{figure}");
+                say!("{figure}");
             }
         }
         figures.extend(batch);
@@ -100,7 +101,7 @@ pub fn run(options: &SelfTestOptions) -> Result<(), LabError> {
     if options.json {
         let text = serde_json::to_string_pretty(&figures)
             .map_err(|error| LabError::system("writing JSON", error))?;
-        println!("{text}");
+        print(&format!("{text}\n"))?;
     }
     judge(&figures)
 }
@@ -114,7 +115,7 @@ fn repeated(
     for round in 1..=repeats {
         signals::check()?;
         if std::io::stderr().is_terminal() {
-            eprint!("\r{round} of {repeats} \r");
+            note_raw(&format!("\r{round} of {repeats} \r"));
         }
         rounds.push(measure()?);
     }

@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::error::LabError;
+use crate::prose::note;
 use crate::results::EndsRecord;
 
 use super::connection::CHUNK;
@@ -62,7 +63,7 @@ pub(super) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(
                     _ => answer(stream).await,
                 };
                 if let Err(error) = answered {
-                    eprintln!("a stream: {error}");
+                    note!("a stream: {error}");
                 }
             });
         });

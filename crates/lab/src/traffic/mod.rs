@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use sumlink_transport::{PublicKey, SecretKey};
 
 use crate::error::LabError;
+use crate::prose::print;
 use crate::video::receive;
 
 pub(crate) use live::{Arrival, Live, Pace};
@@ -274,7 +275,7 @@ pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
             let records = client::run(&spec);
             let text = serde_json::to_string(&records)
                 .map_err(|error| LabError::system("writing JSON", error))?;
-            println!("{text}");
+            print(&format!("{text}\n"))?;
             Ok(())
         }
     }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::LabError;
+use crate::prose::note;
 
 use super::connection::{self, End, Wire};
 use super::record::Recorder;
@@ -37,7 +38,7 @@ pub(crate) fn serve(address: SocketAddr, mptcp: bool, channel: &Channel) -> Resu
                 None => answer(&mut { stream }),
             });
             if let Err(error) = answered {
-                eprintln!("a connection: {error}");
+                note!("a connection: {error}");
             }
         });
     }

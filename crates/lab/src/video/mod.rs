@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
 use crate::programs;
-use crate::prose::print;
+use crate::prose::{print, say};
 use crate::results::Run;
 use crate::run::{
     Job, Room, Store, carry_out, load_all, refusal, refused_error, run_json, write_json, write_text,
@@ -116,7 +116,7 @@ pub(crate) fn run(options: &VideoOptions, scenarios: &[Scenario]) -> Result<(), 
             &store,
             &mut |run, path| {
                 if options.json {
-                    println!("{}", run_json(run, Some(path)));
+                    say!("{}", run_json(run, Some(path)));
                 }
             },
         )?;

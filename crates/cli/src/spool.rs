@@ -1,0 +1,382 @@
+//! A bounded queue of lines in front of a descriptor that may be full, closed or stuck.
+//!
+//! A thread of its own writes the lines, so no caller ever waits for the reader, and no caller sees an error: what
+//! finds no room and what cannot be written is dropped and counted. The count is written once writing works again.
+
+use std::io::{self, ErrorKind, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+
+/// Bytes that wait for a reader who does not read; lines beyond are dropped.
+pub(crate) const ROOM: usize = 1 << 20;
+
+/// One write takes whole lines of at most this size together: a pipe takes them in one piece (`PIPE_BUF`).
+const PIECE: usize = 4096;
+
+/// After a failed write, dropped lines are reported at the next line, or when this time has passed.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Pause when the descriptor is set to non-blocking and has no room.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
+
+/// Lines on their way to a descriptor. Clones share the queue.
+#[derive(Clone)]
+pub(crate) struct Spool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Something has changed that the thread or [`Spool::finish`] waits for.
+    changed: Condvar,
+    name: &'static str,
+    room: usize,
+    /// The line that reports a number of dropped lines.
+    notice: fn(u64) -> String,
+}
+
+impl std::fmt::Debug for Spool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spool")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
+    }
+}
+
+struct State {
+    /// Whole lines that the thread has not taken yet.
+    waiting: Vec<u8>,
+    /// Lines that found no room since the thread last took what waits.
+    dropped: u64,
+    /// The thread holds lines that it has not written yet.
+    is_writing: bool,
+    /// Until the thread starts, which is at the first line: the laboratory enters namespaces before.
+    sink: Option<Box<dyn Write + Send>>,
+}
+
+impl Spool {
+    /// A queue in front of `sink`. `notice` makes the line, with its end, that reports how many lines were dropped;
+    /// `name` names the thread.
+    pub(crate) fn new(
+        name: &'static str,
+        sink: impl Write + Send + 'static,
+        notice: fn(u64) -> String,
+    ) -> Self {
+        Self::with_room(ROOM, name, sink, notice)
+    }
+
+    fn with_room(
+        room: usize,
+        name: &'static str,
+        sink: impl Write + Send + 'static,
+        notice: fn(u64) -> String,
+    ) -> Self {
+        let state = State {
+            waiting: Vec::new(),
+            dropped: 0,
+            is_writing: false,
+            sink: Some(Box::new(sink)),
+        };
+        let shared = Shared {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            name,
+            room,
+            notice,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Queues one or more whole lines, or drops and counts them; whether there was room. Never waits for the reader.
+    pub(crate) fn push(&self, lines: &[u8]) -> bool {
+        if lines.is_empty() {
+            return true;
+        }
+        let mut state = self.shared.lock();
+        let has_room = state.waiting.len() + lines.len() <= self.shared.room;
+        if has_room {
+            state.waiting.extend_from_slice(lines);
+        } else {
+            state.dropped += count(lines);
+        }
+        if let Some(sink) = state.sink.take() {
+            self.start(sink, &mut state);
+        }
+        self.shared.changed.notify_all();
+        has_room
+    }
+
+    /// Waits until everything has been written or dropped, for `patience` at most; whether it has been.
+    pub(crate) fn finish(&self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        let mut state = self.shared.lock();
+        while !state.is_idle() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    fn start(&self, sink: Box<dyn Write + Send>, state: &mut State) {
+        let shared = Arc::clone(&self.shared);
+        // Signals are for the threads that wait for them: this one takes none, from its first instruction on.
+        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        let started = thread::Builder::new()
+            .name(self.shared.name.to_owned())
+            .spawn(move || shared.write_all(sink));
+        if let Ok(mask) = mask {
+            let _ = mask.thread_set_mask();
+        }
+        if started.is_err() {
+            // No thread can be had: a program in this state has worse problems than its log.
+            state.waiting = Vec::new();
+            state.dropped = 0;
+        }
+    }
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.dropped == 0 && !self.is_writing
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread.
+    fn write_all(&self, sink: Box<dyn Write + Send>) {
+        let mut out = Lines {
+            sink,
+            is_open: false,
+        };
+        // Lines that were dropped and not reported yet.
+        let mut lost = 0;
+        loop {
+            let (lines, dropped) = self.take(lost > 0);
+            lost = self.report(&mut out, lost);
+            let unwritten = out.write(&lines);
+            lost += unwritten + dropped;
+            // What found no room came after the lines that were waiting.
+            if unwritten == 0 {
+                lost = self.report(&mut out, lost);
+            }
+            self.lock().is_writing = false;
+            self.changed.notify_all();
+        }
+    }
+
+    /// The lines that wait, and how many found no room behind them. Waits for one of both, or for as long as may
+    /// pass before the next attempt to report lost lines.
+    fn take(&self, has_lost: bool) -> (Vec<u8>, u64) {
+        let mut state = self.lock();
+        while state.is_idle() {
+            if has_lost {
+                let waited = self.changed.wait_timeout(state, RETRY);
+                let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                state = woken;
+                if timeout.timed_out() {
+                    break;
+                }
+            } else {
+                let woken = self.changed.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        state.is_writing = true;
+        let dropped = std::mem::take(&mut state.dropped);
+        (std::mem::take(&mut state.waiting), dropped)
+    }
+
+    /// Writes how many lines were lost, if any were; how many are still to be reported.
+    fn report(&self, out: &mut Lines, lost: u64) -> u64 {
+        if lost == 0 || out.write((self.notice)(lost).as_bytes()) == 0 {
+            0
+        } else {
+            lost
+        }
+    }
+}
+
+/// A sink that gets whole lines.
+struct Lines {
+    sink: Box<dyn Write + Send>,
+    /// A write failed in the middle of a line, which has to end before the next one.
+    is_open: bool,
+}
+
+impl Lines {
+    /// Writes whole lines; how many could not be written.
+    fn write(&mut self, mut lines: &[u8]) -> u64 {
+        if self.is_open && !lines.is_empty() {
+            if self.put(b"\n").is_err() {
+                return count(lines);
+            }
+            self.is_open = false;
+        }
+        while !lines.is_empty() {
+            let (piece, rest) = lines.split_at(piece(lines));
+            if let Err(written) = self.put(piece) {
+                self.is_open = !matches!(piece[..written].last(), None | Some(b'\n'));
+                return count(&lines[written..]);
+            }
+            lines = rest;
+        }
+        0
+    }
+
+    /// Writes all of `piece`, or says how much of it was written before it failed.
+    fn put(&mut self, piece: &[u8]) -> Result<(), usize> {
+        let mut written = 0;
+        while written < piece.len() {
+            match self.sink.write(&piece[written..]) {
+                Ok(0) => return Err(written),
+                Ok(more) => written += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(FULL_PAUSE),
+                Err(_) => return Err(written),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How much of `lines` goes into one write: whole lines, at least one.
+fn piece(lines: &[u8]) -> usize {
+    let is_end = |byte: &u8| *byte == b'\n';
+    let fitting = &lines[..lines.len().min(PIECE)];
+    match fitting.iter().rposition(is_end) {
+        Some(end) => end + 1,
+        None => lines
+            .iter()
+            .position(is_end)
+            .map_or(lines.len(), |end| end + 1),
+    }
+}
+
+fn count(lines: &[u8]) -> u64 {
+    let ends = lines.iter().filter(|byte| **byte == b'\n').count();
+    let is_open = !matches!(lines.last(), None | Some(b'\n'));
+    ends as u64 + u64::from(is_open)
+}
+
+/// A descriptor of this process, without the lock and the buffer that the standard library puts around it: a thread
+/// that is stuck in a write must not hold up whoever else writes there.
+pub(crate) fn unlocked(descriptor: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
+    Ok(descriptor.as_fd().try_clone_to_owned()?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn notice(lines: u64) -> String {
+        format!("{lines} dropped\n")
+    }
+
+    /// A sink that writes what it is allowed to: each write waits for a permit, and fails without room.
+    struct Sink {
+        permits: mpsc::Receiver<usize>,
+        room: usize,
+        text: Arc<Mutex<String>>,
+    }
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.room == 0 {
+                self.room = self.permits.recv().map_err(io::Error::other)?;
+            }
+            if self.room == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            let length = bytes.len().min(self.room);
+            self.room -= length;
+            let text = str::from_utf8(&bytes[..length]).unwrap();
+            self.text.lock().unwrap().push_str(text);
+            Ok(length)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn spool(room: usize) -> (Spool, mpsc::Sender<usize>, Arc<Mutex<String>>) {
+        let (permit, permits) = mpsc::channel();
+        let text = Arc::new(Mutex::new(String::new()));
+        let sink = Sink {
+            permits,
+            room: 0,
+            text: Arc::clone(&text),
+        };
+        (Spool::with_room(room, "spool", sink, notice), permit, text)
+    }
+
+    /// Waits until the thread has taken what waits.
+    fn until_taken(spool: &Spool) {
+        while !spool.shared.lock().waiting.is_empty() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_stuck_reader_holds_nobody_up_and_lines_beyond_the_room_are_counted() {
+        let (spool, permit, text) = spool(8);
+        spool.push(b"first\n");
+        until_taken(&spool);
+        // The thread is stuck with the first line: two more fit, one does not, and nobody waits.
+        for line in ["a 1\n", "a 2\n", "a 3\n", "a 4\na 5\n"] {
+            spool.push(line.as_bytes());
+        }
+        assert!(!spool.finish(Duration::from_millis(1)));
+        permit.send(1000).unwrap();
+        assert!(spool.finish(PATIENCE));
+        spool.push(b"last\n");
+        assert!(spool.finish(PATIENCE));
+        assert_eq!(*text.lock().unwrap(), "first\na 1\na 2\n3 dropped\nlast\n");
+    }
+
+    #[test]
+    fn errors_are_swallowed_and_what_was_lost_is_reported_before_what_follows() {
+        let (spool, permit, text) = spool(1000);
+        // The disk is full in the middle of a line, for the lines after it and for the next one.
+        for room in [9, 0, 0] {
+            permit.send(room).unwrap();
+        }
+        spool.push(b"whole\nbroken\nlost\n");
+        assert!(spool.finish(PATIENCE));
+        spool.push(b"lost\n");
+        permit.send(0).unwrap();
+        assert!(spool.finish(PATIENCE));
+        permit.send(1000).unwrap();
+        spool.push(b"again\n");
+        assert!(spool.finish(PATIENCE));
+        let written = "whole\nbro\n3 dropped\nagain\n";
+        assert_eq!(*text.lock().unwrap(), written);
+    }
+
+    #[test]
+    fn a_write_takes_whole_lines() {
+        let long = [vec![b'x'; 2 * PIECE], b"\nshort\n".to_vec()].concat();
+        assert_eq!(piece(&long), 2 * PIECE + 1);
+        assert_eq!(piece(b"one\ntwo\n"), 8);
+        let many = b"0123456\n".repeat(1000);
+        assert_eq!(piece(&many), PIECE);
+        assert_eq!((count(b""), count(b"a\nb"), count(b"a\nb\n")), (0, 2, 2));
+    }
+}

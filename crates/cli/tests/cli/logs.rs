@@ -1,0 +1,192 @@
+//! Logging never harms the data: standard error and standard output that are full, closed or not read.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::{Bench, Daemon, PATIENCE};
+use crate::daemons::{Host, SERVER, config, status, through};
+
+/// So many reloads that fail with a line of [`LONG`] bytes each fill a queue of a megabyte, but stay below the limit
+/// on lines of one kind.
+const RELOADS: usize = 25;
+const LONG: usize = 60_000;
+
+/// A configuration file that is refused with a long line.
+fn long_mistake(bench: &Bench) {
+    let key = "x".repeat(LONG);
+    bench.write(
+        "server.toml",
+        &format!("listen = \"127.0.0.1:0\"\n{key} = 1\n"),
+    );
+}
+
+/// Sends `megabytes` through a client of this server.
+fn transfer(client: &mut Daemon, megabytes: usize) {
+    let socks = client.event("listening")["address"].clone();
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = through(socks.as_str().unwrap(), target.local_addr().unwrap());
+    let (mut far, _) = target.accept().unwrap();
+    let sent = vec![7; megabytes << 20];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            near.write_all(&sent).unwrap();
+            drop(near);
+        });
+        let mut received = Vec::new();
+        far.read_to_end(&mut received).unwrap();
+        assert!(received == sent, "{} bytes arrived", received.len());
+    });
+}
+
+/// Standard errors that cannot be written: a full disk, and a pipe that nobody reads any more.
+fn broken() -> [(&'static str, Stdio); 2] {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    [
+        ("a full disk", full.into()),
+        ("a closed pipe", closed.into()),
+    ]
+}
+
+#[test]
+fn a_log_that_cannot_be_written_harms_neither_start_nor_transfer_nor_end() {
+    for ((what, server_log), (_, client_log)) in broken().into_iter().zip(broken()) {
+        let mut host = Host::logging_to(server_log);
+        let mut command = host.client(&[]);
+        command.env("SUMLINK_LOG", "debug");
+        let mut client = Daemon::start_logging_to(command, client_log);
+        client.event("connected");
+        transfer(&mut client, 2);
+        for daemon in [&mut client, &mut host.server] {
+            daemon.signal("TERM");
+            daemon.event("stopped");
+            assert_eq!(daemon.wait(), Some(0), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_one_shot_verb_keeps_its_exit_code_without_standard_error() {
+    let bench = Bench::new();
+    for (what, log) in broken() {
+        let ran = bench.command(["check", "none.toml"]).stderr(log).status();
+        assert_eq!(ran.unwrap().code(), Some(3), "{what}");
+    }
+    // Nor does it say a word when its reader has gone.
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let ran = bench.command(["links"]).stdout(closed).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    assert_eq!(String::from_utf8(ran.stderr).unwrap(), "");
+}
+
+/// A pipe of one page whose reader does not read yet.
+fn unread() -> (PipeReader, Stdio) {
+    let (unread, log) = std::io::pipe().unwrap();
+    fcntl(&log, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    (unread, log.into())
+}
+
+#[test]
+fn a_reader_of_the_log_who_is_stuck_holds_nothing_up() {
+    let (mut reader, log) = unread();
+    let mut host = Host::logging_to(log);
+    long_mistake(&host.bench);
+    for _ in 0..RELOADS {
+        host.server.signal("HUP");
+        host.server.event("reload_failed");
+    }
+    // The pipe and the queue are full, and the session's own lines find no room either.
+    let mut client = Daemon::start(host.client(&[]));
+    client.event("connected");
+    transfer(&mut client, 2);
+    client.signal("TERM");
+    assert_eq!(client.wait(), Some(0));
+    let read = std::thread::spawn(move || {
+        let mut log = String::new();
+        reader.read_to_string(&mut log).unwrap();
+        log
+    });
+    host.server.signal("TERM");
+    assert_eq!(host.server.wait(), Some(0));
+    let log = read.join().unwrap();
+    assert!(log.contains("server listens"));
+    let line = log.lines().find(|line| line.contains("dropped: ")).unwrap();
+    let dropped: usize = line.split(' ').next().unwrap().parse().unwrap();
+    let kept = log.matches("nothing changed").count();
+    assert!(
+        kept < RELOADS && dropped >= RELOADS - kept,
+        "{dropped} dropped, {kept} kept"
+    );
+}
+
+/// A process that is killed when dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_does_not_read_the_events_holds_nobody_up() {
+    let bench = Bench::new();
+    let keys = [bench.key("server.key"), bench.key("client.key")];
+    bench.write("server.toml", &config(&[&keys[1]]));
+    let (mut reader, events) = unread();
+    let mut command = bench.command(SERVER);
+    let server = command
+        .stdout(events)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut server = Ended(server);
+    // It keeps an end of the pipe, and reading would never come to an end.
+    drop(command);
+    let lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
+    let (sender, log) = mpsc::channel();
+    std::thread::spawn(move || {
+        lines
+            .map_while(Result::ok)
+            .try_for_each(|line| sender.send(line))
+    });
+    let until = |word: &str| while !log.recv_timeout(PATIENCE).expect(word).contains(word) {};
+    until("server listens");
+    let pid = Pid::from_raw(server.0.id() as i32);
+    long_mistake(&bench);
+    for _ in 0..RELOADS {
+        kill(pid, Signal::SIGHUP).unwrap();
+        until("nothing changed");
+    }
+    assert_eq!(status(&bench, "server.sock")["role"], "server");
+    let read = std::thread::spawn(move || {
+        let mut events = String::new();
+        reader.read_to_string(&mut events).unwrap();
+        events
+    });
+    kill(pid, Signal::SIGTERM).unwrap();
+    until("events were missed");
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    let events: Vec<serde_json::Value> = read
+        .join()
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events[0]["event"], "listening");
+    // Those that are missing are counted where they are missing.
+    let count = |name: &str| events.iter().filter(|event| event["event"] == name).count();
+    let missed = events.iter().find(|event| event["event"] == "missed");
+    let missed = missed.unwrap()["events"].as_u64().unwrap();
+    assert_eq!(count("reload_failed") + missed as usize, RELOADS);
+}
