@@ -2,15 +2,19 @@
 //!
 //! A log line never waits for the reader of standard error and never fails: see [`crate::spool`].
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use sumlink_engine::peer_text::escaped;
+use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::exit::CliError;
 use crate::spool::{self, Spool};
@@ -40,18 +44,28 @@ pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
     };
     let descriptor = spool::unlocked(io::stderr())?;
     let log = LOG.get_or_init(|| Spool::new("log", descriptor, dropped));
-    let lines = fmt::layer()
-        .with_writer(Lines(log.clone()))
-        // Its own reports of a failed write are `eprintln!`, which panics where writing fails.
-        .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(verbose > 0);
     tracing_subscriber::registry()
         .with(filter)
-        .with(lines)
+        .with(lines(log, io::stderr().is_terminal(), verbose > 0))
         .init();
     std::panic::set_hook(Box::new(report_panic));
     Ok(())
+}
+
+/// Formats events as lines, and gives them to `log`.
+fn lines<S>(log: &Spool, ansi: bool, target: bool) -> impl Layer<S> + use<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fmt::layer()
+        .with_writer(Lines {
+            log: log.clone(),
+            ansi,
+        })
+        // Its own reports of a failed write are `eprintln!`, which panics where writing fails.
+        .log_internal_errors(false)
+        .with_ansi(ansi)
+        .with_target(target)
 }
 
 /// Writes text for people to standard error, behind the log lines before it. As log lines, it never waits and never
@@ -93,23 +107,24 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
     say(&format!("thread '{name}' {panic}\n{trace}"));
 }
 
-/// Gives each line to the queue.
-struct Lines(Spool);
-
-/// One line: the formatter writes it in one piece.
-struct Line<'a>(&'a Spool);
+/// Gives each event to the queue as a line; the formatter writes an event in one piece.
+struct Lines {
+    log: Spool,
+    /// The formatter uses colors.
+    ansi: bool,
+}
 
 impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line<'a>;
+    type Writer = &'a Self;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line(&self.0)
+    fn make_writer(&'a self) -> &'a Self {
+        self
     }
 }
 
-impl Write for Line<'_> {
+impl Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.push(line);
+        self.log.push(&one_line(line, self.ansi));
         Ok(line.len())
     }
 
@@ -118,9 +133,73 @@ impl Write for Line<'_> {
     }
 }
 
+/// The log's last guard: whatever a message or a field contains, an event is one line of characters that show as
+/// themselves. The formatter's own colors stay; it has escaped those of messages and fields.
+fn one_line(event: &[u8], ansi: bool) -> Cow<'_, [u8]> {
+    let (text, end) = match event.split_last() {
+        Some((b'\n', text)) => (text, "\n"),
+        _ => (event, ""),
+    };
+    if text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Cow::Borrowed(event);
+    }
+    let text = String::from_utf8_lossy(text);
+    let mut line = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\x1b' if ansi => line.push(c),
+            _ => line.extend(escaped(c)),
+        }
+    }
+    line.push_str(end);
+    Cow::Owned(line.into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use sumlink_engine::peer_text::is_plain;
+
     use super::*;
+
+    /// A place for lines that a test can read.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_message_or_a_field_forges_a_line() {
+        let kept = Kept::default();
+        let log = Spool::new("log", kept.clone(), dropped);
+        let lines = lines(&log, false, false);
+        let hostile = "bye\n2026-01-01T00:00:00Z  INFO forged\r\x1b[2J\u{202e}";
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            tracing::info!(reason = %hostile, debugged = ?hostile, plain = hostile, "{hostile}");
+            tracing::info!("Käse");
+        });
+        assert!(log.finish(LAST * 60));
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().all(is_plain)),
+            "{text}"
+        );
+        assert!(
+            text.contains("Käse") && text.contains(r"bye\n2026"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn the_report_of_dropped_lines_counts() {

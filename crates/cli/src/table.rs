@@ -1,5 +1,7 @@
 //! Plain text tables, and numbers as people read them.
 
+use sumlink_engine::peer_text::is_plain;
+
 /// Columns of cells that line up, as many as the header has.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -155,10 +157,10 @@ fn shortened(text: &str, width: usize) -> String {
     begin.chain(['…']).chain(end).collect()
 }
 
-/// The text with every control character replaced.
+/// The text with every character replaced that does not show as itself.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| if is_plain(c) { c } else { '\u{fffd}' })
         .collect()
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ClientConfig, Connection, ServerConfig};
-use sumlink_engine::PathId;
 use sumlink_engine::frame::{Frame, FrameError, Hello, MAX_TEXT, RefuseCode, VERSION};
+use sumlink_engine::{PathId, PeerText};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
@@ -40,7 +40,7 @@ pub enum CarrierError {
         /// The kind of refusal.
         code: RefuseCode,
         /// The server's words.
-        reason: String,
+        reason: PeerText,
     },
     /// The connection broke.
     #[error("the connection broke during the handshake: {0}")]
@@ -125,7 +125,7 @@ impl ClientCarrier {
         match Frame::decode(&buffer[..len]) {
             Ok(Some((Frame::Welcome { version: VERSION }, _))) => {}
             Ok(Some((Frame::Refuse { code, reason }, _))) => {
-                let reason = printable(reason);
+                let reason = PeerText::new(reason);
                 return Err(CarrierError::Refused {
                     code: RefuseCode::from_code(code),
                     reason,
@@ -179,7 +179,8 @@ impl ServerCarrier {
         let version = hello.as_ref().map(|hello| hello.version);
         let parts = hello.and_then(|hello| {
             let path = u32::try_from(hello.path).ok().map(PathId)?;
-            Some((hello.new, hello.session, path, printable(hello.link)))
+            let link = PeerText::new(hello.link).to_string();
+            Some((hello.new, hello.session, path, link))
         });
         match (version, parts) {
             (Some(VERSION), Some((new, session, path, link))) => {
@@ -280,15 +281,7 @@ pub(crate) async fn within<T>(
         .map_err(|_| CarrierError::TimedOut)
 }
 
-/// A peer's words, fit for a terminal.
-fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .filter(|c| !c.is_control())
-        .collect()
-}
-
-fn refusal(code: RefuseCode, reason: &str) -> String {
+fn refusal(code: RefuseCode, reason: &PeerText) -> String {
     let meaning = match code {
         RefuseCode::Version => "run the same version of sumlink on both sides",
         RefuseCode::NoSuchSession => "the session is gone",
@@ -298,7 +291,7 @@ fn refusal(code: RefuseCode, reason: &str) -> String {
         RefuseCode::Stopping => "it is stopping",
         _ => "for a reason this version does not know",
     };
-    if reason.is_empty() {
+    if reason.as_str().is_empty() {
         meaning.to_owned()
     } else {
         format!("{meaning} ({reason})")

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use sumlink_engine::peer_text::is_plain;
 
 /// Longest domain name that a target may carry, in bytes (RFC 1035, section 2.3.4).
 pub const MAX_NAME: usize = 255;
@@ -125,7 +126,7 @@ impl Host {
             && text.len() <= MAX_NAME
             && text
                 .chars()
-                .all(|c| !c.is_control() && !c.is_whitespace() && !"[]:/@".contains(c));
+                .all(|c| is_plain(c) && !c.is_whitespace() && !"[]:/@".contains(c));
         if plausible {
             Ok(Self::Name(text.to_owned()))
         } else {

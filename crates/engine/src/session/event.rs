@@ -1,6 +1,6 @@
 //! What a session tells its owner.
 
-use crate::{Class, PathId, Selection, StreamId};
+use crate::{Class, PathId, PeerText, Selection, StreamId};
 
 /// Something the owner of the session should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub enum Event {
     Closed {
         /// 0 is a normal end.
         code: u64,
-        /// For people.
-        reason: String,
+        /// For people: this side's words, or the peer's.
+        reason: PeerText,
     },
 }

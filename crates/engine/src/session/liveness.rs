@@ -140,7 +140,7 @@ impl Session {
         if let Some(since) = self.pathless_since
             && now >= since + self.config.session_timeout
         {
-            self.end(CODE_TIMEOUT, "no path came back in time");
+            self.end(CODE_TIMEOUT, "no path came back in time".into());
             return;
         }
         let silent: Vec<PathId> = self

@@ -25,7 +25,7 @@ use crate::ranges::RangeSet;
 use crate::scheduler::Schedulers;
 use crate::stream::Stream;
 use crate::varint;
-use crate::{Config, Instant, PathId, Role, StreamId};
+use crate::{Config, Instant, PathId, PeerText, Role, StreamId};
 
 use early::Early;
 pub use error::{PathRefused, ProtocolError, StreamError};
@@ -323,7 +323,7 @@ impl Session {
             return;
         }
         let code = code.min(varint::MAX);
-        self.end(code, reason);
+        self.end(code, reason.into());
         let reason = reason.as_bytes();
         let reason: Arc<[u8]> = reason[..reason.len().min(crate::frame::MAX_TEXT)].into();
         self.farewell = Some((code, reason));
@@ -355,7 +355,7 @@ impl Session {
         self.paths.values()
     }
 
-    fn end(&mut self, code: u64, reason: &str) {
+    fn end(&mut self, code: u64, reason: PeerText) {
         self.closed = true;
         self.schedulers.note_change();
         self.streams.clear();
@@ -373,10 +373,7 @@ impl Session {
             path.partial = Vec::new();
         });
         self.events.clear();
-        self.events.push_back(Event::Closed {
-            code,
-            reason: reason.to_owned(),
-        });
+        self.events.push_back(Event::Closed { code, reason });
     }
 
     /// Index of a stream among those of its opener, and whether that is this side.

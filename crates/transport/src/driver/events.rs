@@ -64,7 +64,7 @@ impl Driver {
                     selection,
                     reason,
                 } => self.tell_selection(path, selection, reason),
-                Event::Closed { reason, .. } => self.end(reason),
+                Event::Closed { reason, .. } => self.end(reason.to_string()),
                 _ => {}
             }
         }

@@ -122,7 +122,7 @@ async fn a_key_that_is_withdrawn_before_its_hello_gets_no_session() {
     let joined = hello(before, 1, 0).await.unwrap();
     handle.set_authorized(&[]);
     let error = hello(held_back, 2, 0).await.unwrap_err();
-    let is_refused = matches!(&error, CarrierError::Refused { reason, .. } if reason.contains("no longer authorized"));
+    let is_refused = matches!(&error, CarrierError::Refused { reason, .. } if reason.as_str().contains("no longer authorized"));
     assert!(is_refused, "{error}");
     drop(joined);
 }

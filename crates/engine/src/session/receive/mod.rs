@@ -6,7 +6,7 @@ mod inbound;
 use super::{ProtocolError, Session};
 use crate::frame::{Frame, MAX_BODY};
 use crate::stream::Stream;
-use crate::{Class, Instant, PathId, StreamId};
+use crate::{Class, Instant, PathId, PeerText, StreamId};
 
 /// Separate pieces, of all streams together, that are kept track of: received ones, and acknowledged ones. A sender
 /// that works with windows has a few for each path; the bound is for a peer that means harm.
@@ -180,7 +180,7 @@ impl Session {
                 Ok(())
             }
             Frame::Close { code, reason } => {
-                self.end(code, &String::from_utf8_lossy(reason));
+                self.end(code, PeerText::new(reason));
                 Ok(())
             }
             Frame::Hello(_) | Frame::Welcome { .. } | Frame::Refuse { .. } => {

@@ -51,7 +51,7 @@ fn refused(session: &mut Session, frame: &Frame<'_>) -> ProtocolError {
         .expect_err("must be refused");
     assert!(session.is_closed() && session.has_farewell());
     assert!(
-        matches!(session.poll_event(), Some(Event::Closed { code: 1, reason }) if reason == error.to_string())
+        matches!(session.poll_event(), Some(Event::Closed { code: 1, reason }) if reason.as_str() == error.to_string())
     );
     let farewell = drain(session);
     assert!(matches!(
