@@ -1,5 +1,6 @@
 //! `sumlink client`: one session, kept up until a signal ends it, and the local entries to it.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -35,12 +36,13 @@ async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
 
     let server = plan.config.server.clone();
     let (slot, session) = watch::channel(None);
+    let following = Cell::new(None);
     let answering = answer(control.as_ref(), session, server.clone());
     let serving = async {
         let public_key = plan.config.key.public();
         let client = Client::connect(plan.config).await?;
         tracing::info!(%server, %public_key, "connected");
-        tokio::spawn(events.clone().follow(client.events()));
+        following.set(Some(events.follow(client.events())));
         events.tell(&json!({ "event": "connected", "server": server, "public_key": public_key }));
         let bond = Bond {
             client: client.clone(),
@@ -59,6 +61,9 @@ async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
     let client = slot.borrow().clone();
     if let Some(client) = client {
         stop.graceful(client.close()).await?;
+    }
+    if let Some(following) = following.take() {
+        following.end().await;
     }
     events.tell(&json!({ "event": "stopped" }));
     Ok(())

@@ -9,8 +9,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
-use sumlink_transport::PathEvent;
+use sumlink_transport::SessionEvent;
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use crate::exit::CliError;
 use crate::logging;
@@ -66,11 +70,14 @@ impl Events {
     /// Reports one event. Neither a reader who went away nor one who does not read stops the daemon.
     pub(crate) fn tell(&self, event: &impl Serialize) {
         let Some(lines) = &self.lines else { return };
-        let line = match serde_json::to_string(event) {
-            Ok(line) => line,
+        let mut event = match serde_json::to_value(event) {
+            Ok(event) => event,
             Err(error) => return tracing::debug!(%error, "an event"),
         };
-        if !lines.push(format!("{line}\n").as_bytes()) {
+        if let Some(event) = event.as_object_mut() {
+            event.insert("time".to_owned(), now().into());
+        }
+        if !lines.push(format!("{event}\n").as_bytes()) {
             if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!("events are missed: nobody reads standard output");
             }
@@ -101,19 +108,55 @@ impl Events {
         })
     }
 
-    /// Tells what happens to paths and sessions, until nothing can happen any more.
-    pub(crate) async fn follow(self, mut paths: broadcast::Receiver<PathEvent>) {
-        loop {
-            match paths.recv().await {
-                Ok(event) => self.tell(&event),
-                Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "path events were missed"),
-                Err(RecvError::Closed) => return,
+    /// Reports what happens to paths and sessions, until [`Following::end`] or until nothing can happen any more.
+    pub(crate) fn follow(&self, mut sessions: broadcast::Receiver<SessionEvent>) -> Following {
+        let events = self.clone();
+        let (stop, mut stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            loop {
+                let next = tokio::select! {
+                    // Whatever has happened is reported before the end.
+                    biased;
+                    next = sessions.recv() => next,
+                    _ = &mut stopped => return,
+                };
+                match next {
+                    Ok(event) => events.tell(&event),
+                    Err(RecvError::Lagged(missed)) => {
+                        tracing::warn!(missed, "path events were missed");
+                    }
+                    Err(RecvError::Closed) => return,
+                }
             }
-        }
+        });
+        Following { stop, task }
     }
+}
+
+/// A task that reports what happens to paths and sessions.
+#[derive(Debug)]
+pub(crate) struct Following {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Following {
+    /// Returns when everything that has happened is reported.
+    pub(crate) async fn end(self) {
+        let _ = self.stop.send(());
+        let _ = self.task.await;
+    }
+}
+
+/// This moment, as RFC 3339 has it, in UTC.
+fn now() -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
 }
 
 /// The line that reports missed events, where they are missing.
 fn missed(events: u64) -> String {
-    format!("{}\n", json!({ "event": "missed", "events": events }))
+    format!("{}\n", json!({ "event": "missed", "events": events, "time": now() }))
 }

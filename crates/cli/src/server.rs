@@ -38,7 +38,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     let (handle, listen) = (server.handle(), server.local_addr()?);
     tracing::info!(%listen, public_key = %public, clients, "server listens");
     events.tell(&json!({ "event": "listening", "address": listen, "public_key": public }));
-    tokio::spawn(events.clone().follow(handle.events()));
+    let following = events.follow(handle.events());
 
     let (end, ended) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(server.run(async {
@@ -68,6 +68,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
         }
     });
     done.await?;
+    following.end().await;
     events.tell(&json!({ "event": "stopped" }));
     Ok(())
 }

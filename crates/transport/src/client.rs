@@ -12,15 +12,18 @@ use sumlink_engine::frame::RefuseCode;
 use sumlink_engine::{Class, ConfigError, Role};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{broadcast, oneshot, watch};
+use tracing::Instrument;
 
 use crate::config::ClientConfig;
-use crate::driver::{Command, Driver, LinkStates, Listeners, OPEN_TIMEOUT, Opening};
+use crate::driver::{
+    Command, Driver, LinkStates, Listeners, OPEN_TIMEOUT, Opening, session_span,
+};
 use crate::early::Early;
 use crate::handshake::CarrierError;
 use crate::links::LinkError;
 use crate::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
 use crate::socket::SocketError;
-use crate::status::{PathEvent, SessionStatus};
+use crate::status::{SessionEvent, SessionStatus};
 use crate::stream::Stream;
 use crate::target::{OpenError, Target};
 
@@ -121,9 +124,9 @@ const MAX_PATHS: usize = 256;
 struct Shared {
     /// Where the present session takes commands; nothing while there is none.
     session: watch::Sender<Option<UnboundedSender<Command>>>,
-    events: broadcast::Sender<PathEvent>,
+    events: broadcast::Sender<SessionEvent>,
     /// What has happened since `connect` began, for the first who asks.
-    first_events: Mutex<Option<broadcast::Receiver<PathEvent>>>,
+    first_events: Mutex<Option<broadcast::Receiver<SessionEvent>>>,
     links: LinkStates,
     policies: Policies,
     /// Set once by `close`, or by the last clone.
@@ -280,7 +283,7 @@ impl Client {
     /// What happens to paths and sessions: the first call gets all since the bond began, later ones what follows.
     ///
     /// A receiver that is not read for 256 events misses the oldest and is told how many.
-    pub fn events(&self) -> broadcast::Receiver<PathEvent> {
+    pub fn events(&self) -> broadcast::Receiver<SessionEvent> {
         let first = self.shared.first_events.lock();
         let first = first.unwrap_or_else(PoisonError::into_inner).take();
         first.unwrap_or_else(|| self.shared.events.subscribe())
@@ -330,7 +333,7 @@ impl Drop for Shared {
 struct Task {
     config: Arc<ClientConfig>,
     session: watch::Sender<Option<UnboundedSender<Command>>>,
-    events: broadcast::Sender<PathEvent>,
+    events: broadcast::Sender<SessionEvent>,
     links: LinkStates,
     policies: Policies,
     closing: watch::Receiver<bool>,
@@ -422,7 +425,8 @@ impl Task {
                 None => tracing::info!("connected again, with a new session"),
             }
         };
-        manager.run(driver, &mut self.closing, connected).await
+        let session = manager.run(driver, &mut self.closing, connected);
+        session.instrument(session_span(&id, None)).await
     }
 }
 

@@ -9,6 +9,7 @@ mod commands;
 mod events;
 mod known;
 mod moving;
+mod report;
 mod status;
 mod streams;
 
@@ -29,7 +30,7 @@ use crate::config::SessionConfig;
 use crate::keys::PublicKey;
 use crate::pipe::Pools;
 use crate::policy::Policies;
-use crate::status::PathEvent;
+use crate::status::SessionEvent;
 use crate::stream::Stream;
 
 use carriers::SILENCE;
@@ -37,6 +38,7 @@ pub(crate) use carriers::{CarrierNews, LinkTraffic};
 pub(crate) use commands::{Command, OpenReply, Opening};
 use known::Known;
 use moving::Moving;
+pub(crate) use report::session_span;
 pub(crate) use status::LinkStates;
 use status::RateWindow;
 use streams::Local;
@@ -56,7 +58,7 @@ pub(crate) struct Listeners {
     pub(crate) carriers: Option<UnboundedSender<CarrierNews>>,
     /// That one also wants to know what the links move.
     pub(crate) wants_traffic: bool,
-    pub(crate) events: broadcast::Sender<PathEvent>,
+    pub(crate) events: broadcast::Sender<SessionEvent>,
     pub(crate) links: LinkStates,
     /// What the client's links may do; they are told what each moves.
     pub(crate) policies: Option<Policies>,
@@ -71,6 +73,10 @@ pub(crate) struct Driver {
     role: Role,
     id: [u8; 16],
     peer: PublicKey,
+    /// The name that the server has for its client.
+    client: Option<String>,
+    /// When the session got its first path.
+    began: Option<Instant>,
     scheduler: String,
     memory: u64,
     /// Time zero of the engine.
@@ -142,6 +148,8 @@ impl Driver {
             role,
             id,
             peer,
+            client: None,
+            began: None,
             scheduler: config.schedulers(),
             memory: config.memory,
             epoch: now,
@@ -247,7 +255,7 @@ impl Future for Driver {
             this.tell_traffic();
             this.count_usage();
             if this.farewell_until.is_some() && this.has_left(cx) {
-                return Poll::Ready(this.ended.take().unwrap_or_default());
+                return Poll::Ready(this.ended.clone().unwrap_or_default());
             }
             if !moved && this.arm(cx) {
                 this.carriers.iter_mut().for_each(Carrier::acknowledge);

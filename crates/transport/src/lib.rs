@@ -85,7 +85,7 @@ pub use handshake::CarrierError;
 pub use keys::{PublicKey, SecretKey};
 pub use policy::{LinkPolicy, LinkReport};
 pub use server::{Server, ServerError, ServerHandle};
-pub use status::{PathEvent, SessionStatus};
+pub use status::{PathEvent, SessionEvent, SessionStatus};
 pub use stream::{Lent, Stream};
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};

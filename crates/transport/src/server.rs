@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use crate::accept::Accepting;
 use crate::carrier::Carrier;
@@ -24,14 +25,14 @@ use crate::config::{AuthorizedClient, ServerConfig};
 use crate::congestion;
 use crate::descriptors;
 use crate::dial::{Turn, Turns, dial_in_turn};
-use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners};
+use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners, session_span};
 use crate::egress::EgressPolicy;
 use crate::handshake::{CarrierError, ServerCarrier, within};
 use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
 use crate::relay::{Upload, relay};
 use crate::socket::{self, SocketError};
-use crate::status::{PathEvent, SessionStatus};
+use crate::status::{SessionEvent, SessionStatus};
 use crate::stream::Stream;
 use crate::target::{OpenError, Target};
 use crate::tasks::spawn_begun;
@@ -84,7 +85,7 @@ struct Shared {
     half_open: Arc<HalfOpenLimit>,
     /// Targets that streams of all clients may be connected to at once: carriers need descriptors, too.
     targets: Semaphore,
-    events: broadcast::Sender<PathEvent>,
+    events: broadcast::Sender<SessionEvent>,
     /// For what is said of those who have not proved a key.
     strangers: LogLimit,
     stopping: watch::Sender<bool>,
@@ -247,7 +248,7 @@ impl ServerHandle {
     }
 
     /// What happens to paths and sessions, of all clients.
-    pub fn events(&self) -> broadcast::Receiver<PathEvent> {
+    pub fn events(&self) -> broadcast::Receiver<SessionEvent> {
         self.shared.events.subscribe()
     }
 }
@@ -282,9 +283,22 @@ impl Shared {
         if *self.stopping.borrow() {
             return carrier.refuse(RefuseCode::Stopping, "").await;
         }
+        let name = self.name(&carrier.client);
+        let client = Some((&carrier.client, name.as_deref()));
+        let span = session_span(&carrier.session, client);
+        self.serve_known(carrier, name, &from).instrument(span).await;
+    }
+
+    /// Takes a connection whose client is known, as [`Shared::serve`].
+    async fn serve_known(
+        self: Arc<Self>,
+        carrier: ServerCarrier,
+        name: Option<String>,
+        from: &str,
+    ) {
         let key = (carrier.client, carrier.session);
         if carrier.new {
-            self.serve_new(key, carrier, &from).await;
+            self.serve_new(key, carrier, name, from).await;
         } else {
             // Looked up by the client's own key: another client's session cannot be named.
             let entry = self.sessions().get(&key).cloned();
@@ -355,6 +369,7 @@ impl Shared {
         self: &Arc<Self>,
         key: (PublicKey, [u8; 16]),
         carrier: ServerCarrier,
+        name: Option<String>,
         from: &str,
     ) {
         let (incoming_sender, incoming) = unbounded_channel();
@@ -369,7 +384,7 @@ impl Shared {
         };
         let made = Driver::new(Role::Server, key.1, key.0, &self.config.session, listeners);
         let (driver, commands) = match made {
-            Ok(made) => made,
+            Ok((driver, commands)) => (driver.with_client(name), commands),
             // The configuration was checked when the server started.
             Err(error) => {
                 tracing::error!(%error, "cannot make a session");
@@ -419,12 +434,12 @@ impl Shared {
         };
         match self.welcome(carrier).await {
             Ok(carrier) => {
-                tracing::info!(%from, client = %key.0, name = self.name(&key.0), "session begins");
+                tracing::info!(%from, "session begins");
                 entry.vouch(&self.half_open, carrier.remote.ip());
                 // Beside the session's task, which must run for the lock to become free.
                 tokio::spawn(async move { entry.fill(Some(carrier)).await });
-                let streams =
-                    tokio::spawn(Arc::clone(self).serve_streams(key.0, incoming, commands));
+                let streams = Arc::clone(self).serve_streams(key.0, incoming, commands);
+                let streams = tokio::spawn(streams.in_current_span());
                 driver.await;
                 streams.abort();
             }
@@ -455,7 +470,7 @@ impl Shared {
                         let task = async move {
                             shared.serve_stream(client, next, turn, &commands).await;
                         };
-                        spawn_begun(&mut tasks, task).await;
+                        spawn_begun(&mut tasks, task.in_current_span()).await;
                     }
                     None => break,
                 },
@@ -500,9 +515,9 @@ impl Shared {
         };
         match &connected {
             Err(OpenError::NotAllowed) => {
-                tracing::info!(%client, %target, "refused by the egress policy");
+                tracing::info!(%target, "refused by the egress policy");
             }
-            Err(error) => tracing::debug!(%client, %target, %error, "cannot connect a stream"),
+            Err(error) => tracing::debug!(%target, %error, "cannot connect a stream"),
             Ok(_) => {}
         }
         match connected {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::keys::PublicKey;
+
 /// One side's view of a session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SessionStatus {
@@ -125,11 +127,42 @@ pub struct PathStatus {
     pub selection_reason: String,
 }
 
-/// A change in the state of a path or of the session, for programs that watch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What happened, and in which session: for programs that watch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionEvent {
+    /// The session's identifier, 32 hex digits. A client that makes a lost session anew has a new one.
+    pub session: String,
+    /// The peer's public key: at a server the client's.
+    pub peer: PublicKey,
+    /// The name that the server has for this client; only at a server, and only if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: PathEvent,
+}
+
+/// A change in the state of a path or of the session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PathEvent {
+    /// The session has its first path.
+    SessionStart {
+        /// The other end of that path.
+        remote: String,
+    },
+    /// The session is over: nothing follows from it.
+    SessionEnd {
+        /// What ended it.
+        reason: String,
+        /// How long it lasted, in seconds.
+        seconds: f64,
+        /// Application bytes taken from local streams.
+        bytes_sent: u64,
+        /// Application bytes handed to local streams.
+        bytes_received: u64,
+    },
     /// A path joined the session.
     Up {
         /// The path's number.
@@ -173,7 +206,7 @@ pub enum PathEvent {
         /// What ended it.
         reason: String,
     },
-    /// The session ended; every stream is reset.
+    /// The session ends: every stream is reset, and [`PathEvent::SessionEnd`] follows.
     Closed {
         /// What ended it.
         reason: String,

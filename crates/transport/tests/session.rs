@@ -495,7 +495,7 @@ async fn a_server_that_stops_says_goodbye_and_the_client_comes_back_to_the_next(
     let mut stream = client.open_stream(echo().await).await.unwrap();
     server.stop.take();
     loop {
-        if let PathEvent::Closed { reason } = events.recv().await.unwrap() {
+        if let PathEvent::Closed { reason } = events.recv().await.unwrap().event {
             assert_eq!(reason, "the server is stopping");
             break;
         }
@@ -529,7 +529,7 @@ async fn a_key_that_is_withdrawn_ends_its_session() {
         name: String::new(),
     }]);
     loop {
-        if let PathEvent::Closed { reason } = events.recv().await.unwrap() {
+        if let PathEvent::Closed { reason } = events.recv().await.unwrap().event {
             assert_eq!(reason, "the client's key is no longer authorized");
             break;
         }

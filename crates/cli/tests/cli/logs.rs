@@ -190,3 +190,58 @@ fn who_does_not_read_the_events_holds_nobody_up() {
     let missed = missed.unwrap()["events"].as_u64().unwrap();
     assert_eq!(count("reload_failed") + missed as usize, RELOADS);
 }
+
+#[test]
+fn events_and_log_lines_say_which_client_and_session_they_are_about() {
+    let mut host = Host::new();
+    let second = host.bench.key("second.key");
+    let named = format!(
+        "listen = \"127.0.0.1:0\"\nkey = \"server.key\"\n\
+         [[client]]\nkey = \"{}\"\nname = \"laptop\"\n[[client]]\nkey = \"{second}\"\n",
+        host.client_key
+    );
+    host.bench.write("server.toml", &named);
+    host.server.signal("HUP");
+    host.server.event("reloaded");
+    let begin = |host: &mut Host, key: &str| {
+        let mut client = Daemon::start(host.client(&[("--key", key)]));
+        let start = client.event("session_start");
+        assert!(start["client"].is_null(), "{start}");
+        let started = host.server.event("session_start");
+        assert_eq!(started["session"], start["session"]);
+        let up = host.server.event("up");
+        for member in ["session", "client", "peer"] {
+            assert_eq!(up[member], started[member], "{up}");
+        }
+        (client, started)
+    };
+    let (mut laptop, first) = begin(&mut host, "client.key");
+    let (_other, other) = begin(&mut host, "second.key");
+    assert_eq!((&first["client"], &other["client"]), (&"laptop".into(), &serde_json::Value::Null));
+    assert_eq!(first["peer"], host.client_key.as_str());
+    assert_eq!(other["peer"], second.as_str());
+    assert_ne!(first["session"], other["session"]);
+    // RFC 3339: 2026-01-02T03:04:05.678901Z.
+    let time = first["time"].as_str().unwrap();
+    assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
+
+    laptop.signal("TERM");
+    assert!(laptop.event("session_end")["reason"].is_string());
+    laptop.event("stopped");
+    let ended = host.server.event("session_end");
+    assert_eq!((&ended["session"], &ended["client"]), (&first["session"], &first["client"]));
+    assert!(ended["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{ended}");
+    host.server.signal("TERM");
+    assert_eq!(host.server.event("session_end")["session"], other["session"]);
+    assert_eq!(host.server.wait(), Some(0));
+
+    let log = host.server.log();
+    let short = |event: &serde_json::Value, member: &str| event[member].as_str().unwrap()[..8].to_owned();
+    for (event, name) in [(&first, "client=\"laptop\" "), (&other, "")] {
+        let (key, id) = (short(event, "peer"), short(event, "session"));
+        let span = format!("session{{{name}key={key} id={id}}}: ");
+        for line in ["session begins", "path up", "session closed"] {
+            assert!(log.contains(&format!("{span}{line}")), "{span}{line} is not in {log}");
+        }
+    }
+}

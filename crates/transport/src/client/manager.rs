@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use super::dialer::{Dialer, rank};
 use super::resolver::{Answer, Resolver};
@@ -108,7 +109,7 @@ impl Manager {
         connected: impl FnOnce(),
     ) -> Outcome {
         let mut connected = Some(connected);
-        let mut driver = tokio::spawn(driver);
+        let mut driver = tokio::spawn(driver.in_current_span());
         let mut watch = links::Watch::new().ok();
         let mut policies = self.policies.changes();
         let mut best_error = None;

@@ -129,7 +129,8 @@ impl Driver {
             .path_stats(carrier.id, carrier.sample(Instant::now()), now);
         tracing::info!(path = carrier.id.0, link = %carrier.link, remote = %carrier.remote, "path up");
         let (path, link) = (carrier.id.0, carrier.link.clone());
-        let _ = self.listeners.events.send(PathEvent::Up { path, link });
+        self.report_start(carrier.remote.to_string());
+        self.report(PathEvent::Up { path, link });
         self.carriers.push(carrier);
         self.count_links();
     }
@@ -157,7 +158,7 @@ impl Driver {
             link: link.clone(),
             reason: reason.clone(),
         };
-        let _ = self.listeners.events.send(event);
+        self.report(event);
         if let Some(listener) = &self.listeners.carriers {
             let _ = listener.send(CarrierNews::Ended { id, link, reason });
         }
@@ -178,7 +179,7 @@ impl Driver {
                 }
             });
             if let Some(error) = fault {
-                tracing::warn!(%error, peer = %self.peer, "the peer broke the protocol; its session is closed");
+                tracing::warn!(%error, "the peer broke the protocol; its session is closed");
             }
             match result {
                 Poll::Ready(Ok(0)) => self.end_carrier(index, "the peer closed the connection"),

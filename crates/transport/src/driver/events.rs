@@ -35,7 +35,7 @@ impl Driver {
                         link,
                         reason,
                     };
-                    let _ = self.listeners.events.send(event);
+                    self.report(event);
                     self.look_for_silence_soon();
                 }
                 Event::PathDoubted { path } => {
@@ -53,10 +53,7 @@ impl Driver {
                     let link = self.link_of(path);
                     self.tell_recovered(path);
                     tracing::info!(path = path.0, %link, "path recovered");
-                    let _ = self
-                        .listeners
-                        .events
-                        .send(PathEvent::Recovered { path: path.0, link });
+                    self.report(PathEvent::Recovered { path: path.0, link });
                 }
                 Event::PathLimited { path, rate } => self.limit(path, rate),
                 Event::PathSelected {
@@ -82,7 +79,7 @@ impl Driver {
                 tracing::debug!(path, %link, %reason, "path {name}");
             }
         }
-        let _ = self.listeners.events.send(PathEvent::Selected {
+        self.report(PathEvent::Selected {
             path,
             link,
             selection: name.to_owned(),
@@ -98,8 +95,8 @@ impl Driver {
         for opening in self.waiting.drain(..) {
             let _ = opening.reply.send(Err(OpenError::SessionClosed));
         }
-        tracing::info!(%reason, peer = %self.peer, "session closed");
-        let _ = self.listeners.events.send(PathEvent::Closed {
+        tracing::info!(%reason, "session closed");
+        self.report(PathEvent::Closed {
             reason: reason.clone(),
         });
         self.ended = Some(reason);

@@ -149,7 +149,7 @@ impl Driver {
                 Role::Client => "client".to_owned(),
                 Role::Server => "server".to_owned(),
             },
-            session: self.id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            session: super::report::hex(&self.id),
             peer: self.peer.to_string(),
             uptime_s: self.epoch.elapsed().as_secs_f64(),
             scheduler: self.scheduler.clone(),
