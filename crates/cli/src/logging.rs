@@ -17,16 +17,23 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::exit::CliError;
+use crate::log_limit::LogLimit;
 use crate::spool::{self, Spool};
 
 /// Environment variable with a filter such as `debug` or `sumlink_transport=trace,info`.
 const VARIABLE: &str = "SUMLINK_LOG";
+
+/// Environment variable that lifts the limit on lines of one kind when it is `off`.
+const LIMIT_VARIABLE: &str = "SUMLINK_LOG_LIMIT";
 
 /// How long the end of the program waits for the last lines to be written.
 const LAST: Duration = Duration::from_secs(1);
 
 /// The lines on their way to standard error, once logging has started.
 static LOG: OnceLock<Spool> = OnceLock::new();
+
+/// What counts the lines that are left out, unless the limit is off.
+static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 
 /// Starts logging; the environment wins over the flags.
 pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
@@ -44,8 +51,11 @@ pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
     };
     let descriptor = spool::unlocked(io::stderr())?;
     let log = LOG.get_or_init(|| Spool::new("log", descriptor, dropped));
+    let is_limited = std::env::var(LIMIT_VARIABLE).as_deref() != Ok("off");
+    let limit = is_limited.then(|| LIMIT.get_or_init(LogLimit::default).clone());
     tracing_subscriber::registry()
         .with(filter)
+        .with(limit)
         .with(lines(log, io::stderr().is_terminal(), verbose > 0))
         .init();
     std::panic::set_hook(Box::new(report_panic));
@@ -84,6 +94,9 @@ pub(crate) fn say(text: &str) {
 
 /// Waits for a moment until everything has been written.
 pub(crate) fn finish() {
+    if let Some(limit) = LIMIT.get() {
+        limit.report();
+    }
     if let Some(log) = LOG.get() {
         log.finish(LAST);
     }

@@ -17,6 +17,7 @@ mod heap;
 mod keys;
 mod link;
 mod links;
+mod log_limit;
 mod logging;
 mod metrics;
 mod mmwave;

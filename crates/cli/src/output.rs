@@ -158,5 +158,8 @@ fn now() -> String {
 
 /// The line that reports missed events, where they are missing.
 fn missed(events: u64) -> String {
-    format!("{}\n", json!({ "event": "missed", "events": events, "time": now() }))
+    format!(
+        "{}\n",
+        json!({ "event": "missed", "events": events, "time": now() })
+    )
 }

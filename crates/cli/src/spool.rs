@@ -128,15 +128,7 @@ impl Spool {
 
     fn start(&self, sink: Box<dyn Write + Send>, state: &mut State) {
         let shared = Arc::clone(&self.shared);
-        // Signals are for the threads that wait for them: this one takes none, from its first instruction on.
-        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
-        let started = thread::Builder::new()
-            .name(self.shared.name.to_owned())
-            .spawn(move || shared.write_all(sink));
-        if let Ok(mask) = mask {
-            let _ = mask.thread_set_mask();
-        }
-        if started.is_err() {
+        if !spawn(self.shared.name, move || shared.write_all(sink)) {
             // No thread can be had: a program in this state has worse problems than its log.
             state.waiting = Vec::new();
             state.dropped = 0;
@@ -269,6 +261,17 @@ fn count(lines: &[u8]) -> u64 {
     let ends = lines.iter().filter(|byte| **byte == b'\n').count();
     let is_open = !matches!(lines.last(), None | Some(b'\n'));
     ends as u64 + u64::from(is_open)
+}
+
+/// Starts a thread that takes no signals, from its first instruction on: they are for the threads that wait for them.
+/// Whether it could be started.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+    if let Ok(mask) = mask {
+        let _ = mask.thread_set_mask();
+    }
+    started.is_ok()
 }
 
 /// A descriptor of this process, without the lock and the buffer that the standard library puts around it: a thread

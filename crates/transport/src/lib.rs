@@ -53,7 +53,6 @@ mod happy_eyeballs;
 pub mod keys;
 pub mod links;
 pub mod local_hop;
-mod log_limit;
 mod low_water;
 mod pacing;
 mod pipe;

@@ -9,7 +9,7 @@ mod tests;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sumlink_engine::frame::RefuseCode;
 use sumlink_engine::{ConfigError, Role};
@@ -29,7 +29,6 @@ use crate::driver::{Command, Driver, Incoming, LinkStates, Listeners, session_sp
 use crate::egress::EgressPolicy;
 use crate::handshake::{CarrierError, ServerCarrier, within};
 use crate::keys::PublicKey;
-use crate::log_limit::LogLimit;
 use crate::relay::{Upload, relay};
 use crate::socket::{self, SocketError};
 use crate::status::{SessionEvent, SessionStatus};
@@ -86,8 +85,6 @@ struct Shared {
     /// Targets that streams of all clients may be connected to at once: carriers need descriptors, too.
     targets: Semaphore,
     events: broadcast::Sender<SessionEvent>,
-    /// For what is said of those who have not proved a key.
-    strangers: LogLimit,
     stopping: watch::Sender<bool>,
     /// Who takes the streams, if not their targets.
     handler: Handler,
@@ -138,7 +135,6 @@ impl Server {
             half_open: HalfOpenLimit::new(&config.half_open.within(descriptors::for_strangers())),
             targets: Semaphore::new(descriptors::for_streams()),
             events: broadcast::channel(256).0,
-            strangers: LogLimit::new(),
             stopping: watch::channel(false).0,
             handler,
             config,
@@ -175,12 +171,9 @@ impl Server {
         let mut addresses = own::Addresses::read(&self.shared).await;
         let mut addresses_change = std::pin::pin!(addresses.follow(&self.shared));
         loop {
-            // A line is left out by a task, and its end comes round here.
-            let untold = self.shared.strangers.due();
             tokio::select! {
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
-                () = sleep_until(untold) => self.shared.tell_of_left_out(),
                 never = &mut addresses_change => match never {},
                 (tcp, from) = accepting.next(&self.listener) => {
                     let guard = self.shared.half_open.admit(from.ip());
@@ -195,7 +188,6 @@ impl Server {
         }
         let all_left = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(STOP_TIMEOUT, all_left).await;
-        self.shared.tell_of_left_out();
     }
 }
 
@@ -267,14 +259,12 @@ impl Shared {
         let carrier = match self.prove(tcp, &tls, &mut guard).await {
             Ok(carrier) => carrier,
             Err(error) => {
-                if self.tells_of_strangers() {
-                    match error {
-                        Some(error) => tracing::info!(%from, %error, "connection refused"),
-                        None => tracing::warn!(
-                            %from,
-                            "too many connections without a key; the oldest of the busiest network is dropped"
-                        ),
-                    }
+                match error {
+                    Some(error) => tracing::info!(%from, %error, "connection refused"),
+                    None => tracing::warn!(
+                        %from,
+                        "too many connections without a key; the oldest of the busiest network is dropped"
+                    ),
                 }
                 return;
             }
@@ -286,7 +276,9 @@ impl Shared {
         let name = self.name(&carrier.client);
         let client = Some((&carrier.client, name.as_deref()));
         let span = session_span(&carrier.session, client);
-        self.serve_known(carrier, name, &from).instrument(span).await;
+        self.serve_known(carrier, name, &from)
+            .instrument(span)
+            .await;
     }
 
     /// Takes a connection whose client is known, as [`Shared::serve`].
@@ -531,21 +523,6 @@ impl Shared {
         }
     }
 
-    /// Whether one more line about those who have not proved a key may be written.
-    fn tells_of_strangers(&self) -> bool {
-        self.strangers.admits(Instant::now())
-    }
-
-    fn tell_of_left_out(&self) {
-        let left_out = self.strangers.take_left_out();
-        if left_out > 0 {
-            tracing::warn!(
-                left_out,
-                "connections without a key were refused, and left out of the log"
-            );
-        }
-    }
-
     /// Replaces the egress policy by another one, made of the present one.
     fn change_egress(&self, change: impl FnOnce(&EgressPolicy) -> EgressPolicy) {
         let mut egress = self.egress.write().unwrap_or_else(PoisonError::into_inner);
@@ -575,13 +552,5 @@ struct Forget<'a> {
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         self.shared.sessions().remove(&self.key, &self.entry);
-    }
-}
-
-/// Sleeps until then; for ever without a time.
-async fn sleep_until(then: Option<Instant>) {
-    match then {
-        Some(then) => tokio::time::sleep_until(then.into()).await,
-        None => std::future::pending().await,
     }
 }

@@ -2,16 +2,17 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
+use std::time::Instant;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::{Bench, Daemon, PATIENCE};
-use crate::daemons::{Host, SERVER, config, status, through};
+use crate::daemons::{Host, SERVER, config, left_out, status, through};
 
 /// So many reloads that fail with a line of [`LONG`] bytes each fill a queue of a megabyte, but stay below the limit
 /// on lines of one kind.
@@ -217,7 +218,10 @@ fn events_and_log_lines_say_which_client_and_session_they_are_about() {
     };
     let (mut laptop, first) = begin(&mut host, "client.key");
     let (_other, other) = begin(&mut host, "second.key");
-    assert_eq!((&first["client"], &other["client"]), (&"laptop".into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&first["client"], &other["client"]),
+        (&"laptop".into(), &serde_json::Value::Null)
+    );
     assert_eq!(first["peer"], host.client_key.as_str());
     assert_eq!(other["peer"], second.as_str());
     assert_ne!(first["session"], other["session"]);
@@ -229,19 +233,74 @@ fn events_and_log_lines_say_which_client_and_session_they_are_about() {
     assert!(laptop.event("session_end")["reason"].is_string());
     laptop.event("stopped");
     let ended = host.server.event("session_end");
-    assert_eq!((&ended["session"], &ended["client"]), (&first["session"], &first["client"]));
-    assert!(ended["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{ended}");
+    assert_eq!(
+        (&ended["session"], &ended["client"]),
+        (&first["session"], &first["client"])
+    );
+    assert!(
+        ended["seconds"]
+            .as_f64()
+            .is_some_and(|seconds| seconds > 0.0),
+        "{ended}"
+    );
     host.server.signal("TERM");
-    assert_eq!(host.server.event("session_end")["session"], other["session"]);
+    assert_eq!(
+        host.server.event("session_end")["session"],
+        other["session"]
+    );
     assert_eq!(host.server.wait(), Some(0));
 
     let log = host.server.log();
-    let short = |event: &serde_json::Value, member: &str| event[member].as_str().unwrap()[..8].to_owned();
+    let short =
+        |event: &serde_json::Value, member: &str| event[member].as_str().unwrap()[..8].to_owned();
     for (event, name) in [(&first, "client=\"laptop\" "), (&other, "")] {
         let (key, id) = (short(event, "peer"), short(event, "session"));
         let span = format!("session{{{name}key={key} id={id}}}: ");
         for line in ["session begins", "path up", "session closed"] {
-            assert!(log.contains(&format!("{span}{line}")), "{span}{line} is not in {log}");
+            assert!(
+                log.contains(&format!("{span}{line}")),
+                "{span}{line} is not in {log}"
+            );
         }
     }
+}
+
+#[test]
+fn a_client_that_asks_for_refused_targets_cannot_fill_the_log() {
+    const ASKED: u64 = 300;
+    let mut host = Host::new();
+    let refuses =
+        config(&[&host.client_key]).replace("rules = [", "rules = [\"deny 192.0.2.0/24\", ");
+    host.bench.write("server.toml", &refuses);
+    host.server.signal("HUP");
+    host.server.event("reloaded");
+    let mut command = host.client(&[]);
+    command.env("SUMLINK_LOG", "debug");
+    let mut client = Daemon::start(command);
+    let socks = client.event("listening")["address"].clone();
+    let began = Instant::now();
+    for _ in 0..ASKED {
+        let mut stream = TcpStream::connect(socks.as_str().unwrap()).unwrap();
+        // 192.0.2.1, port 80.
+        let asked = [5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80];
+        stream.write_all(&asked).unwrap();
+        // A reply that says so, or a reset.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let seconds = began.elapsed().as_secs();
+    for daemon in [&mut client, &mut host.server] {
+        daemon.signal("TERM");
+        assert_eq!(daemon.wait(), Some(0));
+    }
+    let log = host.server.log();
+    let told = log.matches("refused by the egress policy target=").count() as u64;
+    assert!(told <= 30 + seconds, "{told} in {seconds} s");
+    assert_eq!(told + left_out(&log), ASKED, "{log}");
+    // What a local program causes is limited too, where it is logged.
+    let log = client.log();
+    let told = log.matches("SOCKS5 target not opened target=").count() as u64;
+    assert!(
+        told <= 3000 + 100 * seconds && told > 0,
+        "{told} in {seconds} s"
+    );
 }
