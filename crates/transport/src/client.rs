@@ -15,9 +15,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tracing::Instrument;
 
 use crate::config::ClientConfig;
-use crate::driver::{
-    Command, Driver, LinkStates, Listeners, OPEN_TIMEOUT, Opening, session_span,
-};
+use crate::driver::{Command, Driver, LinkStates, Listeners, OPEN_TIMEOUT, Opening, session_span};
 use crate::early::Early;
 use crate::handshake::CarrierError;
 use crate::links::LinkError;

@@ -44,6 +44,29 @@ fn drain(session: &mut Session) -> Vec<u8> {
     out
 }
 
+/// As a client and as a server: a line break, or more, in the reason of a CLOSE does not reach whoever shows it.
+#[test]
+fn the_reason_of_a_close_cannot_forge_a_line() {
+    for role in [Role::Client, Role::Server] {
+        let mut session = Session::new(Config::new(role), NOW).unwrap();
+        session.path_up(PATH, NOW);
+        let close = Frame::Close {
+            code: 7,
+            reason: b"bye\n2026-01-01 INFO path up\x1b[2J",
+        };
+        session.handle_frames(PATH, &encoded(&close), NOW).unwrap();
+        let Some(Event::Closed { code: 7, reason }) = session.poll_event() else {
+            panic!("a {role:?} must end");
+        };
+        assert_eq!(reason.as_str(), r"bye\n2026-01-01 INFO path up\u{1b}[2J");
+        assert!(
+            format!("{reason:?}")
+                .chars()
+                .all(crate::peer_text::is_plain)
+        );
+    }
+}
+
 /// The error for `frame`, after which the session must be closed and say so.
 fn refused(session: &mut Session, frame: &Frame<'_>) -> ProtocolError {
     let error = session
