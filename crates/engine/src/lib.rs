@@ -59,6 +59,7 @@ mod path;
 pub mod peer_text;
 mod policy;
 mod ranges;
+mod reader;
 mod received;
 pub mod scheduler;
 pub mod selector;

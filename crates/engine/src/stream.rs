@@ -10,6 +10,7 @@ use crate::learn::{self, Learner};
 use crate::outgoing::Outgoing;
 use crate::pages::{PAGE, Pages, Spare};
 use crate::ranges::RangeSet;
+use crate::reader::Reader;
 use crate::received::Received;
 use crate::{Class, Hints, Instant, StreamId};
 
@@ -88,6 +89,8 @@ pub(crate) struct ReceiveHalf {
     pub(crate) granted: u64,
     /// What had been read when that was last raised.
     pub(crate) read_at_grant: u64,
+    /// How fast it is read.
+    pub(crate) reader: Reader,
     /// A CREDIT waits for a path.
     pub(crate) credit_queued: bool,
     /// Version of the newest change, for reports.

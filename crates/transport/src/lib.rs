@@ -75,6 +75,11 @@ pub mod tasks;
 #[expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper")]
 pub mod tcp_info;
 pub mod tls;
+#[expect(
+    unsafe_code,
+    reason = "sock_diag(7) has no wrapper among the dependencies"
+)]
+mod unread;
 
 pub use client::{Client, ConnectError, SetPolicyError};
 pub use dial::dial;

@@ -3,10 +3,12 @@
 //! Whole chunks change hands, so that bytes are copied outside the lock, and the lock belongs to one stream: nothing
 //! is shared between paths. To a program go the very pages in which the session has received; they come back when it has
 //! read them. The session's task is told of a stream at most once until it has looked at it. What both
-//! sides hold is taken from the session's memory ([`memory`]); a stream on which nothing moves holds nothing.
+//! sides hold is taken from the session's memory ([`memory`]); a stream on which nothing moves holds nothing. A program that
+//! reads slowly gets small pieces ([`piece`]): what it has been given counts as read.
 
 pub(crate) mod chunk;
 pub(crate) mod memory;
+mod piece;
 mod pools;
 
 use std::collections::VecDeque;
@@ -14,6 +16,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use bytes::Buf;
 use sumlink_engine::{PAGE, Received, StreamId};
@@ -23,6 +26,7 @@ use crate::driver::Command;
 use crate::target::OpenError;
 use chunk::Chunk;
 use memory::{FLOOR, Holding};
+use piece::Piece;
 pub(crate) use pools::Pools;
 
 /// The two directions between one program and its session.
@@ -56,6 +60,8 @@ struct Ends {
     down_finished: bool,
     /// The session has more than it could give.
     down_more: bool,
+    /// How much of it goes down at once.
+    down_piece: Piece,
     reader: Option<Waker>,
     /// The stream was reset, by either side.
     failed: Option<OpenError>,
@@ -228,7 +234,8 @@ impl Pipe {
         let mut ends = self.lock();
         let mut room = 0;
         if !ends.down.has_remaining() {
-            let granted = ends.down_holding.take(&self.pools.down, has * PAGE);
+            let want = (has * PAGE).min(ends.down_piece.size(Instant::now()));
+            let granted = ends.down_holding.take(&self.pools.down, want);
             room = granted / PAGE;
             ends.down_holding
                 .give_back(&self.pools.down, granted % PAGE);
@@ -242,6 +249,7 @@ impl Pipe {
         let mut ends = self.lock();
         if received.has_remaining() {
             debug_assert!(!ends.down.has_remaining(), "room_down comes first");
+            ends.down_piece.given(received.remaining(), Instant::now());
             ends.down = received;
         }
         ends.down_finished |= finished;

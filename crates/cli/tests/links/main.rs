@@ -29,6 +29,7 @@ mod programs;
 mod schedulers;
 mod segments;
 mod selection;
+mod slow_readers;
 mod socks;
 mod split;
 mod traffic;

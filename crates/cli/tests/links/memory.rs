@@ -31,7 +31,7 @@ fn connect(bench: &Bench, target: SocketAddrV4) -> TcpStream {
 }
 
 /// Both ends of a connection through the session: the one on the side that `stalls`, and the other one.
-fn pair(
+pub(crate) fn pair(
     bench: &Bench,
     listener: &TcpListener,
     target: SocketAddrV4,
@@ -46,7 +46,7 @@ fn pair(
 }
 
 /// Writes for ever; tells how much.
-fn write_on(mut stream: TcpStream) -> Arc<AtomicU64> {
+pub(crate) fn write_on(mut stream: TcpStream) -> Arc<AtomicU64> {
     let written = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&written);
     thread::spawn(move || {

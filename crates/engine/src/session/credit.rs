@@ -1,16 +1,24 @@
 //! What the peer may send: credit for the session and for each stream, given as programs read.
 
-use super::Session;
-use crate::path::Control;
-use crate::{Instant, StreamId};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-/// Bytes of a stream that may all be a question: so many are read before it gets more than a new stream's credit.
-const QUESTION: u64 = 16 * 1024;
+use super::Session;
+use crate::path::{Control, Path, PathState};
+use crate::{Instant, PathId, StreamId};
+
+/// A round trip while no path delivers.
+const UNKNOWN_TRIP: Duration = Duration::from_millis(100);
 
 impl Session {
     /// `len` bytes of a stream are read or dropped: the peer gets new credit when it is worth a frame.
     pub(super) fn release(&mut self, stream: StreamId, len: u64, now: Instant) {
         self.receive_credit.released += len;
+        let paths = &self.paths;
+        if let Some(state) = self.streams.get_mut(&stream) {
+            let reader = &mut state.receive.reader;
+            reader.note_read(len, now, || longest_trip(paths));
+        }
         self.offer_session_credit(now);
         self.offer_stream_credit(stream, now);
     }
@@ -29,6 +37,21 @@ impl Session {
         }
         let credit = &mut self.receive_credit;
         credit.left_at_offers = credit.left_at_offers.max(credit.granted - credit.used);
+    }
+
+    /// `new` bytes of a stream have arrived that it did not have.
+    pub(super) fn note_stored(&mut self, stream: StreamId, new: u64, now: Instant) {
+        let paths = &self.paths;
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let receive = &mut state.receive;
+        let trip = || longest_trip(paths);
+        receive.reader.note_arrival(new, now, trip);
+        // Its reader has read all that it could, and is not to blame for what lies behind the gap.
+        if receive.readable() == 0 && receive.reordered() > 0 {
+            self.offer_stream_credit(stream, now);
+        }
     }
 
     /// Bytes have arrived, and less is left of the session's credit: streams of which the peer had heard enough when
@@ -65,21 +88,32 @@ impl Session {
         let others = held.saturating_sub(receive.highest - receive.read);
         let most = (window.saturating_sub(others) / 2).min(self.config.stream_memory);
         let most = most.max(credit.initial);
+        let is_prompt = receive.readable() == 0;
+        let behind_a_gap = if is_prompt { receive.reordered() } else { 0 };
+        let window = receive.reader.window(is_prompt) + behind_a_gap;
+        let most = most.min(window);
         let limit = receive.read + most;
         // The peer divides what is left of the session's credit among those of whom it has heard lately, so the less
         // is left the earlier it has to hear.
         let news = receive.read - receive.read_at_grant;
         let left = credit.granted - credit.used;
         let urgent = news > 0 && news >= self.config.share().more(0, left) / 2;
-        // A question is answered before it needs credit, and a packet for that would take the place of a full one in the answer's
+        // A question is answered before it is worth it: a packet for that would take the place of a full one in the answer's
         // first window.
-        let is_bulk = receive.read >= QUESTION;
         let is_worth_it = limit > receive.granted && limit - receive.granted >= most / 4;
-        if urgent || is_bulk && is_worth_it {
+        if urgent || is_worth_it {
             // A limit cannot sink; that it rises says that the reader moves.
             receive.granted = limit.max(receive.granted + 1);
             receive.read_at_grant = receive.read;
             self.queue(Control::CreditStream { stream }, now);
         }
     }
+}
+
+/// The round trip of the slowest path that delivers: as long as credit may take to bring bytes that can be read.
+fn longest_trip(paths: &BTreeMap<PathId, Path>) -> Duration {
+    let delivering = paths.values();
+    let delivering = delivering.filter(|path| path.state == PathState::Active);
+    let longest = delivering.map(Path::srtt).max();
+    longest.unwrap_or(UNKNOWN_TRIP)
 }

@@ -22,6 +22,7 @@ use crate::frame::PathWord;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathSample, PathState};
 use crate::ranges::RangeSet;
+use crate::reader;
 use crate::scheduler::Schedulers;
 use crate::stream::Stream;
 use crate::varint;
@@ -155,11 +156,6 @@ pub struct ReadOutcome {
     pub finished: bool,
 }
 
-/// Credit that a new stream begins with, in bytes; it is raised to what the memory allows when a part of it has been read that is
-/// more than a question. Large enough that objects need not wait a round trip for more; what many streams hold that nobody
-/// reads is bounded by [`crate::share`].
-const INITIAL_CREDIT: u64 = 1024 * 1024;
-
 impl Session {
     /// A session without paths.
     pub fn new(config: Config, now: Instant) -> Result<Self, ConfigError> {
@@ -168,7 +164,7 @@ impl Session {
         let selecting = Selecting::new(&config.selector);
         let receive_credit = ReceiveCredit {
             granted: config.receive_window(),
-            initial: INITIAL_CREDIT,
+            initial: reader::FIRST,
             streams: config.max_streams,
             session_queued: true,
             streams_queued: true,

@@ -7,8 +7,10 @@ use std::task::{Context, Poll, ready};
 use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
 use super::Relayed;
+use crate::unread::Unread;
 
 /// Bytes read from a socket in one go, at most.
 const READ: usize = 64 * 1024;
@@ -36,6 +38,8 @@ pub(super) async fn both<S: Relayed>(
     let mut down = Down {
         bytes: 0,
         stage: Stage::Copying,
+        unread: Unread::of(local),
+        pause: None,
     };
     std::future::poll_fn(|cx| {
         let (sent, received);
@@ -179,6 +183,10 @@ const PIECES: usize = 128;
 struct Down {
     bytes: u64,
     stage: Stage,
+    /// What the program has not read yet.
+    unread: Unread,
+    /// It has too much of that.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Down {
@@ -189,6 +197,14 @@ impl Down {
         stream: &mut S,
     ) -> Poll<io::Result<u64>> {
         while self.stage == Stage::Copying {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            if let Some(time) = self.unread.wait() {
+                self.pause = Some(Box::pin(sleep(time)));
+                continue;
+            }
             let mut slices = [IoSlice::new(&[]); PIECES];
             let filled = ready!(stream.poll_fill_slices(cx, &mut slices))?;
             if filled == 0 {
@@ -211,6 +227,7 @@ impl Down {
             }
             Pin::new(&mut *stream).consume(written);
             self.bytes += written as u64;
+            self.unread.wrote(written as u64);
         }
         // Whoever sends it may not take the rest of the other direction before somebody takes this one.
         while self.stage == Stage::Dropping {

@@ -116,6 +116,7 @@ impl Session {
         }
         self.reports.stream_changed(&mut self.streams, id);
         self.note_arrival(now);
+        self.note_stored(id, new, now);
         Ok(())
     }
 

@@ -273,17 +273,22 @@ fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
     client.finish(id, now).unwrap();
     drain(&mut client, PATH, now);
-    let answer = [5; 40_000];
+    let answer = [5; 400_000];
     for (i, part) in answer.chunks(10_000).enumerate() {
         feed(&mut client, PATH, &[data(id, 10_000 * i as u64, part)], now);
     }
     let mut text = Vec::new();
-    client.read(id, 40_000, &mut text, now).unwrap();
+    client.read(id, 400_000, &mut text, now).unwrap();
     assert!(
         client.streams[&id].receive.credit_queued,
         "the premise of this test"
     );
-    feed(&mut client, PATH, &[fin(id, 40_000), ack(id, true, 0)], now);
+    feed(
+        &mut client,
+        PATH,
+        &[fin(id, 400_000), ack(id, true, 0)],
+        now,
+    );
     client.read(id, 1, &mut text, now).unwrap();
     assert_eq!(client.stats().streams_open, 0);
     confirm(&mut client, PATH, now);

@@ -13,6 +13,7 @@ mod policy;
 mod progress;
 mod promise;
 mod random;
+mod readers;
 mod schedulers;
 mod selection;
 mod small;

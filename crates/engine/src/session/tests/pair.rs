@@ -406,6 +406,17 @@ impl Pair {
         self.events.push((side, event));
     }
 
+    /// A stalled program at the client reads at most so many bytes.
+    pub(crate) fn read_some(&mut self, id: StreamId, most: usize) {
+        let now = self.now;
+        let mut data = Vec::new();
+        // A stream that is over has nothing to read.
+        let _ = self.client.read(id, most, &mut data, now);
+        let program = self.program(Side::Client, id);
+        program.received.extend(data);
+        program.arrivals.push((now, program.received.len()));
+    }
+
     fn read(&mut self, side: Side, id: StreamId) {
         let program = self.program(side, id);
         if program.stalled || program.left {

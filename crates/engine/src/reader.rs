@@ -1,0 +1,216 @@
+//! How far ahead of a stream's reader its peer may send, from how fast the reader reads.
+//!
+//! As in the receive-buffer tuning of kernels, twice the bytes that are read in a round trip are enough: one part is on
+//! its way while the credit for the other one returns. The measure is an average over the last rounds, each of a round
+//! trip of the slowest path, since that path decides how far ahead the others have to work.
+//!
+//! A burst out of a full buffer is faster than any path. So no more counts in a round than has arrived in one lately:
+//! what the peer may send ahead of a reader stays within two bandwidth-delay products and a constant.
+//!
+//! Of a reader that has read everything the best round counts, however long it had nothing to read since; of one that
+//! leaves bytes unread the last rounds.
+
+use std::time::Duration;
+
+use crate::Instant;
+
+/// Where the credit of a new stream begins, in bytes: objects need not wait a round trip for more. What many streams hold that
+/// nobody reads is bounded by [`crate::share`].
+pub(crate) const FIRST: u64 = 768 * 1024;
+
+/// What may be sent ahead of a reader that has read everything, beyond two rounds. Less than [`FIRST`], since what has been read
+/// may still wait in a pipe and a socket for a program that has stopped.
+const PROMPT: u64 = 512 * 1024;
+
+/// The same for a reader that leaves bytes unread.
+const SLOW: u64 = 256 * 1024;
+
+/// Rounds that are sent ahead ...
+const ROUNDS: u64 = 2;
+
+/// ... and when a round brought more than any before it: the peer's window may double meanwhile.
+const ROUNDS_OF_GROWTH: u64 = 4;
+
+/// Rounds of which the best one counts for a reader that leaves bytes unread: shorter pauses change nothing.
+const LAST: usize = 4;
+
+/// What is left of the best round after one more, as a fraction: it halves in some 20 rounds.
+const FADING: (u64, u64) = (31, 32);
+
+/// What is known of a stream's reader.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// When the present round began, and when it ends at the soonest; nothing before the first byte.
+    round: Option<(Instant, Instant)>,
+    /// Bytes that were read and that arrived in it.
+    read: u64,
+    arrived: u64,
+    /// What was read in the last rounds, the newest first.
+    last: [u64; LAST],
+    /// The most that was read in a round, and that arrived in one, fading.
+    most_read: u64,
+    most_arrived: u64,
+    /// The last round brought more than any before it.
+    has_grown: bool,
+}
+
+impl Reader {
+    /// Bytes have arrived that the stream did not have; `trip` is asked when a round begins.
+    pub(crate) fn note_arrival(
+        &mut self,
+        bytes: u64,
+        now: Instant,
+        trip: impl FnOnce() -> Duration,
+    ) {
+        self.turn(now, trip);
+        self.arrived += bytes;
+    }
+
+    /// Bytes have been read or dropped.
+    pub(crate) fn note_read(&mut self, bytes: u64, now: Instant, trip: impl FnOnce() -> Duration) {
+        self.turn(now, trip);
+        self.read += bytes;
+    }
+
+    /// Bytes that the peer may send beyond what has been read; `is_prompt` if nothing waits to be read.
+    pub(crate) fn window(&self, is_prompt: bool) -> u64 {
+        let arrives = self.most_arrived.max(self.arrived);
+        let (base, round, rounds) = if is_prompt {
+            let grows = self.has_grown || is_more(self.counted(), self.most_read);
+            let rounds = if grows { ROUNDS_OF_GROWTH } else { ROUNDS };
+            (PROMPT, self.most_read.max(self.read), rounds)
+        } else {
+            let last = self.last.into_iter().max().unwrap_or(0);
+            (SLOW, last.max(self.read), ROUNDS)
+        };
+        base.saturating_add(round.min(arrives).saturating_mul(rounds))
+    }
+
+    /// What counts of the bytes read in the present round.
+    fn counted(&self) -> u64 {
+        self.read.min(self.most_arrived.max(self.arrived))
+    }
+
+    /// Ends the round that is over.
+    fn turn(&mut self, now: Instant, trip: impl FnOnce() -> Duration) {
+        let Some((began, ends)) = self.round else {
+            self.round = Some((now, now + trip()));
+            return;
+        };
+        if now < ends {
+            return;
+        }
+        // What nobody looked at for longer than a round is divided among its rounds.
+        let rounds = (now - began).as_secs_f64() / (ends - began).as_secs_f64().max(1e-6);
+        let each = |bytes: u64| (bytes as f64 / rounds) as u64;
+        let (left, of) = FADING;
+        self.most_arrived = (self.most_arrived / of * left).max(each(self.arrived));
+        let read = each(self.read);
+        let whole = (rounds as usize).clamp(1, LAST);
+        self.last.rotate_right(whole);
+        self.last[..whole].fill(read);
+        let counts = read.min(self.most_arrived);
+        self.has_grown = is_more(counts, self.most_read);
+        self.most_read = (self.most_read / of * left).max(counts);
+        (self.read, self.arrived) = (0, 0);
+        self.round = Some((now, now + trip()));
+    }
+}
+
+/// Whether a round brought more than the best one before it, by more than chance.
+fn is_more(round: u64, best: u64) -> bool {
+    round > best + best / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRIP: Duration = Duration::from_millis(40);
+
+    /// Has `reads` bytes of `arrives` be read every `every`, for a second.
+    fn steady(reader: &mut Reader, now: &mut Instant, every: Duration, arrives: u64, reads: u64) {
+        let end = *now + Duration::from_secs(1);
+        while *now < end {
+            reader.note_arrival(arrives, *now, || TRIP);
+            reader.note_read(reads, *now, || TRIP);
+            *now += every;
+        }
+    }
+
+    #[test]
+    fn an_idle_reader_that_was_fast_still_gets_what_it_reads() {
+        let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
+        let ms = Duration::from_millis(1);
+        steady(&mut reader, &mut now, ms, 10_000, 10_000);
+        now += Duration::from_secs(60);
+        reader.note_arrival(10, now, || TRIP);
+        reader.note_read(10, now, || TRIP);
+        let ahead = reader.window(true) - PROMPT;
+        assert!((2 * 350_000..2 * 420_000).contains(&ahead), "{ahead}");
+        assert!(reader.window(false) < SLOW + 100_000);
+    }
+
+    #[test]
+    fn a_steady_reader_is_two_rounds_ahead_however_often_it_reads() {
+        for ms in [1, 10, 40, 200, 500] {
+            let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
+            // 1 MB/s: 40 kB in a round.
+            let bytes = ms * 1000;
+            steady(
+                &mut reader,
+                &mut now,
+                Duration::from_millis(ms),
+                bytes,
+                bytes,
+            );
+            // Who reads much at once may have read a whole piece in the present round.
+            let round = bytes.max(41_000);
+            let ahead = reader.window(false) - SLOW;
+            assert!((40_000..=2 * round).contains(&ahead), "{ms} ms: {ahead}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_in_a_burst_counts_as_far_as_it_can_arrive_again() {
+        let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
+        // 100 kB arrive in each round, one after the other is read.
+        for _ in 0..20 {
+            reader.note_arrival(100_000, now, || TRIP);
+            now += TRIP;
+        }
+        reader.note_read(2_000_000, now, || TRIP);
+        assert_eq!(reader.window(false), SLOW + 200_000);
+    }
+
+    #[test]
+    fn a_reader_that_gets_more_in_each_round_leaves_room_for_a_window_that_doubles() {
+        let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
+        for power in 0..10 {
+            let bytes = 10_000 << power;
+            let ahead = reader.window(true) - PROMPT;
+            assert!(power == 0 || ahead >= 2 * bytes, "{power}: {ahead}");
+            reader.note_arrival(bytes, now, || TRIP);
+            reader.note_read(bytes, now, || TRIP);
+            now += TRIP;
+        }
+        let bytes = 10_000 << 9;
+        for _ in 0..2 {
+            reader.note_arrival(bytes, now, || TRIP);
+            reader.note_read(bytes, now, || TRIP);
+            now += TRIP;
+        }
+        assert_eq!(reader.window(true), PROMPT + 2 * bytes, "it grows no more");
+    }
+
+    #[test]
+    fn a_reader_that_stops_is_a_slow_one_soon() {
+        let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
+        let ms = Duration::from_millis(1);
+        steady(&mut reader, &mut now, ms, 10_000, 10_000);
+        assert!(reader.window(false) >= SLOW + 2 * 390_000);
+        now += 6 * TRIP;
+        reader.note_read(10, now, || TRIP);
+        assert!(reader.window(false) < SLOW + 400_000, "{reader:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! How much goes to a program at once: what it reads in a few milliseconds.
+//!
+//! For the peer's credit a byte is read once it has been given to the program's end of the pipe, which may be a relay whose
+//! program has stopped. So a slow program is given little, and a fast one large pieces, each of which costs an exchange.
+
+use std::time::{Duration, Instant};
+
+use super::memory::CHUNK;
+
+/// What any program is given at once, in bytes; a new stream's begins with it.
+const LEAST: usize = 32 * 1024;
+
+/// A program that wants the next piece within this time is fast ...
+const SOON: Duration = Duration::from_millis(4);
+
+/// ... and gets larger ones after so many in a row: a socket takes the first ones as fast, whether or not its program reads.
+const IN_A_ROW: u32 = 4;
+
+/// After this time it gets a smaller one.
+const LATE: Duration = Duration::from_millis(16);
+
+/// The size of the pieces of one stream.
+#[derive(Debug)]
+pub(super) struct Piece {
+    size: usize,
+    /// Pieces of that size in a row that it wanted soon.
+    soon: u32,
+    /// When the program was last given a piece of that size and has not wanted the next one since.
+    given_at: Option<Instant>,
+}
+
+impl Default for Piece {
+    fn default() -> Self {
+        Self {
+            size: LEAST,
+            soon: 0,
+            given_at: None,
+        }
+    }
+}
+
+impl Piece {
+    /// How much to give to a program that has taken the last piece, in bytes.
+    pub(super) fn size(&mut self, now: Instant) -> usize {
+        if let Some(at) = self.given_at.take() {
+            let time = now.saturating_duration_since(at);
+            self.soon = if time <= SOON { self.soon + 1 } else { 0 };
+            if self.soon == IN_A_ROW {
+                (self.size, self.soon) = ((2 * self.size).min(CHUNK), 0);
+            } else if time >= LATE {
+                self.size = (self.size / 2).max(LEAST);
+            }
+        }
+        self.size
+    }
+
+    /// So many bytes were given. Fewer than a piece say how fast they arrive, not how fast the program reads.
+    pub(super) fn given(&mut self, bytes: usize, now: Instant) {
+        self.given_at = (bytes >= self.size / 2).then_some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pieces_of_a_program_follow_how_fast_it_takes_them() {
+        let mut now = Instant::now();
+        let mut piece = Piece::default();
+        let mut take = |after: u64, part: usize| {
+            now += Duration::from_millis(after);
+            let size = piece.size(now);
+            piece.given(size / part, now);
+            size
+        };
+        assert_eq!(take(0, 1), LEAST);
+        for step in 1..=12 {
+            assert_eq!(take(4, 1), LEAST << (step / 4));
+        }
+        take(4, 4);
+        assert_eq!(take(100, 1), CHUNK, "little had arrived");
+        assert_eq!(take(10, 1), CHUNK);
+        for _ in 0..10 {
+            take(100, 1);
+        }
+        assert_eq!(take(100, 1), LEAST);
+        assert_eq!(take(1, 1), LEAST, "not yet");
+    }
+}

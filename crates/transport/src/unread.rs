@@ -1,0 +1,257 @@
+//! What a program on this machine has not read yet of what waits in its own socket.
+//!
+//! TCP acknowledges what the program's kernel has taken, and over loopback that grows to many megabytes while the program
+//! reads in bursts, or once it has been fast. So who writes to it looks there: where both ends of a connection are on this machine
+//! the kernel tells of each (`sock_diag(7)`).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+
+/// How much a program may leave unread in its socket, in bytes ...
+const UNREAD: u64 = 128 * 1024;
+
+/// ... besides what it reads in this time.
+const TIME: Duration = Duration::from_millis(10);
+
+/// The rate at which it reads is an average over this time.
+const AVERAGE: Duration = Duration::from_millis(200);
+
+/// Bytes after which its socket is looked at again.
+const LOOK: u64 = 64 * 1024;
+
+/// How long to wait before it is looked at again while it has too much: longer each time that it has read nothing.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_millis(64);
+
+/// The program at the other end of a connection, as far as it can be watched.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// The program's address and this side's; nothing where the kernel does not tell.
+    ends: Option<(SocketAddr, SocketAddr)>,
+    /// Bytes written since the last look.
+    written: u64,
+    /// What was unread at that, and when it was.
+    before: (u64, Instant),
+    /// Bytes per second that the program reads.
+    rate: f64,
+    /// How long to wait before the next look.
+    pause: Duration,
+}
+
+impl Unread {
+    /// Watches the other end of `socket`.
+    pub(crate) fn of(socket: &TcpStream) -> Self {
+        let ends = socket.peer_addr().ok().zip(socket.local_addr().ok());
+        Self {
+            ends,
+            written: 0,
+            before: (0, Instant::now()),
+            rate: 0.0,
+            pause: *PAUSES.start(),
+        }
+    }
+
+    /// So many bytes were written to the socket.
+    pub(crate) fn wrote(&mut self, bytes: u64) {
+        self.written += bytes;
+    }
+
+    /// Nothing if the program can have more, otherwise how long to wait before it is asked for again.
+    pub(crate) fn wait(&mut self) -> Option<Duration> {
+        let (program, own) = self.ends?;
+        let (before, at) = self.before;
+        if self.written < LOOK && before <= self.most() {
+            return None;
+        }
+        let Ok(unread) = ask(program, own) else {
+            // It is elsewhere, or the kernel does not say.
+            self.ends = None;
+            return None;
+        };
+        let now = Instant::now();
+        let read = (before + self.written).saturating_sub(unread);
+        let seconds = now.saturating_duration_since(at).as_secs_f64();
+        if seconds > 0.0 {
+            // An average in which each look counts for its time.
+            let weight = 1.0 - (-seconds / AVERAGE.as_secs_f64()).exp();
+            self.rate += weight * (read as f64 / seconds - self.rate);
+        }
+        (self.before, self.written) = ((unread, now), 0);
+        self.pause = match read {
+            0 => (2 * self.pause).min(*PAUSES.end()),
+            _ => *PAUSES.start(),
+        };
+        (unread > self.most()).then_some(self.pause)
+    }
+
+    /// What it may have unread.
+    fn most(&self) -> u64 {
+        UNREAD + (self.rate * TIME.as_secs_f64()) as u64
+    }
+}
+
+/// `SOCK_DIAG_BY_FAMILY`, linux/sock_diag.h.
+const BY_FAMILY: u16 = 20;
+
+/// Bytes of `struct nlmsghdr` and of `struct inet_diag_req_v2` (linux/inet_diag.h) behind it.
+const HEADER: usize = 16;
+const REQUEST: usize = HEADER + 56;
+
+/// Where `struct inet_diag_msg` has `idiag_rqueue`, behind family, state, timer, retrans (4), the socket's id (48) and expires (4).
+const RQUEUE: usize = HEADER + 56;
+
+/// Where it has the socket's id.
+const ID: usize = HEADER + 4;
+
+/// Bytes that wait to be read in the connected socket on this machine that has the address `own`, whose peer is `peer`.
+fn ask(own: SocketAddr, peer: SocketAddr) -> io::Result<u64> {
+    let mut request = [0; REQUEST];
+    let len = REQUEST as u32;
+    request[..4].copy_from_slice(&len.to_ne_bytes());
+    request[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    let body = &mut request[HEADER..];
+    let (own_ip, peer_ip) = (own.ip().to_canonical(), peer.ip().to_canonical());
+    body[0] = match own_ip {
+        IpAddr::V4(_) => libc::AF_INET,
+        IpAddr::V6(_) => libc::AF_INET6,
+    } as u8;
+    body[1] = libc::IPPROTO_TCP as u8;
+    // Sockets in any state.
+    body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+    let id = &mut body[8..56];
+    id[..2].copy_from_slice(&own.port().to_be_bytes());
+    id[2..4].copy_from_slice(&peer.port().to_be_bytes());
+    put(&mut id[4..20], own_ip);
+    put(&mut id[20..36], peer_ip);
+    // Of any cookie.
+    id[40..48].fill(0xff);
+    let expected = id[..4].to_vec();
+    let mut answer = [0; 1024];
+    let len = exchange(&request, &mut answer)?;
+    let answer = &answer[..len];
+    let kind = answer.get(4..6);
+    if kind != Some(&BY_FAMILY.to_ne_bytes()) || answer.get(ID..ID + 4) != Some(&expected) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let field = answer.get(RQUEUE..RQUEUE + 4);
+    let field: [u8; 4] = field
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or(io::ErrorKind::InvalidData)?;
+    Ok(u64::from(u32::from_ne_bytes(field)))
+}
+
+fn put(field: &mut [u8], ip: IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => field[..4].copy_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => field.copy_from_slice(&ip.octets()),
+    }
+}
+
+/// Sends a request to the kernel and receives its answer, which is there at once.
+fn exchange(request: &[u8], answer: &mut [u8]) -> io::Result<usize> {
+    static KERNEL: OnceLock<Option<Mutex<OwnedFd>>> = OnceLock::new();
+    let kernel = KERNEL.get_or_init(|| open().ok().map(Mutex::new));
+    let kernel = kernel.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+    let kernel = kernel.lock().unwrap_or_else(PoisonError::into_inner);
+    let fd = kernel.as_raw_fd();
+    // SAFETY: the kernel reads `request`, which is as long as told, and the lock's owner keeps the descriptor open.
+    let sent = unsafe {
+        libc::send(
+            fd,
+            request.as_ptr().cast(),
+            request.len(),
+            libc::MSG_DONTWAIT,
+        )
+    };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel writes into `answer` at most as many bytes as it has.
+    let received = unsafe {
+        libc::recv(
+            fd,
+            answer.as_mut_ptr().cast(),
+            answer.len(),
+            libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: it takes three numbers.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair(address: &str) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let program = TcpStream::connect(listener.local_addr().unwrap());
+        let (program, accepted) = tokio::join!(program, listener.accept());
+        (program.unwrap(), accepted.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn the_kernel_tells_what_a_program_on_this_machine_has_not_read() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (mut program, mut own) = pair(address).await;
+            own.write_all(&[1; 1000]).await.unwrap();
+            let ends = (own.peer_addr().unwrap(), own.local_addr().unwrap());
+            match ask(ends.0, ends.1) {
+                Ok(unread) => assert_eq!(unread, 1000, "{address}"),
+                Err(error) => {
+                    eprintln!("skipped, this kernel does not tell: {error}");
+                    return;
+                }
+            }
+            program.read_exact(&mut [0; 600]).await.unwrap();
+            assert_eq!(ask(ends.0, ends.1).unwrap(), 400, "{address}");
+        }
+        // RFC 5737: of nobody.
+        let nobody = "192.0.2.1:1".parse().unwrap();
+        assert!(ask(nobody, nobody).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_program_that_does_not_read_gets_no_more_and_one_that_reads_does() {
+        let (program, mut own) = pair("127.0.0.1:0").await;
+        let ends = (own.peer_addr().unwrap(), own.local_addr().unwrap());
+        if ask(ends.0, ends.1).is_err() {
+            eprintln!("skipped, this kernel does not tell");
+            return;
+        }
+        let mut unread = Unread::of(&own);
+        let mut written = 0;
+        while unread.wait().is_none() {
+            // A program that has been fast has room for far more than the least.
+            own.write_all(&[1; 8192]).await.unwrap();
+            unread.wrote(8192);
+            written += 8192;
+            program.try_read(&mut [0; 2048]).unwrap_or(0);
+            assert!(written < 64 << 20);
+        }
+        let mut sink = vec![0; 1 << 20];
+        while unread.wait().is_some() {
+            program.readable().await.unwrap();
+            program.try_read(&mut sink).unwrap_or(0);
+        }
+    }
+}
