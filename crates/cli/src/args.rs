@@ -137,13 +137,13 @@ pub(crate) struct PubkeyArgs {
 }
 
 /// `sumlink server`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct ServerArgs {
     /// Configuration file; flags given here override it.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Address and port for all clients; `[::]:PORT` takes IPv4 too.
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Address and port for all clients; PORT alone, and `*:PORT`, is on all addresses, IPv6 and IPv4.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_public)]
     pub(crate) listen: Option<SocketAddr>,
     /// This server's key file.
     #[arg(long, value_name = "FILE")]
@@ -163,7 +163,7 @@ pub(crate) struct ServerArgs {
 }
 
 /// `sumlink client`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct ClientArgs {
     /// Configuration file; flags given here override it.
     #[arg(long, value_name = "FILE")]
@@ -197,11 +197,12 @@ pub(crate) struct ClientArgs {
         value_parser = PossibleValuesParser::new(Early::NAMES).try_map(|when| when.parse::<Early>())
     )]
     pub(crate) early: Option<Early>,
-    /// Serve SOCKS5 here; 127.0.0.1:1080 when no --socks, --http nor --forward is given.
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Serve SOCKS5 here; PORT alone is on 127.0.0.1. It is 127.0.0.1:1080 when no --socks, --http nor --forward is
+    /// given.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_entry)]
     pub(crate) socks: Option<SocketAddr>,
-    /// Serve HTTP CONNECT here.
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Serve HTTP CONNECT here; PORT alone is on 127.0.0.1.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_entry)]
     pub(crate) http: Option<SocketAddr>,
     /// Listen on LOCAL (PORT or ADDR:PORT) and connect each connection to REMOTE (HOST:PORT) from the
     /// server; repeatable.
@@ -220,7 +221,7 @@ pub(crate) struct ClientArgs {
 }
 
 /// What client and server have in common.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct CommonArgs {
     /// One of the engine's.
     #[arg(
@@ -295,9 +296,17 @@ pub(crate) struct LinksArgs {
 /// `sumlink status`
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The control socket of the running client or server.
+    /// The control socket of the running client, server or edge node; without it the one in /run/sumlink-client,
+    /// /run/sumlink-server or /run/sumlink-edge, of the service that runs.
     #[arg(long, value_name = "SOCKET")]
-    pub(crate) control: PathBuf,
+    pub(crate) control: Option<PathBuf>,
+    /// At a server: only clients of this name, a quoted glob such as 'laptop-*', or the beginning of a key; repeatable.
+    /// A single client is shown in full.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) client: Vec<String>,
+    /// At a server: show all of each client, rather than a line.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) details: bool,
     /// Show every column, however wide the terminal is.
     #[arg(long, conflicts_with = "json")]
     pub(crate) wide: bool,

@@ -5,89 +5,78 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::args::CheckArgs;
-use crate::config::{self, ConfigError, Depth, File, Problem};
+use crate::config::{self, ConfigError, Plan, Planned, Problem};
 use crate::exit::CliError;
 use crate::output::{note, print, print_json};
 
-/// Runs the verb. All problems are printed; the failure that it returns carries the exit code.
+/// Runs the verb. All problems and warnings are printed; the failure that it returns carries the exit code.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
-    match config::read(&args.file, Depth::Complete) {
-        Ok(file) => told(&file, args),
-        Err(ConfigError::Wrong { file, problems }) if args.json => {
-            print_json(
-                &json!({ "file": file, "ok": false, "problems": problems, "warnings": [] }),
-            )?;
+    let Planned { plan, warnings } = config::check(&args.file)?;
+    let warned = lines(&args.file, "warning: ", &warnings);
+    match plan {
+        Ok(plan) => {
+            let role = plan.role();
+            if args.json {
+                return print_json(&json!({
+                    "file": args.file, "ok": true, "role": role, "problems": [], "warnings": warnings
+                }));
+            }
+            note(&warned);
+            print(&format!(
+                "{}: ok, {} {role}'s configuration: {}\n",
+                args.file.display(),
+                if role == "edge" { "an" } else { "a" },
+                describe(&plan)
+            ))
+        }
+        Err(CliError::Config(ConfigError::Wrong { file, problems })) => {
+            match args.json {
+                true => print_json(&json!({
+                    "file": file, "ok": false, "problems": problems, "warnings": warnings
+                }))?,
+                false => note(&format!("{}{warned}", lines(&file, "", &problems))),
+            }
             Err(CliError::Told(ConfigError::Wrong { file, problems }.exit()))
         }
-        Err(ConfigError::Wrong { file, problems }) => {
-            note(&lines(&file, "", &problems));
-            Err(CliError::Told(ConfigError::Wrong { file, problems }.exit()))
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
-}
-
-fn told(file: &File, args: &CheckArgs) -> Result<(), CliError> {
-    let role = file.role();
-    let warnings = file.warnings();
-    if args.json {
-        return print_json(&json!({
-            "file": args.file, "ok": true, "role": role, "problems": [], "warnings": warnings
-        }));
-    }
-    note(&lines(&args.file, "warning: ", &warnings));
-    print(&format!(
-        "{}: ok, {} {role}'s configuration: {}\n",
-        shown(&args.file),
-        if role == "edge" { "an" } else { "a" },
-        describe(file)
-    ))
 }
 
 /// A line for each, which an editor finds its way by.
 fn lines(file: &Path, kind: &str, problems: &[Problem]) -> String {
-    let line = |p: &Problem| format!("{}:{}: {kind}{}\n", file.display(), p.line, p.reason);
+    let line = |p: &Problem| format!("{}:{}: {kind}{}\n", file.display(), p.line, p.text());
     problems.iter().map(line).collect()
 }
 
-fn shown(file: &Path) -> String {
-    file.display().to_string()
-}
-
-fn describe(file: &File) -> String {
-    match file {
-        File::Client(client) => {
-            let links = match client.links.as_deref() {
-                None | Some([]) => "every link that reaches it".to_owned(),
-                Some(links) => links
-                    .iter()
-                    .map(|link| link.name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", "),
+fn describe(plan: &Plan) -> String {
+    let joined = |names: Vec<&str>| names.join(", ");
+    match plan {
+        Plan::Client(client) => {
+            let config = &client.config;
+            let links = config.links.iter().map(|link| link.name.as_str());
+            let links = match config.links.is_empty() {
+                true => "every link that reaches it".to_owned(),
+                false => joined(links.collect()),
             };
-            format!(
-                "server {} over {links}",
-                client.server.as_deref().unwrap_or_default()
-            )
+            format!("server {} over {links}", config.server)
         }
-        File::Edge(edge) => {
+        Plan::Edge(edge) => {
             let links = edge.node.links.iter().map(|link| link.name.as_str());
             format!(
                 "the {}'s end, {} over {}",
                 edge.node.role.name(),
                 edge.node.core.steering,
-                links.collect::<Vec<_>>().join(", ")
+                joined(links.collect())
             )
         }
-        File::Server(server) => {
-            let listen = server.listen.map(|a| a.to_string()).unwrap_or_default();
-            let clients = match server.authorized.len() {
+        Plan::Server(server) => {
+            let clients = match server.config.authorized.len() {
                 1 => "1 client".to_owned(),
                 n => format!("{n} clients"),
             };
             format!(
-                "listens on {listen}, {clients}, {} egress rules",
-                server.egress.len()
+                "listens on {}, {clients}, {} egress rules",
+                server.config.listen, server.rules
             )
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use serde_json::json;
-use sumlink_proxy::{ClassRule, ConnectionLimit, Listener, Service};
+use sumlink_proxy::{ClassRule, ConnectionLimit, Listener};
 use sumlink_transport::Client;
 use tokio::sync::watch;
 
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: ClientArgs) -> Result<(), CliError> {
 }
 
 async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
-    let plan = ClientPlan::new(args)?;
+    let plan = ClientPlan::start(args)?;
     let mut stop = Stop::new()?;
     // Whatever can fail on this machine alone fails before the network is troubled.
     let control = plan
@@ -39,11 +39,13 @@ async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
     let following = Cell::new(None);
     let answering = answer(control.as_ref(), session, server.clone());
     let serving = async {
-        let public_key = plan.config.key.public();
+        let (server_key, public_key) = (plan.config.server_key, plan.config.key.public());
         let client = Client::connect(plan.config).await?;
-        tracing::info!(%server, %public_key, "connected");
+        tracing::info!(%server, %server_key, "connected");
         following.set(Some(events.follow(client.events())));
-        events.tell(&json!({ "event": "connected", "server": server, "public_key": public_key }));
+        events.tell(&json!({
+            "event": "connected", "server": server, "server_key": server_key, "public_key": public_key,
+        }));
         let bond = Bond {
             client: client.clone(),
             early: plan.early,
@@ -128,29 +130,16 @@ struct Entries {
 
 impl Entries {
     async fn bind(plan: &ClientPlan) -> Result<Self, CliError> {
-        let socks = plan
-            .socks
-            .map(|address| ("socks", address, Service::Socks5));
-        let http = plan
-            .http
-            .map(|address| ("http", address, Service::HttpProxy));
-        let forwards = plan.forward.iter().cloned();
-        let forwards = forwards.map(|f| ("forward", f.listen, Service::Forward(f.target)));
         let classes: Arc<[ClassRule]> = plan.classes.clone().into();
         let limit = plan
             .max_connections
             .map(ConnectionLimit::new)
             .unwrap_or_default();
         let mut listeners = Vec::new();
-        for (word, address, service) in socks.into_iter().chain(http).chain(forwards) {
-            if !address.ip().is_loopback() {
-                tracing::warn!(
-                    "{address} is open to others: whoever reaches it can use the session"
-                );
-            }
-            let listener = Listener::bind(address, service).await?;
+        for entry in &plan.entries {
+            let listener = Listener::bind(entry.address, entry.service.clone()).await?;
             let listener = listener.with_classes(Arc::clone(&classes));
-            listeners.push((word, listener.with_limit(limit.clone())));
+            listeners.push((entry.word, listener.with_limit(limit.clone())));
         }
         Ok(Self { listeners })
     }

@@ -17,9 +17,19 @@ pub(crate) struct Controls {
     kept: Vec<Kept>,
     /// Makes numbers of groups from sessions. Another program, such as the other end of the session, makes others.
     numbers: RandomState,
+    /// Whether nothing is loaded, because nothing will run.
+    is_trial: bool,
 }
 
 impl Controls {
+    /// Nothing so far. Without `loads`, names are only looked up.
+    pub(crate) fn new(loads: bool) -> Self {
+        Self {
+            is_trial: !loads,
+            ..Self::default()
+        }
+    }
+
     /// What to ask the kernel for when somebody asks for `name`; nothing if the kernel's default has to do, because ours
     /// cannot be loaded here, which is logged.
     ///
@@ -52,7 +62,7 @@ impl Controls {
     /// Has the kernel keep one of ours.
     fn keep(&mut self, twin: &'static Twin) -> Option<String> {
         let name = twin.system_name;
-        if self.kept.iter().any(|kept| kept.twin().system_name == name) {
+        if self.is_trial || self.kept.iter().any(|kept| kept.twin().system_name == name) {
             return Some(name.to_owned());
         }
         match keep(twin.algorithm, self.kept.first()) {

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use sumlink_edge_node::NodeStatus;
 use sumlink_transport::accept::Accepting;
 use sumlink_transport::{LinkReport, SessionStatus, SetPolicyError};
+use sumlink_util::plain;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
@@ -31,7 +32,7 @@ pub(crate) use request::{LinkChange, LinkRate};
 use request::{MAX_REQUEST, Request};
 
 /// Longest path of a Unix socket, in bytes (unix(7): `sun_path`, less its NUL).
-const LONGEST_PATH: usize = 107;
+pub(crate) const LONGEST_PATH: usize = 107;
 
 /// Longest answer that is read, in bytes: thousands of paths.
 const MAX_ANSWER: u64 = 16 << 20;
@@ -123,7 +124,7 @@ pub(crate) enum ControlError {
     #[error("{}: there is a file that is no socket; choose another --control", .0.display())]
     NotASocket(PathBuf),
     /// The system's or the user's: the socket cannot be made.
-    #[error("{}: cannot make the control socket: {reason}; choose a --control of at most {LONGEST_PATH} bytes in a directory that exists and that you may write to", path.display())]
+    #[error("{}: cannot make the control socket: {reason}; choose a --control of at most {LONGEST_PATH} bytes in a directory that exists and that you may write to", path.display(), reason = plain(.reason))]
     Create {
         /// The socket.
         path: PathBuf,
@@ -131,13 +132,19 @@ pub(crate) enum ControlError {
         reason: io::Error,
     },
     /// The user's: nothing listens there.
-    #[error("{}: no sumlink answers at this control socket ({reason}); is it running with --control?", path.display())]
+    #[error("{}: no sumlink answers at this control socket ({reason}); is it running with --control?", path.display(), reason = plain(.reason))]
     Nobody {
         /// The socket.
         path: PathBuf,
         /// What the system said.
         reason: io::Error,
     },
+    /// The user's: no socket was named, and no service runs.
+    #[error("no sumlink runs as a service here (no answer at {}): name the socket with --control", paths(.0))]
+    NoService(Vec<PathBuf>),
+    /// The user's: no socket was named, and several services run.
+    #[error("several sumlinks run here: choose one with --control, from {}", paths(.0))]
+    Several(Vec<PathBuf>),
     /// The user's: it belongs to somebody else.
     #[error("{}: not permitted: ask as the user that runs sumlink, or as root", .0.display())]
     NotPermitted(PathBuf),
@@ -152,6 +159,11 @@ pub(crate) enum ControlError {
         /// What was wrong with it.
         reason: String,
     },
+}
+
+fn paths(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| path.display().to_string());
+    paths.collect::<Vec<_>>().join(", ")
 }
 
 /// The listening end; the socket file goes when this is dropped.
@@ -282,7 +294,7 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
         BufReader::new(io::Read::take(stream, MAX_ANSWER)).read_line(&mut line)?;
         Ok(line)
     };
-    let line = exchange(&mut stream).map_err(|error| bad(error.to_string()))?;
+    let line = exchange(&mut stream).map_err(|error| bad(plain(error).to_string()))?;
     if let Ok(refusal) = serde_json::from_str::<Refusal>(&line) {
         return Err(ControlError::Refused(refusal));
     }

@@ -29,10 +29,10 @@ pub(crate) async fn run(args: EdgeArgs) -> Result<(), CliError> {
 }
 
 async fn carry(args: EdgeArgs, events: &Events) -> Result<(), CliError> {
-    let settings = EdgeSettings::load(&args.config)?;
+    let settings = EdgeSettings::start(&args)?;
     let mut stop = Stop::new()?;
-    let control = args.control.or(settings.control);
-    let control = control.as_deref().map(ControlSocket::bind).transpose()?;
+    let control = settings.control.as_deref();
+    let control = control.map(ControlSocket::bind).transpose()?;
     let metrics = match settings.metrics {
         Some(address) => Some(MetricsServer::bind(address).await?),
         None => None,

@@ -10,6 +10,7 @@ use sumlink_transport::keys::KeyError;
 use sumlink_transport::links::LinkError;
 use sumlink_transport::tls::HandshakeError;
 use sumlink_transport::{CarrierError, ConnectError, RefuseCode, ServerError};
+use sumlink_util::plain;
 
 use crate::config::ConfigError;
 use crate::control::{ControlError, RefusalKind};
@@ -162,7 +163,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Mmwave(#[from] sumlink_mmwave::MmwaveError),
     /// A file that a verb writes.
-    #[error("cannot write {}: {reason}; choose a directory that you may write to", path.display())]
+    #[error("cannot write {}: {reason}; choose a directory that you may write to", path.display(), reason = plain(.reason))]
     Write {
         /// Where to.
         path: PathBuf,
@@ -170,8 +171,16 @@ pub(crate) enum CliError {
         reason: std::io::Error,
     },
     /// Standard output, or something that the system refused.
-    #[error("{0}")]
+    #[error("{}", plain(.0))]
     System(#[from] std::io::Error),
+    /// A file that a verb reads.
+    #[error("cannot read {}: {}", path.display(), plain(.reason))]
+    Read {
+        /// Where from.
+        path: PathBuf,
+        /// What the system said.
+        reason: std::io::Error,
+    },
     /// What is wrong has been printed already.
     #[error("failed")]
     Told(Exit),
@@ -212,14 +221,14 @@ impl CliError {
             Self::Kernel(error) => kernel_exit(error),
             Self::Lab(error) => lab_exit(error),
             Self::Told(exit) => *exit,
-            Self::Write { .. } | Self::System(_) => Exit::Other,
+            Self::Write { .. } | Self::Read { .. } | Self::System(_) => Exit::Other,
             Self::Interrupted => Exit::Interrupted,
         }
     }
 
     /// The failure as one JSON object, as `--json` prints it on standard output.
     pub(crate) fn json(&self) -> serde_json::Value {
-        error_json(self.exit(), &self.to_string())
+        error_json(self.exit(), &plain(self).to_string())
     }
 }
 

@@ -11,7 +11,9 @@ mod congestion;
 mod control;
 mod edge;
 mod exit;
+mod find_socket;
 mod generate;
+mod grid;
 #[expect(unsafe_code, reason = "mallopt(3) has no safe wrapper")]
 mod heap;
 mod keys;
@@ -30,10 +32,12 @@ mod sim;
 mod spool;
 mod status;
 mod table;
+mod usage;
 
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use sumlink_util::plain;
 
 use args::{Cli, Verb};
 use exit::{CliError, Exit};
@@ -101,16 +105,18 @@ fn fail(error: &CliError, json: bool) -> ExitCode {
         _ if json => output::print_json(&error.json()).unwrap_or_default(),
         // Every line of it begins with file and line, for editors.
         CliError::Lab(lab) if matches!(**lab, LabError::Scenario(_)) => {
-            output::note(&format!("{error}\n"));
+            output::note(&format!("{}\n", plain(error)));
         }
-        _ => output::note(&format!("sumlink: {error}\n")),
+        _ => output::note(&format!("sumlink: {}\n", plain(error))),
     }
     error.code().into()
 }
 
 /// What clap has to say: help and version are no errors, everything else is wrong usage.
 fn usage(error: &clap::Error) -> ExitCode {
-    let json = std::env::args_os().any(|arg| arg == "--json");
+    let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+    let args: Vec<String> = args.collect();
+    let json = args.iter().any(|arg| arg == "--json");
     if error.use_stderr() && json {
         let text = error.to_string();
         let message = text
@@ -118,9 +124,15 @@ fn usage(error: &clap::Error) -> ExitCode {
             .next()
             .unwrap_or_default()
             .trim_start_matches("error: ");
-        output::print_json(&exit::error_json(Exit::Usage, message)).unwrap_or_default();
+        let message = match usage::advice(error, &args) {
+            Some(advice) => format!("{message}; {advice}"),
+            None => message.to_owned(),
+        };
+        output::print_json(&exit::error_json(Exit::Usage, &message)).unwrap_or_default();
     } else if error.print().is_err() {
         return Exit::Other.code().into();
+    } else if let Some(advice) = usage::advice(error, &args) {
+        output::note(&format!("\n{advice}\n"));
     }
     if error.use_stderr() {
         Exit::Usage.code().into()

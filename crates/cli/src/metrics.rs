@@ -11,6 +11,7 @@ use std::time::Duration;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use sumlink_transport::accept::Accepting;
+use sumlink_util::plain;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -49,7 +50,7 @@ fn hint(reason: &io::Error) -> String {
         io::ErrorKind::AddrNotAvailable => {
             "this machine does not have that address (`ip address` shows them)".to_owned()
         }
-        _ => reason.to_string(),
+        _ => plain(reason).to_string(),
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::args::ServerArgs;
-use crate::config::{self, ConfigError, Depth, File, ServerPlan};
+use crate::config::{self, ConfigError, File, ServerPlan};
 use crate::control::{ControlSocket, Refusal, RefusalKind, Report, no_rates};
 use crate::exit::CliError;
 use crate::output::Events;
@@ -23,7 +23,7 @@ pub(crate) async fn run(args: ServerArgs) -> Result<(), CliError> {
 
 async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     let reload = Reload::new(&args);
-    let plan = ServerPlan::new(args)?;
+    let plan = ServerPlan::start(args)?;
     let mut stop = Stop::new()?;
     let mut hangup = signal(SignalKind::hangup())?;
 
@@ -130,7 +130,7 @@ impl Reload {
 
     /// The number of clients in the file.
     fn apply(&self, file: &Path, handle: &ServerHandle) -> Result<usize, ConfigError> {
-        let settings = match config::read(file, Depth::Text)? {
+        let settings = match config::read_settings(file)? {
             File::Server(settings) => settings,
             other => {
                 return Err(ConfigError::OtherRole {

@@ -1,14 +1,20 @@
 //! `sumlink status`: a report as a table, once or again every second.
 
+mod clients;
 mod edge;
 mod session;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use sumlink_transport::SessionStatus;
+
 use crate::args::StatusArgs;
-use crate::control::{self, Report};
+use crate::control::{self, ControlError, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
+use crate::find_socket;
+use crate::grid::View;
 use crate::table::printable;
 
 /// How often `--watch` asks.
@@ -22,25 +28,29 @@ const CLEAR_SCREEN: &str = "\x1b[2J";
 
 /// Runs the verb.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
+    let socket = find_socket::socket(args.control.as_deref())?;
     let mut out = io::stdout().lock();
-    let in_place = args.watch && !args.json && out.is_terminal();
+    let is_terminal = out.is_terminal();
+    let in_place = args.watch && !args.json && is_terminal;
     if in_place {
         out.write_all(CLEAR_SCREEN.as_bytes())?;
     }
     loop {
-        let report = control::ask(&args.control)?;
+        let mut report = control::ask(&socket.path)?;
+        let filtered = keep_clients(&mut report, &args.client);
         let text = if args.json {
             format!(
                 "{}\n",
                 serde_json::to_string(&report).map_err(io::Error::from)?
             )
         } else {
-            let width = if args.wide {
-                usize::MAX
-            } else {
-                terminal_width()
+            filtered?;
+            let view = match (args.wide, is_terminal) {
+                (false, _) => View::Fit(terminal_width()),
+                (true, true) => View::All(terminal_width()),
+                (true, false) => View::All(usize::MAX),
             };
-            render(&report, width)
+            render(&report, args, socket.is_guess.then_some(&socket.path), view)
         };
         if in_place {
             let text = text.replace('\n', CLEAR_LINE);
@@ -59,13 +69,52 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
     }
 }
 
+/// Drops the sessions of clients that were not asked for.
+///
+/// # Errors
+///
+/// None is left, or this is no server.
+fn keep_clients(report: &mut Report, patterns: &[String]) -> Result<(), CliError> {
+    if patterns.is_empty() {
+        return Ok(());
+    }
+    if report.role != "server" {
+        return Err(CliError::Usage(format!(
+            "--client: only a server has clients, and this is {} {}",
+            if report.role == "edge" { "an" } else { "a" },
+            printable(&report.role)
+        )));
+    }
+    let names = clients::by_client(&report.sessions).into_iter();
+    let names: Vec<String> = names.map(|of| printable(clients::name(of[0]))).collect();
+    let is_meant = |session: &SessionStatus| {
+        let mut patterns = patterns.iter();
+        patterns.any(|pattern| clients::is_called(session, pattern))
+    };
+    report.sessions.retain(is_meant);
+    match (report.sessions.is_empty(), names.as_slice()) {
+        (false, _) => Ok(()),
+        (true, []) => Err(no_client("no client has a session".to_owned())),
+        (true, names) => Err(no_client(format!(
+            "no client `{}` has a session; there are {}",
+            patterns.join("`, `"),
+            names.join(", ")
+        ))),
+    }
+}
+
+fn no_client(error: String) -> CliError {
+    let kind = RefusalKind::NoSuchLink;
+    ControlError::Refused(Refusal { error, kind }).into()
+}
+
 /// Characters in a line of the terminal; where there is none, as many as most have.
 pub(crate) fn terminal_width() -> usize {
     terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0))
 }
 
-/// The report as text, its tables in lines of `width` characters.
-fn render(report: &Report, width: usize) -> String {
+/// The report as text; with the socket where it was not named.
+fn render(report: &Report, args: &StatusArgs, socket: Option<&PathBuf>, view: View) -> String {
     let mut out = format!(
         "sumlink {} {}, pid {}",
         report.version, report.role, report.pid
@@ -77,16 +126,28 @@ fn render(report: &Report, width: usize) -> String {
         n => out.push_str(&format!(", {n} sessions")),
     }
     out.push('\n');
+    if let Some(socket) = socket {
+        out.push_str(&format!("at {}\n", socket.display()));
+    }
     if !report.note.is_empty() {
         out.push_str(&format!("{}\n", printable(&report.note)));
     }
-    for session in &report.sessions {
+    let clients = clients::by_client(&report.sessions);
+    let is_list = report.role == "server" && !args.details;
+    if is_list && (args.client.is_empty() || clients.len() > 1) {
+        if !clients.is_empty() {
+            out.push_str(&format!("\n{}", clients::render(&clients, view)));
+            out.push_str("\n--client NAME shows all of one\n");
+        }
+        return out;
+    }
+    for session in clients.into_iter().flatten() {
         out.push('\n');
-        out.push_str(&session::render(session, width));
+        out.push_str(&session::render(session, view));
     }
     if let Some(edge) = &report.edge {
         out.push('\n');
-        out.push_str(&edge::render(edge, width));
+        out.push_str(&edge::render(edge, view));
     }
     out
 }
@@ -95,7 +156,7 @@ fn render(report: &Report, width: usize) -> String {
 mod tests {
     use sumlink_edge_node::NodeStatus;
     use sumlink_edge_node::status::LinkStatus;
-    use sumlink_transport::status::{PathStatus, SessionStatus, StreamStatus};
+    use sumlink_transport::status::{LinkTotals, PathStatus, StreamStatus};
 
     use super::*;
 
@@ -127,6 +188,7 @@ mod tests {
             role: "client".to_owned(),
             session: "00112233445566778899aabbccddeeff".to_owned(),
             peer: "PUBLICKEY".to_owned(),
+            client: String::new(),
             uptime_s: 754.0,
             scheduler: "fbdt".to_owned(),
             bytes_sent: 81_234,
@@ -170,7 +232,76 @@ mod tests {
                     ..PathStatus::default()
                 },
             ],
+            links: vec![
+                totals("wlan0", 1, 1, 412_000_000, 0.25),
+                totals("wwan0", 1, 3, 1_236_000_000, 0.75),
+            ],
         }
+    }
+
+    fn totals(link: &str, paths: u64, paths_total: u64, received: u64, share: f64) -> LinkTotals {
+        LinkTotals {
+            link: link.to_owned(),
+            paths,
+            paths_total,
+            bytes_sent: 52_000 * paths_total,
+            bytes_received: received,
+            retransmissions: 17 * paths_total,
+            send_share: share,
+            receive_share: share,
+            ..LinkTotals::default()
+        }
+    }
+
+    /// A client's session with so many of its links.
+    fn session_of(links: usize) -> SessionStatus {
+        let mut session = session();
+        let mut more = session.paths.clone();
+        more[2].link = "usb0".to_owned();
+        more[2].label = "the old phone in the drawer".to_owned();
+        session.paths.extend(more.pop());
+        session.paths.truncate(links);
+        session.links.truncate(links);
+        session
+    }
+
+    /// A server's session with a client.
+    fn session_with(number: usize) -> SessionStatus {
+        let client = format!("laptop-{number:02}");
+        SessionStatus {
+            role: "server".to_owned(),
+            peer: format!("PUBLICKEY{number} ({client})"),
+            client,
+            receive_goodput_bps: if number.is_multiple_of(2) { 0.0 } else { 1.5e6 },
+            ..session_of(2)
+        }
+    }
+
+    fn of_server(sessions: Vec<SessionStatus>) -> Report {
+        Report {
+            role: "server".to_owned(),
+            ..report("", sessions)
+        }
+    }
+
+    fn args() -> StatusArgs {
+        StatusArgs {
+            control: None,
+            client: Vec::new(),
+            details: false,
+            wide: false,
+            watch: false,
+            json: false,
+        }
+    }
+
+    /// As a terminal shows it that is so wide; all of it with `None`.
+    fn shown(report: &Report, width: Option<usize>) -> String {
+        let view = width.map_or(View::All(usize::MAX), View::Fit);
+        let text = render(report, &args(), None, view);
+        let widest = widest(&text);
+        assert!(widest <= width.unwrap_or(widest), "{width:?}: {text}");
+        text
     }
 
     fn report(note: &str, sessions: Vec<SessionStatus>) -> Report {
@@ -208,7 +339,7 @@ mod tests {
             ],
             ..NodeStatus::default()
         });
-        let text = render(&report, 80);
+        let text = shown(&report, Some(80));
         assert!(widest(&text) <= 80 && !text.contains('\u{7}'), "{text}");
         for words in [
             "lwip+visible, qdepl, as the node's end",
@@ -225,7 +356,7 @@ mod tests {
     fn a_link_is_shown_with_what_its_owner_calls_it() {
         let mut session = session();
         session.paths[1].label = "5G\u{7}".to_owned();
-        let text = render(&report("", vec![session]), usize::MAX);
+        let text = shown(&report("", vec![session]), None);
         assert!(text.contains("wwan0 (5G"), "{text}");
         assert!(!text.contains('\u{7}'));
     }
@@ -236,16 +367,115 @@ mod tests {
         widths.max().unwrap_or(0)
     }
 
+    /// Everything at the widths that terminals have.
     #[test]
-    fn a_session_with_two_paths() {
-        insta::assert_snapshot!(render(&report("", vec![session()]), usize::MAX));
+    fn a_client_at_every_width() {
+        for links in [0, 1, 2, 4] {
+            let report = report("", vec![session_of(links)]);
+            for (width, name) in [(Some(80), "80"), (Some(120), "120"), (None, "wide")] {
+                insta::assert_snapshot!(
+                    format!("client_{links}_links_{name}"),
+                    shown(&report, width)
+                );
+            }
+        }
     }
 
     #[test]
-    fn a_session_on_a_terminal_of_80_columns() {
-        let text = render(&report("", vec![session()]), 80);
-        assert!(widest(&text) <= 80, "{text}");
-        insta::assert_snapshot!(text);
+    fn a_server_at_every_width() {
+        for clients in [1, 20] {
+            let report = of_server((0..clients).map(session_with).collect());
+            for (width, name) in [(Some(80), "80"), (Some(120), "120"), (None, "wide")] {
+                let text = shown(&report, width);
+                // A line each, below the head and above the hint.
+                assert_eq!(text.lines().count(), clients + 5, "{text}");
+                insta::assert_snapshot!(format!("server_{clients}_clients_{name}"), text);
+            }
+        }
+    }
+
+    /// Rates and shares are what people look for: they are there in 80 characters.
+    #[test]
+    fn columns_are_the_same_at_every_refresh() {
+        let heads = |session: SessionStatus, width| {
+            let text = shown(&report("", vec![session]), Some(width));
+            let head = text.lines().find(|line| line.starts_with("LINK")).unwrap();
+            head.trim_end_matches("WHY").trim_end().to_owned()
+        };
+        for width in 80..300 {
+            let mut busy = session_of(4);
+            busy.paths[0].reason = "nothing delivered for 1234 ms".to_owned();
+            busy.paths[1].link = "fifteen-letters".to_owned();
+            busy.paths[2].reason =
+                "the link eth0 has no route to 198.51.100.1: it needs one of its own, \
+                such as a default route with a higher metric"
+                    .to_owned();
+            assert_eq!(heads(busy, width), heads(session_of(1), width), "{width}");
+        }
+        let narrow = heads(session_of(1), 80);
+        let narrow: Vec<&str> = narrow.split_whitespace().collect();
+        assert_eq!(
+            narrow,
+            ["LINK", "STATE", "SRTT", "SENDING", "RECEIVING", "OUT", "IN"]
+        );
+    }
+
+    #[test]
+    fn all_columns_stand_in_blocks_on_a_narrow_terminal() {
+        let text = render(&report("", vec![session()]), &args(), None, View::All(80));
+        let heads = text.lines().filter(|line| line.starts_with("LINK")).count();
+        assert_eq!(heads, 3, "{text}");
+        let tables = text.lines().skip_while(|line| !line.starts_with("LINK"));
+        let widest = tables.map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{text}");
+    }
+
+    #[test]
+    fn who_carries_nothing_has_dashes() {
+        let mut session = session_of(1);
+        session.paths[0].send_rate_bps = 1.0;
+        session.paths[0].receive_rate_bps = 0.4;
+        (session.send_goodput_bps, session.receive_goodput_bps) = (0.0, 1.0);
+        let text = shown(&report("", vec![session]), Some(80));
+        assert!(!text.contains("bit/s"), "{text}");
+        assert!(text.contains("sent -, received -"), "{text}");
+    }
+
+    #[test]
+    fn one_client_of_a_server_is_shown_in_full() {
+        let all = || of_server((0..3).map(session_with).collect());
+        let with = |client: &str, details| StatusArgs {
+            client: vec![client.to_owned()],
+            details,
+            ..args()
+        };
+        let kept = |client: &str| {
+            let mut report = all();
+            keep_clients(&mut report, &with(client, false).client).map(|()| report)
+        };
+        let one = kept("laptop-01").unwrap();
+        let text = render(&one, &with("laptop-01", false), None, View::Fit(80));
+        assert!(
+            text.contains("PUBLICKEY1 (laptop-01)") && text.contains("SRTT"),
+            "{text}"
+        );
+        let several = kept("laptop-0*").unwrap();
+        let lines = render(&several, &with("laptop-0*", false), None, View::Fit(80));
+        assert!(!lines.contains("SRTT"), "{lines}");
+        let full = render(&several, &with("laptop-0*", true), None, View::Fit(80));
+        assert_eq!(full.matches("SRTT").count(), 3, "{full}");
+        let error = kept("phone").unwrap_err();
+        assert_eq!(error.exit(), crate::exit::Exit::Network);
+        assert!(
+            error.to_string().contains("there are laptop-00, laptop-01"),
+            "{error}"
+        );
+        let mut client = report("", vec![session()]);
+        let error = keep_clients(&mut client, &["x".to_owned()]).unwrap_err();
+        assert!(
+            error.to_string().contains("only a server has clients"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -254,34 +484,13 @@ mod tests {
         let target = format!("{}.example.org:443", "label".repeat(30));
         session.streams[0].target.clone_from(&target);
         let report = report("", vec![session]);
-        let text = render(&report, 80);
+        let text = shown(&report, Some(80));
         assert!(widest(&text) <= 80, "{text}");
         assert!(
             text.contains("example.org:443") && text.contains('…'),
             "{text}"
         );
-        assert!(render(&report, usize::MAX).contains(&target));
-    }
-
-    #[test]
-    fn columns_come_back_with_the_room_for_them() {
-        let mut session = session();
-        session.paths[0].reason = "nothing delivered for 1234 ms".to_owned();
-        session.paths[1].link = "fifteen-letters".to_owned();
-        session.paths[2].reason =
-            "the link eth0 has no route to 198.51.100.1: it needs one of its own, such as a \
-            default route with a higher metric"
-                .to_owned();
-        let report = report("", vec![session]);
-        let columns = |width| {
-            let text = render(&report, width);
-            assert!(widest(&text) <= width, "{width}: {text}");
-            let head = text.lines().find(|line| line.ends_with("WHY")).unwrap();
-            head.split("  ").filter(|name| !name.is_empty()).count()
-        };
-        let counts: Vec<usize> = (80..400).map(columns).collect();
-        assert!(counts.is_sorted(), "{counts:?}");
-        assert_eq!(counts.last(), Some(&14));
+        assert!(shown(&report, None).contains(&target));
     }
 
     #[test]
@@ -292,7 +501,7 @@ mod tests {
             ..SessionStatus::default()
         };
         let report = report("connecting to bond.example.org:7443", vec![links]);
-        insta::assert_snapshot!(render(&report, 80));
+        insta::assert_snapshot!(shown(&report, Some(80)));
     }
 
     #[test]
@@ -300,7 +509,7 @@ mod tests {
         let mut hostile = session();
         hostile.paths[0].link = "\x1b[2J".to_owned();
         hostile.session = "\x1b[31m".to_owned();
-        let text = render(&report("\x07", vec![hostile]), 80);
+        let text = shown(&report("\x07", vec![hostile]), Some(80));
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
     }
 }

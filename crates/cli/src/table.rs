@@ -30,39 +30,24 @@ impl Table {
             .push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    /// Makes the table fit into `width` characters: takes out the columns that are `dispensable`, the first of them
-    /// first, until the last column has room, and wraps that one. What is indispensable stays, however wide it is.
-    pub(crate) fn fit(&mut self, width: usize, dispensable: &[&str]) {
-        for name in dispensable {
-            let wanted = self
-                .widths()
-                .last()
-                .map_or(0, |last| ENOUGH_ROOM.min(*last));
-            if self.room_for_last(width) >= wanted {
-                break;
-            }
-            if let Some(column) = self.rows[0].iter().position(|head| head == name) {
-                self.rows
-                    .iter_mut()
-                    .for_each(|row| drop(row.remove(column)));
-                self.numeric.remove(column);
-            }
-        }
-        let room = self.room_for_last(width).max(LEAST_ROOM);
-        let rows = std::mem::take(&mut self.rows);
-        for row in rows {
-            let last = row.last().map(|cell| wrap(cell, room)).unwrap_or_default();
-            let (first, more) = last
-                .split_first()
-                .map_or((None, &[][..]), |(f, m)| (Some(f), m));
-            let before = row.len().saturating_sub(1);
-            let mut line: Vec<String> = row[..before].to_vec();
-            line.extend(first.cloned());
-            self.rows.push(line);
-            for text in more {
-                let mut line = vec![String::new(); before];
-                line.push(text.clone());
-                self.rows.push(line);
+    /// Makes the table fit into `width` characters by wrapping its last column.
+    pub(crate) fn wrap_last(&mut self, width: usize) {
+        let widths = self.widths();
+        let before = widths.len().saturating_sub(1);
+        let taken: usize = widths[..before].iter().map(|width| width + GAP).sum();
+        let room = width.saturating_sub(taken).max(LEAST_ROOM);
+        for mut row in std::mem::take(&mut self.rows) {
+            let mut lines = row
+                .pop()
+                .map(|cell| wrap(&cell, room))
+                .into_iter()
+                .flatten();
+            row.extend(lines.next());
+            self.rows.push(row);
+            for line in lines {
+                let mut row = vec![String::new(); before];
+                row.push(line);
+                self.rows.push(row);
             }
         }
     }
@@ -80,14 +65,6 @@ impl Table {
         for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
             *cell = shortened(cell, room);
         }
-    }
-
-    /// Characters that `width` leaves for the last column.
-    fn room_for_last(&self, width: usize) -> usize {
-        let widths = self.widths();
-        let before = widths.len().saturating_sub(1);
-        let taken: usize = widths[..before].iter().map(|width| width + GAP).sum();
-        width.saturating_sub(taken)
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -121,14 +98,11 @@ impl Table {
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// What a last column of long texts gets before other columns get their place.
-const ENOUGH_ROOM: usize = 30;
-
 /// Narrower than this, a column of text cannot be read.
 const LEAST_ROOM: usize = 16;
 
 /// The text in lines of at most `width` characters, broken between words; a longer word has a line of its own.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last().map_or(0, |line| line.chars().count());
@@ -145,7 +119,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The text in at most `width` characters: where it is longer, an ellipsis stands for its middle.
-fn shortened(text: &str, width: usize) -> String {
+pub(crate) fn shortened(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();
@@ -172,6 +146,14 @@ pub(crate) fn bytes(n: u64) -> String {
 /// A rate in bit/s in decimal units, three significant digits.
 pub(crate) fn rate(bps: f64) -> String {
     scaled(bps, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+/// The rate of a flow, or a dash where there is none: less than 100 bit/s is what connections cost that only stay open.
+pub(crate) fn flow(bps: f64) -> String {
+    match bps < 100.0 {
+        true => "-".to_owned(),
+        false => rate(bps),
+    }
 }
 
 /// A part of the whole, in whole percents.
@@ -223,31 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_by_what_it_can_do_without_and_then_by_wrapping() {
-        let fitted = |width| {
-            let mut table = Table::new(&["LINK", ">RATE", ">LOSS", "WHY"]);
-            table.row(
-                ["wlan0", "60 Mbit/s", "1 %", "nothing delivered for 1200 ms"].map(str::to_owned),
-            );
-            table.row(["wwan0", "6 Mbit/s", "0 %", "delivers"].map(str::to_owned));
-            table.fit(width, &["LOSS", "RATE"]);
-            table.render()
-        };
-        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
-        let whole = fitted(usize::MAX);
-        assert_eq!(widest(&whole), Some(53), "{whole}");
-        assert_eq!(fitted(53), whole);
-        let less = fitted(52);
-        assert!(
-            !less.contains("LOSS") && widest(&less) == Some(47),
-            "{less}"
-        );
+    fn a_text_is_wrapped_between_words() {
         assert_eq!(
-            fitted(30),
-            "LINK   WHY\nwlan0  nothing delivered for\n       1200 ms\nwwan0  delivers\n"
+            wrap("nothing delivered for 1200 ms", 21),
+            ["nothing delivered for", "1200 ms"]
         );
-        // Too narrow for anything: as good as it gets.
-        assert_eq!(fitted(0), fitted(7 + LEAST_ROOM));
+        assert_eq!(wrap("incomprehensible", 4), ["incomprehensible"]);
+        let mut table = Table::new(&["LINK", "WHY"]);
+        table.row(["wlan0", "nothing delivered for 1200 ms"].map(str::to_owned));
+        table.wrap_last(30);
+        assert_eq!(
+            table.render(),
+            "LINK   WHY\nwlan0  nothing delivered for\n       1200 ms\n"
+        );
     }
 
     #[test]
@@ -285,6 +255,8 @@ mod tests {
         assert_eq!(rate(55_500_000.0), "55.5 Mbit/s");
         assert_eq!(rate(2.4e9), "2.40 Gbit/s");
         assert_eq!(rate(-1.0), "0 bit/s");
+        assert_eq!([0.0, 1.0, 99.0, f64::NAN].map(flow)[..3], ["-"; 3]);
+        assert_eq!(flow(800.0), "800 bit/s");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use sumlink_util::plain;
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,7 +24,7 @@ pub enum NodeError {
     #[error("there is no /dev/net/tun: load it with: modprobe tun")]
     NoTun,
     /// The user's or the system's: the device cannot be made or set up.
-    #[error("cannot set up the TUN device {name}: {what}: {reason}")]
+    #[error("cannot set up the TUN device {name}: {what}: {reason}", reason = plain(.reason))]
     Device {
         /// Its name.
         name: String,
@@ -32,7 +34,7 @@ pub enum NodeError {
         reason: io::Error,
     },
     /// The user's or the system's: a link's socket cannot be made.
-    #[error("link {link}: cannot open a tunnel from {local} to {remote}: {reason}")]
+    #[error("link {link}: cannot open a tunnel from {local} to {remote}: {reason}", reason = plain(.reason))]
     Tunnel {
         /// The link.
         link: String,
@@ -59,7 +61,7 @@ pub enum NodeError {
         takes: usize,
     },
     /// The system's.
-    #[error("{what}: {reason}")]
+    #[error("{what}: {reason}", reason = plain(.reason))]
     System {
         /// What was tried.
         what: &'static str,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use sumlink_congestion::BuildError;
+use sumlink_util::plain;
 
 use crate::probe::Missing;
 
@@ -56,7 +57,7 @@ pub enum Error {
         name: &'static str,
     },
     /// The kernel did not take the program.
-    #[error("the kernel refused {name}: {source}")]
+    #[error("the kernel refused {name}: {}", plain(.source))]
     Refused {
         /// Name on the system.
         name: &'static str,
@@ -66,7 +67,7 @@ pub enum Error {
         log: String,
     },
     /// The kernel did not take or give a map, a group or a pin.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", plain(.source))]
     Map {
         /// What was tried.
         what: &'static str,
@@ -74,7 +75,7 @@ pub enum Error {
         source: libbpf_rs::Error,
     },
     /// A file of the BPF file system or of /proc.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot use {}: {}", path.display(), plain(.source))]
     File {
         /// Which one.
         path: PathBuf,

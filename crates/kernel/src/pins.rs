@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use sumlink_congestion::Settings;
 
@@ -14,6 +15,9 @@ use crate::error::Error;
 use crate::load::{load, loaded};
 use crate::probe::{Missing, probe};
 use crate::twin::{TWINS, Twin};
+
+/// Where systems have their BPF file system.
+const PLACE: &str = "/sys/fs/bpf";
 
 /// How long the kernel may take to let go of something.
 const MOST_DELAY: Duration = Duration::from_secs(2);
@@ -104,6 +108,25 @@ impl Pins {
                 let gone = gone_from_the_system(twin)?;
                 self.clean().map(|()| gone)
             }
+        }
+    }
+
+    /// As [`Pins::check`], but mounts the BPF file system where systems have it, if it is not there yet. Returns whether
+    /// it did.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`], the first thing.
+    pub fn prepare(&self) -> Result<bool, Error> {
+        match self.check() {
+            Err(Error::Missing(Missing::FileSystem))
+                if self.folder.parent() == Some(Path::new(PLACE)) => {}
+            checked => return checked.map(|()| false),
+        }
+        let kind = Some("bpf");
+        match mount(kind, PLACE, kind, MsFlags::empty(), None::<&str>) {
+            Ok(()) => self.check().map(|()| true),
+            Err(_) => Err(Error::Missing(Missing::FileSystem)),
         }
     }
 

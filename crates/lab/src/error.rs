@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use sumlink_scenario::error::{LinkError, LoadError, lines};
 use sumlink_scenario::scenario::Problem;
 use sumlink_scenario::units::UnitError;
+use sumlink_util::plain;
 
 /// Why a laboratory command failed. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +66,7 @@ pub enum LabError {
         reason: String,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot use {}: {}", path.display(), plain(.source))]
     File {
         /// The file.
         path: PathBuf,
@@ -73,7 +74,7 @@ pub enum LabError {
         source: io::Error,
     },
     /// A scenario's file, or a directory of them, cannot be read.
-    #[error("{}: cannot read it: {source}; check the path and its owner", path.display())]
+    #[error("{}: cannot read it: {}; check the path and its owner", path.display(), plain(.source))]
     ScenarioFile {
         /// The file or the directory.
         path: PathBuf,
@@ -85,7 +86,9 @@ pub enum LabError {
     Scenario(Vec<Problem>),
     /// Results cannot be written.
     #[error(
-        "cannot write {}: {source}; make room or choose another place with --out", path.display()
+        "cannot write {}: {}; make room or choose another place, which you may write to, with --out",
+        path.display(),
+        plain(.source)
     )]
     Output {
         /// The file or directory.
@@ -158,7 +161,7 @@ impl LabError {
     pub(crate) fn system(action: impl Into<String>, reason: impl ToString) -> Self {
         Self::System {
             action: action.into(),
-            reason: reason.to_string(),
+            reason: plain(reason.to_string()).to_string(),
         }
     }
 
@@ -166,6 +169,12 @@ impl LabError {
     pub(crate) fn scenario_file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::ScenarioFile { path, source }
+    }
+
+    /// Results that cannot be written, for `map_err`.
+    pub(crate) fn output(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Output { path, source }
     }
 
     /// A file that cannot be read or written, for `map_err`.

@@ -1,15 +1,16 @@
 //! `--forward LOCAL=REMOTE`: a local port behind which every connection goes to the same target.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
+use sumlink_transport::address::{AddressError, Bare, parse_listen};
 use sumlink_transport::target::{Target, TargetError};
 
 /// A port to listen on and where its connections go.
 ///
-/// Written `LOCAL=REMOTE`: LOCAL is `PORT` (on 127.0.0.1), `IPV4:PORT` or `[IPV6]:PORT`, REMOTE is
-/// `HOST:PORT` or `[IPV6]:PORT` as the server sees it.
+/// Written `LOCAL=REMOTE`: LOCAL is `PORT` (on 127.0.0.1), `IPV4:PORT`, `[IPV6]:PORT` or `*:PORT` (all addresses),
+/// REMOTE is `HOST:PORT` or `[IPV6]:PORT` as the server sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
     /// Where to listen; port 0 lets the system choose one.
@@ -26,8 +27,8 @@ pub enum ForwardError {
     #[error("`{0}` is not a forward: write LOCAL=REMOTE, as in 8080=example.org:80")]
     NoTarget(String),
     /// The part before `=` is not a port or an address with a port.
-    #[error("`{0}` is not an address to listen on: write PORT, IPV4:PORT or [IPV6]:PORT")]
-    Listen(String),
+    #[error(transparent)]
+    Listen(#[from] AddressError),
     /// The part behind `=` is not a target.
     #[error("`{text}` is not a target: {error}")]
     Target {
@@ -45,12 +46,7 @@ impl FromStr for Forward {
         let (listen, target) = text
             .split_once('=')
             .ok_or_else(|| ForwardError::NoTarget(text.to_owned()))?;
-        let listen = match listen.parse::<u16>() {
-            Ok(port) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
-            Err(_) => listen
-                .parse()
-                .map_err(|_| ForwardError::Listen(listen.to_owned()))?,
-        };
+        let listen = parse_listen(listen, Bare::Loopback)?;
         let target = target.parse().map_err(|error| ForwardError::Target {
             text: target.to_owned(),
             error,
@@ -76,6 +72,7 @@ mod tests {
             ("127.0.0.1:8080=host:80", "127.0.0.1:8080=host:80"),
             ("[::1]:8080=[2001:db8::1]:80", "[::1]:8080=[2001:db8::1]:80"),
             ("0.0.0.0:0=192.0.2.7:22", "0.0.0.0:0=192.0.2.7:22"),
+            ("*:8080=host:80", "[::]:8080=host:80"),
         ] {
             let forward: Forward = text.parse().unwrap();
             assert_eq!(forward.to_string(), form);
@@ -86,10 +83,10 @@ mod tests {
     #[test]
     fn a_bad_text_says_which_half_is_wrong() {
         let error = |text: &str| text.parse::<Forward>().unwrap_err();
-        let listen = |text: &str| ForwardError::Listen(text.to_owned());
         assert_eq!(error("8080"), ForwardError::NoTarget("8080".to_owned()),);
         for text in ["", "70000", "::1:8080", "localhost:8080", "127.0.0.1"] {
-            assert_eq!(error(&format!("{text}=host:80")), listen(text));
+            let error = error(&format!("{text}=host:80"));
+            assert!(matches!(error, ForwardError::Listen(_)), "{error}");
         }
         assert_eq!(
             error("8080=host").to_string(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sumlink_transport::target::Target;
+use sumlink_util::plain;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
@@ -62,7 +63,7 @@ pub enum ListenError {
     )]
     NoSuchAddress(SocketAddr, Service),
     /// Another reason.
-    #[error("cannot listen on {0} for {1}: {2}")]
+    #[error("cannot listen on {0} for {1}: {reason}", reason = plain(.2))]
     Other(SocketAddr, Service, io::Error),
 }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use sumlink_util::plain;
+
 use crate::scenario::Problem;
 use crate::units::UnitError;
 
@@ -11,7 +13,7 @@ use crate::units::UnitError;
 #[non_exhaustive]
 pub enum LoadError {
     /// There is no such file, or it cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read {}: {}", path.display(), plain(.source))]
     File {
         /// The file.
         path: PathBuf,

@@ -6,6 +6,7 @@
 //!   happens to them.
 //! - [`system`] names what is compared, [`session`] the settings that sumlink may have in such a name, [`edge`] the parameters of
 //!   the edge node among it.
+//! - [`unquoted`] explains a frequent mistake in files.
 //! - [`results`] is what a run leaves behind, [`health`] the emulator's account of itself.
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod session;
 pub mod system;
 pub mod timeline;
 pub mod units;
+pub mod unquoted;
 
 /// MTU of the links, in bytes.
 pub const MTU: u32 = 1500;

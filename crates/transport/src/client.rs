@@ -136,13 +136,7 @@ impl Client {
     /// Asks the server on all links at once and returns when the first has become a path; the others join the running
     /// session. Fails when none can.
     pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
-        config.session.check()?;
-        for link in &config.links {
-            link.policy.check().map_err(|error| ConnectError::Policy {
-                link: link.name.clone(),
-                error,
-            })?;
-        }
+        config.check()?;
         let policies = Policies::new(&config.links, config.state.clone())?;
         let (events, first_events) = broadcast::channel(256);
         let shared = Arc::new(Shared {

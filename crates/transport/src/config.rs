@@ -11,13 +11,15 @@ use std::time::Duration;
 use sumlink_engine::scheduler::fbdt::FbdtConfig;
 use sumlink_engine::{Class, ConfigError, Redundancy, Role, SelectorConfig, scheduler};
 
+use crate::client::ConnectError;
 use crate::driver::engine_config;
 use crate::egress::EgressPolicy;
 use crate::groups::CarrierGroups;
 use crate::keys::{PublicKey, SecretKey};
 use crate::links;
 use crate::pipe;
-use crate::policy::LinkPolicy;
+use crate::policy::{LinkPolicy, check_state};
+use crate::server::ServerError;
 
 /// How a session uses memory and time; the same meaning on both sides.
 #[derive(Clone, Debug)]
@@ -204,6 +206,27 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
+    /// Whether a client could begin with this: the session's values, the links' policies, and the file in which is
+    /// remembered what links have moved. Nothing is changed. [`crate::Client::connect`] asks the same.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, as `connect` would say it.
+    pub fn check(&self) -> Result<(), ConnectError> {
+        self.session.check()?;
+        for link in &self.links {
+            let checked = link.policy.check();
+            checked.map_err(|error| ConnectError::Policy {
+                link: link.name.clone(),
+                error,
+            })?;
+        }
+        if let Some(state) = &self.state {
+            check_state(state)?;
+        }
+        Ok(())
+    }
+
     /// What is said of the link of this name.
     pub(crate) fn link(&self, name: &str) -> Option<&LinkConfig> {
         self.links
@@ -297,6 +320,21 @@ impl Default for ClientLimits {
             sessions: 16,
             memory: 1 << 30,
             paths: 32,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Whether a server could begin with this. [`crate::Server::bind`] asks the same.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, as `bind` would say it.
+    pub fn check(&self) -> Result<(), ServerError> {
+        self.session.check()?;
+        match self.authorized.is_empty() {
+            true => Err(ServerError::NobodyAuthorized),
+            false => Ok(()),
         }
     }
 }

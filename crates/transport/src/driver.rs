@@ -12,6 +12,7 @@ mod moving;
 mod report;
 mod status;
 mod streams;
+mod totals;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
@@ -112,6 +113,8 @@ pub(crate) struct Driver {
     moving: Moving,
     /// What carriers had moved that have ended, by link, where traffic is told of.
     ended_bytes: BTreeMap<String, u64>,
+    /// What paths had carried that have ended, by link.
+    totals: totals::Totals,
     /// When the last account of traffic was given.
     traffic_told: Instant,
     /// When what the links moved was last counted.
@@ -172,6 +175,7 @@ impl Driver {
             silence_check: now + SILENCE,
             moving: Moving::new(now),
             ended_bytes: BTreeMap::new(),
+            totals: totals::Totals::default(),
             traffic_told: now,
             usage_counted: now,
             farewell_until: None,

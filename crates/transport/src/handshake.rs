@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustls::{ClientConfig, Connection, ServerConfig};
 use sumlink_engine::frame::{Frame, FrameError, Hello, MAX_TEXT, RefuseCode, VERSION};
 use sumlink_engine::{PathId, PeerText};
+use sumlink_util::plain;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
@@ -43,7 +44,7 @@ pub enum CarrierError {
         reason: PeerText,
     },
     /// The connection broke.
-    #[error("the connection broke during the handshake: {0}")]
+    #[error("the connection broke during the handshake: {}", plain(.0))]
     Io(#[from] io::Error),
 }
 

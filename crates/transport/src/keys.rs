@@ -19,6 +19,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sumlink_util::plain;
 
 /// An ed25519 public key (RFC 8032): the name by which a peer is known.
 ///
@@ -57,7 +58,8 @@ pub struct SecretKey {
 pub enum KeyError {
     /// The file is missing or the system refuses to read it.
     #[error(
-        "cannot read the key file {path}: {source}; check its path and owner, or make a key with `sumlink keygen --out FILE`"
+        "cannot read the key file {path}: {source}; check its path and owner, or make a key with `sumlink keygen --out FILE`",
+        source = plain(.source)
     )]
     Unreadable {
         /// The file.
@@ -113,7 +115,8 @@ pub enum KeyError {
     },
     /// The file cannot be written.
     #[error(
-        "cannot write the key file {path}: {source}; choose a directory that exists and that you may write to"
+        "cannot write the key file {path}: {source}; choose a directory that exists and that you may write to",
+        source = plain(.source)
     )]
     Unwritable {
         /// The file.

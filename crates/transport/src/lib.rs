@@ -36,6 +36,7 @@
 #![deny(unsafe_code)]
 
 pub mod accept;
+pub mod address;
 mod carrier;
 mod client;
 pub mod config;

@@ -19,9 +19,10 @@ use rtnetlink::packet_route::address::{AddressAttribute, AddressHeaderFlags, Add
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage};
 use serde::Serialize;
+use sumlink_util::plain;
 
 pub(crate) use carrier::CarrierCheck;
-pub use glob::{is_pattern, name_matches};
+pub use glob::{Overlap, is_pattern, name_matches, overlap};
 pub(crate) use own::own_addresses;
 pub use watch::Watch;
 
@@ -89,7 +90,7 @@ pub enum LinkError {
         remote: IpAddr,
     },
     /// The kernel did not answer.
-    #[error("cannot ask the kernel about links (rtnetlink): {0}")]
+    #[error("cannot ask the kernel about links (rtnetlink): {}", plain(.0))]
     System(#[from] io::Error),
 }
 

@@ -19,6 +19,7 @@ pub use calendar::Usage;
 pub(crate) use policies::Policies;
 pub use policies::{LinkReport, Source};
 pub use store::StateError;
+pub(crate) use store::check as check_state;
 pub use words::{parse_beyond, parse_direction, parse_priority};
 
 /// Which way a link carries streams' bytes. Confirmations go both ways in any case.

@@ -122,10 +122,7 @@ impl Server {
     }
 
     fn bind_inner(config: ServerConfig, handler: Handler) -> Result<Self, ServerError> {
-        config.session.check()?;
-        if config.authorized.is_empty() {
-            return Err(ServerError::NobodyAuthorized);
-        }
+        config.check()?;
         let listener = socket::listen(config.listen, config.congestion.as_deref())?;
         let shared = Shared {
             authorized: Authorized::default(),
@@ -205,6 +202,7 @@ impl ServerHandle {
             if let Some(mut status) = entry.status().await {
                 if let Some(name) = self.shared.name(&key) {
                     status.peer = format!("{} ({name})", status.peer);
+                    status.client = name;
                 }
                 all.push(status);
             }

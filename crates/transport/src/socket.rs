@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use sumlink_util::plain;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::congestion;
@@ -116,7 +117,7 @@ pub enum SocketError {
         address: IpAddr,
     },
     /// Any other refusal of the system.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {source}", source = plain(.source))]
     System {
         /// What was tried.
         action: String,

@@ -11,8 +11,11 @@ pub struct SessionStatus {
     pub role: String,
     /// The session's identifier, 32 hex digits.
     pub session: String,
-    /// The peer's public key.
+    /// The peer's public key; at a server that has a name for it also that, in parentheses.
     pub peer: String,
+    /// At a server the client's name by its configuration; empty where it has none, and at the client.
+    #[serde(default)]
+    pub client: String,
     /// Seconds since the session was made.
     pub uptime_s: f64,
     /// Name of the scheduler that decides which path carries which bytes, and those of classes that have another one:
@@ -46,9 +49,37 @@ pub struct SessionStatus {
     pub duplicates_received_bytes: u64,
     /// The paths, in the order in which they joined.
     pub paths: Vec<PathStatus>,
+    /// The links by name, with all that their paths have carried in this session, also those that are gone.
+    #[serde(default)]
+    pub links: Vec<LinkTotals>,
     /// The open streams, in the order of their numbers; of very many the first thousand.
     #[serde(default)]
     pub streams: Vec<StreamStatus>,
+}
+
+/// What a link has carried since the session began, over all paths that it has had.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkTotals {
+    /// The link's name at the client; empty for paths of links without a name.
+    pub link: String,
+    /// What its owner calls it; empty where it has no label, and at the server.
+    pub label: String,
+    /// Paths that it has now.
+    pub paths: u64,
+    /// Paths that it has had, those that it has now included.
+    pub paths_total: u64,
+    /// Bytes sent, frames included.
+    pub bytes_sent: u64,
+    /// Bytes received, frames included.
+    pub bytes_received: u64,
+    /// TCP segments retransmitted.
+    pub retransmissions: u64,
+    /// Bytes sent that another path had carried before.
+    pub duplicates_sent_bytes: u64,
+    /// The link's part of all stream bytes that the session has sent, 0..=1.
+    pub send_share: f64,
+    /// The link's part of all stream bytes that the session has received, 0..=1.
+    pub receive_share: f64,
 }
 
 /// One open stream of a session.

@@ -653,6 +653,84 @@ async fn counting_way(server: SocketAddr) -> (SocketAddr, watch::Receiver<usize>
     (address, counted)
 }
 
+/// The first connection is cut in the middle of the session; what it has carried is not forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_keeps_its_totals_when_its_path_is_replaced() {
+    let key = SecretKey::generate().unwrap();
+    let name = |config: &mut ServerConfig| config.authorized[0].name = "laptop".to_owned();
+    let server = Running::start(&[&key], name).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let way = listener.local_addr().unwrap();
+    let (cut, is_cut) = watch::channel(0);
+    let to = server.address;
+    tokio::spawn(async move {
+        let mut number = 0;
+        while let Ok((mut client, _)) = listener.accept().await {
+            number += 1;
+            let mut is_cut = is_cut.clone();
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(to).await.unwrap();
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                    _ = is_cut.wait_for(|cut| *cut >= number) => {}
+                }
+            });
+        }
+    });
+    let mut config = server.client(&key);
+    config.server = way.to_string();
+    let client = Client::connect(config).await.unwrap();
+    let mut stream = client.open_stream(echo().await).await.unwrap();
+    let data = bytes(300_000);
+    let mut received = vec![0; data.len()];
+    let (mut reader, mut writer) = tokio::io::split(&mut stream);
+    let (read, written) = tokio::join!(reader.read_exact(&mut received), writer.write_all(&data));
+    read.unwrap();
+    written.unwrap();
+    let before = client.status().await.links.remove(0);
+    assert_eq!(
+        (before.link.as_str(), before.paths, before.paths_total),
+        ("lo", 1, 1)
+    );
+    assert!(
+        before.bytes_sent > 300_000 && before.bytes_received > 300_000,
+        "{before:?}"
+    );
+    cut.send_replace(1);
+    let status = loop {
+        let status = client.status().await;
+        if status
+            .links
+            .iter()
+            .any(|link| (link.paths, link.paths_total) == (1, 2))
+        {
+            break status;
+        }
+        tokio::task::yield_now().await;
+    };
+    let after = &status.links[0];
+    assert!(after.bytes_sent >= before.bytes_sent, "{after:?}");
+    assert!(after.bytes_received >= before.bytes_received, "{after:?}");
+    assert!(
+        after.send_share > 0.99 && after.receive_share > 0.99,
+        "{after:?}"
+    );
+    assert!(
+        status.paths[0].bytes_received < 300_000,
+        "{:?}",
+        status.paths
+    );
+    assert_eq!(status.client, "");
+    let at_server = server.handle.status().await.remove(0);
+    assert_eq!(at_server.client, "laptop");
+    assert!(
+        at_server.links[0].bytes_received >= 300_000,
+        "{:?}",
+        at_server.links
+    );
+    client.close().await;
+}
+
 /// A link is to have four connections and only two of them live: after the third dial it may not have been dialed `many` times
 /// within three seconds. Without pauses it is far more often; whoever is slow dials less.
 async fn dials_are_fewer_than(

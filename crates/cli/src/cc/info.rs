@@ -111,7 +111,7 @@ fn render(found: &Found, parameters: &[Known], width: usize) -> String {
             about.clone(),
         ]);
     }
-    table.fit(width, &[]);
+    table.wrap_last(width);
     text.push_str(&table.render());
     if parameters.iter().any(|known| !known.in_kernel) {
         text.push_str(

@@ -40,7 +40,7 @@ fn render(all: &[Found], missing: &[Missing], width: usize) -> String {
             found.about().to_owned(),
         ]);
     }
-    table.fit(width, &[]);
+    table.wrap_last(width);
     let mut text = table.render();
     let can_load = all.iter().any(|found| found.state == State::Available);
     if let Some(missing) = missing.first().filter(|_| can_load) {

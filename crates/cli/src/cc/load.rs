@@ -31,7 +31,9 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
         twin.check(&settings)?;
     }
     let pins = args.place.pins();
-    pins.check()?;
+    if pins.prepare()? {
+        tracing::info!("mounted the BPF file system at /sys/fs/bpf");
+    }
     let mut done = Vec::new();
     for twin in twins {
         if let Err(error) = pins.load(twin.algorithm, &settings) {

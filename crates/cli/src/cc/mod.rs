@@ -169,7 +169,10 @@ impl Found {
 /// All that there are on this system: ours in the order of the registry, then the kernel's others.
 fn all() -> Result<Vec<Found>, CliError> {
     const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let names = fs::read_to_string(KNOWN)?;
+    let names = fs::read_to_string(KNOWN).map_err(|reason| CliError::Read {
+        path: KNOWN.into(),
+        reason,
+    })?;
     let names: Vec<&str> = names.split_whitespace().collect();
     Ok(found(&names, &loaded()?))
 }

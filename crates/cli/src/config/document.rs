@@ -1,9 +1,10 @@
 //! A file's tables and values with their places, and every one of them that does not fit.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
+use sumlink_scenario::unquoted;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
@@ -15,8 +16,8 @@ pub(super) struct Document<'a> {
     text: &'a str,
     /// What the file says, without what was found to be wrong.
     table: DeTable<'a>,
-    /// The keys at the top of the file, right or wrong, and those that were meant.
-    keys: BTreeSet<String>,
+    /// The keys at the top of the file with their places, right or wrong, and those that were meant.
+    keys: BTreeMap<String, Range<usize>>,
 }
 
 /// One thing that does not fit.
@@ -24,6 +25,8 @@ pub(super) struct Document<'a> {
 pub(super) struct Mistake {
     /// The place in the file, in bytes.
     pub(super) span: Range<usize>,
+    /// The column, where it is known.
+    pub(super) column: Option<usize>,
     /// What is wrong, on one line.
     pub(super) reason: String,
     /// The key that was most likely meant.
@@ -37,7 +40,16 @@ impl<'a> Document<'a> {
         let line = |span: &Range<usize>| text.get(..span.start).map(|t| t.matches('\n').count());
         let mut mistakes: Vec<Mistake> = Vec::new();
         for error in errors {
-            let mistake = explain(error.span().unwrap_or(0..0), error.message());
+            let span = error.span().unwrap_or(0..0);
+            let mistake = match unquoted::find(text, span.start) {
+                Some(found) => Mistake {
+                    column: Some(found.column),
+                    reason: found.advice(),
+                    meant: None,
+                    span: found.span,
+                },
+                None => explain(span, error.message()),
+            };
             if mistakes.last().map(|m| line(&m.span)) != Some(line(&mistake.span)) {
                 mistakes.push(mistake);
             }
@@ -45,7 +57,7 @@ impl<'a> Document<'a> {
         let mut document = Self {
             text,
             table: table.into_inner(),
-            keys: BTreeSet::new(),
+            keys: BTreeMap::new(),
         };
         document.note_keys();
         (document, mistakes)
@@ -53,7 +65,12 @@ impl<'a> Document<'a> {
 
     /// Whether the file has this key at its top, with a right value or a wrong one.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.keys.contains(key)
+        self.keys.contains_key(key)
+    }
+
+    /// The keys at its top, with right values or wrong ones, and their places.
+    pub(super) fn keys(&self) -> &BTreeMap<String, Range<usize>> {
+        &self.keys
     }
 
     /// The file in the shape of `T`, as far as it fits, and what does not. serde stops at the first key or value that
@@ -85,8 +102,10 @@ impl<'a> Document<'a> {
     }
 
     fn note_keys(&mut self) {
-        let keys = self.table.keys().map(|key| key.get_ref().to_string());
-        self.keys.extend(keys);
+        for key in self.table.keys() {
+            let name = key.get_ref().to_string();
+            self.keys.entry(name).or_insert_with(|| key.span());
+        }
     }
 }
 
@@ -147,6 +166,7 @@ fn explain(span: Range<usize>, message: &str) -> Mistake {
         .flatten();
     let Some(unknown) = words.next() else {
         return Mistake {
+            column: None,
             reason: message.clone(),
             meant: None,
             span,
@@ -168,6 +188,7 @@ fn unknown_key(span: Range<usize>, unknown: &str, known: &[&str]) -> Mistake {
     let meant = meant.map(str::to_owned);
     Mistake {
         span,
+        column: None,
         reason,
         meant,
     }
@@ -198,6 +219,7 @@ mod tests {
                 explain(0..1, &message),
                 Mistake {
                     span: 0..1,
+                    column: None,
                     reason,
                     meant
                 }

@@ -1,31 +1,35 @@
 //! Configuration files: what they may say, where they are wrong, how flags override them.
 //!
-//! A file is read in three steps. It is taken apart ([`document`]); serde checks its shape ([`raw`]); then every text
-//! in it is parsed into the type it stands for ([`mod@read`]). Whatever does not fit or parse is kept with its line, so
-//! that `sumlink check` can tell all problems at once.
+//! A file is read in four steps. It is taken apart ([`document`]); serde checks its shape ([`raw`]); then every text
+//! in it is parsed into the type it stands for ([`mod@read`]). Flags and file together make the finished configuration
+//! ([`plan`]), for `sumlink check` and for a start alike. Whatever is wrong is kept with its line, so that all problems
+//! can be shown at once.
 
 mod document;
 pub(crate) mod memory;
+mod plan;
 mod raw;
 mod read;
 mod settings;
 
+use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
 use sumlink_engine::{SelectorConfig, scheduler, selector};
 use sumlink_transport::Class;
+use sumlink_transport::address::{AddressError, Bare, parse_listen};
 use sumlink_transport::config::Carriers;
 use sumlink_transport::links::is_pattern;
+use sumlink_util::plain;
 
-pub(crate) use read::{Depth, read};
-pub(crate) use settings::{
-    ClientPlan, ClientSettings, EdgeSettings, ServerPlan, ServerSettings, parse_server,
-};
+pub(crate) use plan::{ClientPlan, Plan, Planned, ServerPlan, check, parse_server};
+use read::{Read, read};
+pub(crate) use settings::{ClientSettings, EdgeSettings, ServerSettings};
 
 use crate::exit::Exit;
 
-/// A file that was read without a problem.
+/// A file's settings.
 #[derive(Debug)]
 pub(crate) enum File {
     /// A client's.
@@ -37,15 +41,6 @@ pub(crate) enum File {
 }
 
 impl File {
-    /// What it sets in vain, by ascending line.
-    pub(crate) fn warnings(&self) -> Vec<Problem> {
-        match self {
-            Self::Client(client) => client.session.unread(),
-            Self::Server(server) => server.session.unread(),
-            Self::Edge(_) => Vec::new(),
-        }
-    }
-
     /// The verb that it is for.
     pub(crate) fn role(&self) -> &'static str {
         match self {
@@ -61,7 +56,7 @@ impl File {
 #[non_exhaustive]
 pub(crate) enum ConfigError {
     /// The user's or the system's: the file cannot be read at all.
-    #[error("{}: cannot read the configuration file: {reason}; check its path and owner", file.display())]
+    #[error("{}: cannot read the configuration file: {reason}; check its path and owner", file.display(), reason = plain(.reason))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -92,21 +87,16 @@ pub(crate) enum ConfigError {
         /// What is missing, and what there is instead.
         reason: String,
     },
-    /// The user's: neither the file nor a flag says something that is needed.
-    #[error("{}: {what}", file.display())]
-    Incomplete {
-        /// The file.
-        file: PathBuf,
-        /// What is missing, and how to give it.
-        what: String,
-    },
 }
 
 /// One thing that is wrong in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Problem {
-    /// Line, counted from 1.
+    /// Line, counted from 1; 0 where it is about the command line.
     pub(crate) line: usize,
+    /// Column in characters, counted from 1, of a mistake in the syntax.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) column: Option<usize>,
     /// What is wrong and what to do.
     pub(crate) reason: String,
     /// Whether the file that it names is wrong, rather than the configuration itself.
@@ -114,7 +104,46 @@ pub(crate) struct Problem {
     pub(crate) about_key_file: bool,
 }
 
+impl Problem {
+    pub(crate) fn new(line: usize, reason: impl std::fmt::Display) -> Self {
+        Self {
+            line,
+            column: None,
+            reason: reason.to_string(),
+            about_key_file: false,
+        }
+    }
+
+    /// What is wrong, with the column where it is known.
+    pub(crate) fn text(&self) -> String {
+        match self.column {
+            None => self.reason.clone(),
+            Some(column) => format!("column {column}: {}", self.reason),
+        }
+    }
+}
+
+/// The settings of a file without a mistake in its text, whose configuration has not been put together.
+pub(crate) fn read_settings(file: &Path) -> Result<File, ConfigError> {
+    match read(file)? {
+        Read {
+            file: Some(settings),
+            problems,
+        } if problems.is_empty() => Ok(settings),
+        Read { problems, .. } => Err(ConfigError::wrong(file, problems)),
+    }
+}
+
 impl ConfigError {
+    /// A file with these mistakes, in any order.
+    fn wrong(file: &Path, mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.line);
+        Self::Wrong {
+            file: file.to_owned(),
+            problems,
+        }
+    }
+
     /// The exit code: that of a key file when nothing but key files is wrong.
     pub(crate) fn exit(&self) -> Exit {
         match self {
@@ -128,7 +157,7 @@ fn summary(file: &Path, problems: &[Problem]) -> String {
     let Some(first) = problems.first() else {
         return String::new();
     };
-    let head = format!("{}:{}: {}", file.display(), first.line, first.reason);
+    let head = format!("{}:{}: {}", file.display(), first.line, first.text());
     match problems.len() {
         1 => head,
         n => format!(
@@ -137,6 +166,16 @@ fn summary(file: &Path, problems: &[Problem]) -> String {
             file.display()
         ),
     }
+}
+
+/// An entry for the programs of this machine: a port alone is on 127.0.0.1.
+pub(crate) fn parse_entry(text: &str) -> Result<SocketAddr, AddressError> {
+    parse_listen(text, Bare::Loopback)
+}
+
+/// A port for everybody: a port alone is on all addresses.
+pub(crate) fn parse_public(text: &str) -> Result<SocketAddr, AddressError> {
+    parse_listen(text, Bare::All)
 }
 
 /// A scheduler's name.
@@ -291,7 +330,7 @@ mod tests {
                     [flows]\nmost = 7\nkept_per_flow = \"128KiB\"\nkept = \"256KiB\"\nidle = \"5s\"\n\
                     idle_half_open = \"6s\"\norphaned = \"7s\"\n";
         std::fs::write(&file, text).unwrap();
-        let File::Edge(settings) = read(&file, Depth::Text).unwrap() else {
+        let File::Edge(settings) = read_settings(&file).unwrap() else {
             unreachable!("it has a `role`");
         };
         let core = settings.node.core;
@@ -310,7 +349,7 @@ mod tests {
         let file = directory.path().join("x.toml");
         let read = |text: &str| {
             std::fs::write(&file, text).unwrap();
-            read(&file, Depth::Text)
+            read_settings(&file)
         };
         let File::Client(client) = read("server = \"h:1\"\nmax_connections = 77\n").unwrap() else {
             unreachable!("it has a `server`")
@@ -342,7 +381,7 @@ mod tests {
         let session = |more: &str| {
             let file = directory.path().join("x.toml");
             std::fs::write(&file, format!("server = \"h:1\"\n[session]\n{more}")).unwrap();
-            match read(&file, Depth::Text).unwrap() {
+            match read_settings(&file).unwrap() {
                 File::Client(client) => client.session.config(),
                 _ => unreachable!("it has a `server`"),
             }

@@ -6,28 +6,31 @@ mod links;
 mod session;
 
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use sumlink_transport::SecretKey;
 use toml::Spanned;
 
 use super::document::{Document, Mistake};
 use super::raw::{self, Field};
+use super::settings::Lines;
 use super::{ConfigError, File, Problem};
 
-/// Whether key files that are named in a file are opened too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
-    /// Only the text: a daemon loads the key itself, after the flags have been merged in.
-    Text,
-    /// Also what must be there for the file to work on its own, as `sumlink check` does.
-    Complete,
+/// What a file says, as far as it could be understood, and what is wrong with its text.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// The settings without what is wrong; `None` where not even the role is clear.
+    pub(crate) file: Option<File>,
+    /// Problems in the order of discovery.
+    pub(crate) problems: Vec<Problem>,
 }
 
 /// Reads a client's, a server's or an edge node's file; its keys tell which it is.
-pub(crate) fn read(file: &Path, depth: Depth) -> Result<File, ConfigError> {
+///
+/// # Errors
+///
+/// [`ConfigError::Unreadable`] only: what is wrong in the text is in [`Read::problems`].
+pub(crate) fn read(file: &Path) -> Result<Read, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|reason| ConfigError::Unreadable {
         file: file.to_owned(),
         reason,
@@ -36,11 +39,10 @@ pub(crate) fn read(file: &Path, depth: Depth) -> Result<File, ConfigError> {
     let mut reader = Reader {
         text: &text,
         file,
-        depth,
         document,
         problems: Vec::new(),
     };
-    // What follows a mistake in the syntax is told wrong more often than not.
+    // Complaints about what follows a mistake in the syntax are wrong more often than not.
     let read = match mistakes.is_empty() {
         true => reader.read(),
         false => {
@@ -48,23 +50,15 @@ pub(crate) fn read(file: &Path, depth: Depth) -> Result<File, ConfigError> {
             None
         }
     };
-    match read {
-        Some(read) if reader.problems.is_empty() => Ok(read),
-        _ => {
-            let mut problems = reader.problems;
-            problems.sort_by_key(|problem| problem.line);
-            Err(ConfigError::Wrong {
-                file: file.to_owned(),
-                problems,
-            })
-        }
-    }
+    Ok(Read {
+        file: read,
+        problems: reader.problems,
+    })
 }
 
 struct Reader<'a> {
     text: &'a str,
     file: &'a Path,
-    depth: Depth,
     document: Document<'a>,
     /// Found so far, in the order of discovery.
     problems: Vec<Problem>,
@@ -118,8 +112,17 @@ impl Reader<'_> {
     }
 
     fn tell(&mut self, mistakes: Vec<Mistake>) {
-        for Mistake { span, reason, .. } in mistakes {
+        for Mistake {
+            span,
+            column,
+            reason,
+            ..
+        } in mistakes
+        {
             self.problem(span, reason);
+            if let Some(problem) = self.problems.last_mut() {
+                problem.column = column;
+            }
         }
     }
 
@@ -155,29 +158,20 @@ impl Reader<'_> {
         })
     }
 
-    fn key(&mut self, field: Field<PathBuf>) -> Option<PathBuf> {
-        let field = field?;
-        let path = self.beside(field.get_ref());
-        if self.depth == Depth::Complete
-            && let Err(error) = SecretKey::load(&path)
-        {
-            self.problem(field.span(), error);
-            if let Some(problem) = self.problems.last_mut() {
-                problem.about_key_file = true;
-            }
-        }
-        Some(path)
-    }
-
     /// A path in the file is relative to the file, wherever the program was started.
     fn beside(&self, path: &Path) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(path)
     }
 
-    /// Something wrong has been told of already, so only what is not there at all is missing.
-    fn require(&mut self, key: &str, missing: &str) {
-        if !self.document.has(key) {
-            self.problem(0..0, missing);
+    /// Where the keys are, and the blocks and elements that may be wrong only together with others.
+    fn lines(&self, links: Vec<usize>, forwards: Vec<usize>) -> Lines {
+        let keys = self.document.keys().iter();
+        Lines {
+            keys: keys
+                .map(|(key, span)| (key.clone(), self.line(span)))
+                .collect(),
+            links,
+            forwards,
         }
     }
 
@@ -188,17 +182,6 @@ impl Reader<'_> {
     }
 
     fn problem(&mut self, span: Range<usize>, reason: impl Display) {
-        self.problems.push(Problem {
-            line: self.line(&span),
-            reason: reason.to_string(),
-            about_key_file: false,
-        });
+        self.problems.push(Problem::new(self.line(&span), reason));
     }
-}
-
-/// An address to listen on.
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        format!("`{text}` is no address and port: write it like 127.0.0.1:1080 or [::1]:1080")
-    })
 }

@@ -1,6 +1,6 @@
 //! Shows and changes the policy of a link, over the control socket of the client that runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
@@ -12,6 +12,7 @@ use sumlink_transport::{LinkPolicy, LinkReport, Priority};
 
 use crate::control::{self, LinkChange, LinkRate};
 use crate::exit::CliError;
+use crate::find_socket;
 use crate::output::{print, print_json};
 use crate::table::{Table, bytes, printable, rate};
 
@@ -21,9 +22,9 @@ pub(crate) struct PolicyArgs {
     /// The link.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The control socket of the running client.
+    /// The control socket of the running client or edge node; without it that of the service that runs.
     #[arg(long, value_name = "SOCKET")]
-    control: PathBuf,
+    control: Option<PathBuf>,
     /// When the link gets work: primary, secondary (while the primary ones have too much to do), backup (while no other
     /// delivers) or never.
     #[arg(long, value_name = "WORD", value_parser = parse_priority)]
@@ -84,10 +85,11 @@ struct Bound<T>(Option<T>);
 
 /// Runs the verb.
 pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
+    let socket = find_socket::socket(args.control.as_deref())?.path;
     if let Some(Bound(rate)) = args.rate {
-        return set_rate(args, rate);
+        return set_rate(args, &socket, rate);
     }
-    let shown = control::link(&args.control, &args.name, None)?;
+    let shown = control::link(&socket, &args.name, None)?;
     let policy = args.changed(&shown.policy);
     let change = if args.reset {
         Some(LinkChange {
@@ -101,7 +103,7 @@ pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
         })
     };
     let report = match change {
-        Some(change) => control::link(&args.control, &args.name, Some(change))?,
+        Some(change) => control::link(&socket, &args.name, Some(change))?,
         None => shown,
     };
     match args.json {
@@ -110,9 +112,9 @@ pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
     }
 }
 
-fn set_rate(args: &PolicyArgs, rate_bps: Option<u64>) -> Result<(), CliError> {
+fn set_rate(args: &PolicyArgs, socket: &Path, rate_bps: Option<u64>) -> Result<(), CliError> {
     let name = args.name.clone();
-    let set = control::set_rate(&args.control, LinkRate { name, rate_bps })?;
+    let set = control::set_rate(socket, LinkRate { name, rate_bps })?;
     if args.json {
         return print_json(&set);
     }

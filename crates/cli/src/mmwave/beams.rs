@@ -88,11 +88,7 @@ fn patterns(file: &Path, gamma: Option<f64>, json: bool) -> Result<(), CliError>
         };
         ConfigError::Wrong {
             file: file.to_owned(),
-            problems: vec![Problem {
-                line,
-                reason: error.to_string(),
-                about_key_file: false,
-            }],
+            problems: vec![Problem::new(line, error)],
         }
     })?;
     let (beams, directions) = (pattern.beams(), pattern.directions().count());

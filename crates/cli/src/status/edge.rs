@@ -2,10 +2,22 @@
 
 use sumlink_edge_node::NodeStatus;
 
+use crate::grid::{Column, Grid, View};
 use crate::table::{Table, bytes, duration, printable, rate};
 
-/// What it does, then its links; tables in lines of `width` characters.
-pub(super) fn render(edge: &NodeStatus, width: usize) -> String {
+/// The columns of the table of links.
+const LINKS: [Column; 7] = [
+    Column::text("LINK", 15, 0),
+    Column::text("STATE", 5, 0),
+    Column::number("RTT", 9, 0),
+    Column::number("QUEUE", 11, 0),
+    Column::number("SERVED", 11, 0),
+    Column::number("SENT", 8, 1),
+    Column::number("RECEIVED", 8, 1),
+];
+
+/// What it does, then its links.
+pub(super) fn render(edge: &NodeStatus, view: View) -> String {
     let mut head = Table::new(&["device", &printable(&edge.device)]);
     let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
     let (core, order) = (&edge.core, &edge.reorder);
@@ -48,13 +60,10 @@ pub(super) fn render(edge: &NodeStatus, width: usize) -> String {
             order.delivered, order.reordered, order.missing, order.late
         ),
     );
-    let columns = [
-        "LINK", "STATE", "RTT", "QUEUE", "SERVED", "SENT", "RECEIVED",
-    ];
-    let mut links = Table::new(&columns);
+    let mut links = Grid::new(&LINKS, None);
     for link in &edge.links {
-        links.row([
-            printable(&link.name),
+        let cells = [
+            link.name.clone(),
             link.state.clone(),
             link.rtt_ms
                 .map_or("-".to_owned(), |ms| format!("{ms:.1} ms")),
@@ -62,8 +71,8 @@ pub(super) fn render(edge: &NodeStatus, width: usize) -> String {
             link.service_bps.map_or("-".to_owned(), rate),
             bytes(link.sent_bytes),
             bytes(link.received_bytes),
-        ]);
+        ];
+        links.row(cells, "");
     }
-    links.fit(width, &["RECEIVED", "SENT", "SERVED"]);
-    format!("{}\n{}", head.render(), links.render())
+    format!("{}\n{}", head.render(), links.render(view))
 }

@@ -1,26 +1,44 @@
 //! A session as text.
 
-use sumlink_transport::status::{PathStatus, SessionStatus, StreamStatus};
+use sumlink_transport::status::{LinkTotals, PathStatus, SessionStatus, StreamStatus};
 
-use crate::table::{Table, bytes, duration, percent, printable, rate};
+use crate::grid::{Column, Grid, View};
+use crate::table::{Table, bytes, duration, flow, percent, printable};
 
-/// Columns of the table of paths that are left out where it is too wide, the first of them first.
-const DISPENSABLE: [&str; 8] = [
-    "DUPLICATES",
-    "RETRANS",
-    "SENT",
-    "RECEIVED",
-    "CC",
-    "SHARE OUT",
-    "SHARE IN",
-    "PATH",
+/// The columns of the table of paths. At 80 characters those of rank 0 fit.
+const PATHS: [Column; 13] = [
+    Column::text("LINK", 17, 0),
+    Column::text("STATE", 10, 0),
+    Column::number("SRTT", 7, 0),
+    Column::number("SENDING", 11, 0),
+    Column::number("RECEIVING", 11, 0),
+    Column::number("OUT", 5, 0),
+    Column::number("IN", 5, 0),
+    Column::number("SENT", 8, 1),
+    Column::number("RECEIVED", 8, 1),
+    Column::text("CC", 8, 2),
+    Column::number("RETRANS", 7, 3),
+    Column::number("DUPLICATES", 10, 4),
+    Column::number("PATH", 4, 5),
 ];
 
-/// What it carries, then its paths and its streams; tables in lines of `width` characters.
-pub(super) fn render(session: &SessionStatus, width: usize) -> String {
-    // A client that is connecting again has links and nothing else to tell.
+/// The columns of the table of links.
+const LINKS: [Column; 8] = [
+    Column::text("LINK", 17, 0),
+    Column::number("PATHS", 6, 0),
+    Column::number("SENT", 8, 0),
+    Column::number("RECEIVED", 8, 0),
+    Column::number("OUT", 5, 0),
+    Column::number("IN", 5, 0),
+    Column::number("RETRANS", 7, 0),
+    Column::number("DUPLICATES", 10, 0),
+];
+
+/// What it carries, then its paths, links and streams.
+pub(super) fn render(session: &SessionStatus, view: View) -> String {
+    // A client that is connecting again has links and nothing else to show.
     if session.session.is_empty() {
-        return render_paths(&session.paths, width);
+        return render_paths(&session.paths, view);
     }
     let mut head = Table::new(&["session", &printable(&session.session)]);
     let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
@@ -37,8 +55,8 @@ pub(super) fn render(session: &SessionStatus, width: usize) -> String {
         "goodput",
         format!(
             "sent {}, received {}",
-            rate(session.send_goodput_bps),
-            rate(session.receive_goodput_bps)
+            flow(session.send_goodput_bps),
+            flow(session.receive_goodput_bps)
         ),
     );
     line(
@@ -81,10 +99,16 @@ pub(super) fn render(session: &SessionStatus, width: usize) -> String {
             bytes(session.duplicates_received_bytes)
         ),
     );
-    let mut out = format!("{}\n{}", head.render(), render_paths(&session.paths, width));
+    let mut out = format!("{}\n{}", head.render(), render_paths(&session.paths, view));
+    if !session.links.is_empty() {
+        out.push_str(&format!(
+            "\nsince the session began\n{}",
+            render_links(&session.links, view)
+        ));
+    }
     if !session.streams.is_empty() {
         out.push('\n');
-        out.push_str(&render_streams(&session.streams, width));
+        out.push_str(&render_streams(&session.streams, view));
     }
     out
 }
@@ -92,7 +116,7 @@ pub(super) fn render(session: &SessionStatus, width: usize) -> String {
 /// Streams that are shown, the newest ones; `--json` has more.
 const SHOWN_STREAMS: usize = 20;
 
-fn render_streams(streams: &[StreamStatus], width: usize) -> String {
+fn render_streams(streams: &[StreamStatus], view: View) -> String {
     let mut table = Table::new(&[">STREAM", "TARGET", "CLASS", ">SENT", ">RECEIVED"]);
     let hidden = streams.len().saturating_sub(SHOWN_STREAMS);
     for stream in &streams[hidden..] {
@@ -108,63 +132,77 @@ fn render_streams(streams: &[StreamStatus], width: usize) -> String {
             bytes(stream.bytes_received),
         ]);
     }
-    table.cut(width, "TARGET");
+    if let View::Fit(width) = view {
+        table.cut(width, "TARGET");
+    }
     match hidden {
         0 => table.render(),
         n => format!("{}and {n} older streams\n", table.render()),
     }
 }
 
-fn render_paths(paths: &[PathStatus], width: usize) -> String {
+fn render_paths(paths: &[PathStatus], view: View) -> String {
     if paths.is_empty() {
         return "no path\n".to_owned();
     }
-    let mut table = Table::new(&[
-        ">PATH",
-        "LINK",
-        "STATE",
-        ">SRTT",
-        ">SENDING",
-        ">RECEIVING",
-        ">SENT",
-        ">RECEIVED",
-        ">RETRANS",
-        ">DUPLICATES",
-        ">SHARE OUT",
-        ">SHARE IN",
-        "CC",
-        "WHY",
-    ]);
+    let mut grid = Grid::new(&PATHS, Some("WHY"));
     for path in paths {
         let (state, why) = state_of(path);
-        table.row([
-            path.id.map_or("-".to_owned(), |id| id.to_string()),
-            if path.link.is_empty() {
-                "-".to_owned()
-            } else if path.label.is_empty() {
-                path.link.clone()
-            } else {
-                format!("{} ({})", path.link, printable(&path.label))
-            },
+        let is_there = path.id.is_some();
+        let number = |text: String| if is_there { text } else { "-".to_owned() };
+        let cells = [
+            named(&path.link, &path.label),
             state.to_owned(),
-            match path.id {
-                Some(_) => format!("{:.1} ms", path.srtt_ms),
-                None => "-".to_owned(),
-            },
-            rate(path.send_rate_bps),
-            rate(path.receive_rate_bps),
-            bytes(path.bytes_sent),
-            bytes(path.bytes_received),
-            path.retransmissions.to_string(),
-            bytes(path.duplicates_sent_bytes),
-            percent(path.send_share),
-            percent(path.receive_share),
+            number(milliseconds(path.srtt_ms)),
+            number(flow(path.send_rate_bps)),
+            number(flow(path.receive_rate_bps)),
+            number(percent(path.send_share)),
+            number(percent(path.receive_share)),
+            number(bytes(path.bytes_sent)),
+            number(bytes(path.bytes_received)),
             dash(&path.congestion),
-            why.to_owned(),
-        ]);
+            number(path.retransmissions.to_string()),
+            number(bytes(path.duplicates_sent_bytes)),
+            path.id.map_or("-".to_owned(), |id| id.to_string()),
+        ];
+        grid.row(cells, why);
     }
-    table.fit(width, &DISPENSABLE);
-    table.render()
+    grid.render(view)
+}
+
+fn render_links(links: &[LinkTotals], view: View) -> String {
+    let mut grid = Grid::new(&LINKS, None);
+    for link in links {
+        let cells = [
+            named(&link.link, &link.label),
+            format!("{}/{}", link.paths, link.paths_total),
+            bytes(link.bytes_sent),
+            bytes(link.bytes_received),
+            percent(link.send_share),
+            percent(link.receive_share),
+            link.retransmissions.to_string(),
+            bytes(link.duplicates_sent_bytes),
+        ];
+        grid.row(cells, "");
+    }
+    grid.render(view)
+}
+
+/// A link by its name, and what its owner calls it.
+fn named(link: &str, label: &str) -> String {
+    match label.is_empty() {
+        true => dash(link),
+        false => format!("{link} ({label})"),
+    }
+}
+
+/// At most seven characters up to a quarter of an hour.
+fn milliseconds(ms: f64) -> String {
+    match ms < 999.5 {
+        true if ms < 99.95 => format!("{ms:.1} ms"),
+        true => format!("{ms:.0} ms"),
+        false => format!("{:.1} s", ms / 1000.0),
+    }
 }
 
 /// What a path is, and why: what the selector says of one that delivers, if it says anything.

@@ -225,6 +225,30 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
     assert!(!Path::new(&pins).exists());
 }
 
+/// A machine whose BPF file system nobody has mounted gets it.
+#[test]
+fn loading_mounts_the_bpf_file_system_where_it_is_not() {
+    let Some(_turn) = turn() else { return };
+    let bench = Bench::new();
+    let script = "mount --make-rprivate / && { umount /sys/fs/bpf 2>/dev/null; $S cc load lia && \
+        test -e /sys/fs/bpf/sumlink/sl_lia && $S cc unload all; }";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script])
+        .env("S", env!("CARGO_BIN_EXE_sumlink"))
+        .current_dir(bench.dir());
+    let ran = Ran::from(command.output().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.out, "sl_lia loaded\nsl_lia unloaded\n");
+    assert!(
+        ran.err
+            .contains("mounted the BPF file system at /sys/fs/bpf"),
+        "{}",
+        ran.err
+    );
+    assert!(nothing_is_loaded());
+}
+
 #[test]
 fn a_trace_has_records_and_a_picture() {
     let Some(_turn) = turn() else { return };

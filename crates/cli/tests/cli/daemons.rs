@@ -197,7 +197,22 @@ fn a_stream_goes_through_client_and_server() {
         assert_eq!(session["paths"][0]["link"], "lo", "{report}");
     }
     let table = host.bench.run(&["status", "--control", "client.sock"]).out;
-    assert!(table.contains("WHY") && table.contains(" lo "), "{table}");
+    let paths = table.lines().skip_while(|line| !line.starts_with("LINK"));
+    assert!(paths.clone().any(|line| line.starts_with("lo ")), "{table}");
+    assert!(
+        paths.clone().any(|line| line == "since the session began"),
+        "{table}"
+    );
+    // At the server it is a line for the client, and all of it on request.
+    let list = host.bench.run(&["status", "--control", "server.sock"]).out;
+    assert!(list.contains("CLIENT") && !list.contains("SRTT"), "{list}");
+    let details = ["status", "--control", "server.sock", "--details"];
+    let details = host.bench.run(&details).out;
+    assert!(details.contains("SRTT"), "{details}");
+    let stranger = ["status", "--control", "server.sock", "--client", "nobody"];
+    host.bench
+        .run(&stranger)
+        .fails(5, "no client `nobody` has a session; there are");
 
     client.signal("TERM");
     client.event("stopped");

@@ -128,11 +128,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
             "stands for many interfaces",
         ),
         ("role = \"node\"\ntunnel = 65536", 2, "0 to 65535"),
-        (
-            "role = \"node\"\nmetrics = \"9108\"",
-            2,
-            "no address and port",
-        ),
+        ("role = \"node\"\nmetrics = \"x\"", 2, "no address and port"),
         (
             "role = \"node\"\nprobe = \"1s\"\ndead_after = \"1s\"",
             3,

@@ -101,7 +101,7 @@ pub(crate) fn check(options: &DemoOptions) -> Result<(), LabError> {
 /// Measures, prints the table, writes the chart, and fails when sumlink fell short.
 pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
     // Before the measurements: a directory that cannot be written to shows at once.
-    fs::create_dir_all(&options.out).map_err(LabError::file(&options.out))?;
+    fs::create_dir_all(&options.out).map_err(LabError::output(&options.out))?;
     let links = LINKS
         .iter()
         .map(|link| link.parse())

@@ -110,7 +110,7 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
         None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
     };
     if let Some(directory) = &options.trace {
-        fs::create_dir_all(directory).map_err(LabError::file(directory))?;
+        fs::create_dir_all(directory).map_err(LabError::output(directory))?;
     }
     let plan = plan(options, scenarios, &program);
     for scenario in scenarios {

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use sumlink_link::{Distribution, GilbertElliott, Jitter, Loss, LossScript, QueueLimit, Trace};
+use sumlink_util::plain;
 
 use crate::MTU;
 use crate::units::{
@@ -19,7 +20,7 @@ const LOSSES: &str = "5%, burst:5%:8 (mean, packets of a burst), gilbert:1%:25% 
 
 /// Reads a file in Mahimahi's format.
 pub(super) fn read_trace(path: &str) -> Result<Trace, String> {
-    let system = |error: std::io::Error| format!("{path}: {error}");
+    let system = |error: std::io::Error| format!("cannot read {path}: {}", plain(error));
     let mut text = String::new();
     let read = File::open(path)
         .and_then(|file| file.take(MAX_TRACE + 1).read_to_string(&mut text))

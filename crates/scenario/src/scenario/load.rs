@@ -7,6 +7,7 @@ use toml::de::DeTable;
 use super::document::{Document, Problem};
 use super::section::Section;
 use crate::error::LoadError;
+use crate::unquoted;
 
 /// Reads a file by what `parse` makes of its text.
 ///
@@ -39,7 +40,14 @@ pub fn parse<T>(
     let mut document = Document::new(file, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        document.problem(&error.span().unwrap_or(0..0), error.message());
+        let span = error.span().unwrap_or(0..0);
+        match unquoted::find(text, span.start) {
+            Some(found) => {
+                let reason = format!("column {}: {}", found.column, found.advice());
+                document.problem(&found.span, reason);
+            }
+            None => document.problem(&span, error.message()),
+        }
     }
     // What follows a mistake in the syntax may be read wrongly.
     if !errors.is_empty() {

@@ -147,6 +147,10 @@ impl Driver {
             *ended += carrier.bytes_moved();
         }
         let now = self.now();
+        let all = self.engine.path_stats_all(now);
+        if let Some(stats) = all.iter().find(|stats| stats.id == carrier.id) {
+            self.totals.ended(&carrier.link, stats);
+        }
         self.engine.path_down(carrier.id, now);
         // At the end of a session the ends of its paths are no news.
         if !self.engine.is_closed() {

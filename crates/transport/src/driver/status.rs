@@ -144,6 +144,14 @@ impl Driver {
                 paths.push(PathStatus { label, ..absent });
             }
         }
+        let present = all.iter().filter_map(|path| {
+            let carrier = self.carriers.iter().find(|carrier| carrier.id == path.id)?;
+            Some((carrier.link.as_str(), path))
+        });
+        let mut links = self.totals.with(present);
+        for link in &mut links {
+            link.label = label(&link.link);
+        }
         SessionStatus {
             role: match self.role {
                 Role::Client => "client".to_owned(),
@@ -151,6 +159,7 @@ impl Driver {
             },
             session: super::report::hex(&self.id),
             peer: self.peer.to_string(),
+            client: String::new(),
             uptime_s: self.epoch.elapsed().as_secs_f64(),
             scheduler: self.scheduler.clone(),
             bytes_sent: stats.bytes_written,
@@ -167,6 +176,7 @@ impl Driver {
             duplicates_sent_bytes: stats.duplicates_sent,
             duplicates_received_bytes: stats.duplicates_received,
             paths,
+            links,
             streams: self.stream_statuses(),
         }
     }
@@ -238,8 +248,8 @@ fn path_status(
         rttvar_ms: milliseconds(path.rttvar),
         cwnd_bytes: path.cwnd,
         local_queue_bytes: path.local_queue,
-        send_rate_bps: path.send_rate * 8.0,
-        receive_rate_bps: path.receive_rate * 8.0,
+        send_rate_bps: bits(path.send_rate),
+        receive_rate_bps: bits(path.receive_rate),
         bytes_sent: path.bytes_sent,
         bytes_received: path.bytes_received,
         retransmissions: path.retransmitted,
@@ -249,6 +259,11 @@ fn path_status(
         selection: path.selection.name().to_owned(),
         selection_reason: path.selection_reason.clone(),
     }
+}
+
+/// A rate in bit/s. One of less than a byte per second is what is left of an average after the flow has ended.
+fn bits(bytes: f64) -> f64 {
+    if bytes < 1.0 { 0.0 } else { bytes * 8.0 }
 }
 
 /// Why a path that delivers gets less than it could carry.

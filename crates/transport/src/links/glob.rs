@@ -1,5 +1,6 @@
 //! Names of links with wildcards, as in a shell (POSIX.1-2024, XCU section 2.14).
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 /// Whether a link's name fits a pattern: `*` stands for any characters, also none, `?` for exactly
@@ -42,6 +43,98 @@ pub fn is_pattern(name: &str) -> bool {
     parse(name)
         .iter()
         .any(|piece| !matches!(piece, Piece::One(_)))
+}
+
+/// How the names that fit one pattern relate to those that fit another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// No name fits both.
+    Apart,
+    /// Some names fit both, and some only the first pattern.
+    Partly,
+    /// Every name that fits the first pattern fits the second one too.
+    Within,
+}
+
+/// How far `pattern` is covered by `other`: both are followed through all names at once, character by character.
+///
+/// Patterns of 127 characters or more, and those that take thousands of steps, count as [`Overlap::Partly`].
+pub fn overlap(pattern: &str, other: &str) -> Overlap {
+    const MOST_STEPS: usize = 4096;
+    let (first, second) = (parse(pattern), parse(other));
+    // A bit for each position, and one for the end.
+    if first.len().max(second.len()) >= 127 {
+        return Overlap::Partly;
+    }
+    let letters = letters(&[&first, &second]);
+    let start = (positions(&first, 1), positions(&second, 1));
+    let mut seen = BTreeSet::from([start]);
+    let mut pending = vec![start];
+    let (mut both, mut alone) = (false, false);
+    while let Some((p, o)) = pending.pop() {
+        let is_end = |pieces: &[Piece], positions: u128| positions >> pieces.len() & 1 == 1;
+        match (is_end(&first, p), is_end(&second, o)) {
+            (true, true) => both = true,
+            (true, false) => alone = true,
+            (false, _) => {}
+        }
+        for letter in &letters {
+            let next = (after(&first, p, *letter), after(&second, o, *letter));
+            if next.0 != 0 && seen.insert(next) {
+                pending.push(next);
+            }
+        }
+        if seen.len() > MOST_STEPS {
+            return Overlap::Partly;
+        }
+    }
+    match (both, alone) {
+        (false, _) => Overlap::Apart,
+        (true, true) => Overlap::Partly,
+        (true, false) => Overlap::Within,
+    }
+}
+
+/// Characters that stand for all others: between two of them, every character fits the same pieces.
+fn letters(patterns: &[&[Piece]]) -> BTreeSet<char> {
+    let next = |c: char| char::from_u32(c as u32 + 1).unwrap_or(c);
+    let mut letters = BTreeSet::from(['\0']);
+    for piece in patterns.iter().copied().flatten() {
+        match piece {
+            Piece::Star | Piece::Any => {}
+            Piece::One(c) => letters.extend([*c, next(*c)]),
+            Piece::Set { ranges, .. } => {
+                let ends = ranges.iter();
+                letters.extend(ends.flat_map(|range| [*range.start(), next(*range.end())]));
+            }
+        }
+    }
+    letters
+}
+
+/// The positions (a bit for each) with those that stars reach without a character; a name has fewer than 128.
+fn positions(pieces: &[Piece], mut positions: u128) -> u128 {
+    for (at, piece) in pieces.iter().enumerate() {
+        if *piece == Piece::Star && positions >> at & 1 == 1 {
+            positions |= 2 << at;
+        }
+    }
+    positions
+}
+
+/// The positions after one more character.
+fn after(pieces: &[Piece], before: u128, letter: char) -> u128 {
+    let mut next = 0;
+    for (at, piece) in pieces.iter().enumerate() {
+        if before >> at & 1 == 1 && piece.fits(letter) {
+            next |= if *piece == Piece::Star {
+                1 << at
+            } else {
+                2 << at
+            };
+        }
+    }
+    positions(pieces, next)
 }
 
 /// A part of a pattern.
@@ -184,7 +277,34 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_lies_within_another_one_where_each_of_its_names_does() {
+        for (pattern, other, expected) in [
+            ("eth0", "eth0", Overlap::Within),
+            ("eth0", "eth*", Overlap::Within),
+            ("eth*", "eth0", Overlap::Partly),
+            ("wwan*", "w*", Overlap::Within),
+            ("w*", "wwan*", Overlap::Partly),
+            ("w*0", "*n0", Overlap::Partly),
+            ("eth[01]", "eth?", Overlap::Within),
+            ("eth[0-9]", "eth[!5]", Overlap::Partly),
+            ("eth[0-4]", "eth[!5]", Overlap::Within),
+            ("eth[!5]", "eth[5]", Overlap::Apart),
+            ("eth?", "eth[!5]", Overlap::Partly),
+            ("eth?", "eth[5!]*", Overlap::Partly),
+            ("eth*", "wlan*", Overlap::Apart),
+            ("*", "*", Overlap::Within),
+            ("**a", "*a", Overlap::Within),
+            ("?*", "*?", Overlap::Within),
+            ("a[2-1]", "*", Overlap::Apart),
+        ] {
+            assert_eq!(overlap(pattern, other), expected, "{pattern} {other}");
+        }
+    }
+
+    #[test]
     fn a_hostile_pattern_costs_no_time() {
+        let stars = "*a".repeat(32);
+        assert_ne!(overlap(&stars, &"*?".repeat(32)), Overlap::Apart);
         assert!(!name_matches(
             &format!("{}b", "*a".repeat(200)),
             &"a".repeat(2000)

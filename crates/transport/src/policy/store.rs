@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
+use sumlink_util::plain;
 
 use super::{LinkPolicy, Usage};
 
@@ -13,7 +15,7 @@ use super::{LinkPolicy, Usage};
 #[non_exhaustive]
 pub enum StateError {
     /// The user's or the system's: the file is there and cannot be read.
-    #[error("{}: cannot read what is remembered of the links: {reason}", file.display())]
+    #[error("{}: cannot read what is remembered of the links: {reason}", file.display(), reason = plain(.reason))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -29,7 +31,7 @@ pub enum StateError {
         reason: String,
     },
     /// The user's or the system's: the file cannot be written.
-    #[error("{}: cannot keep what is remembered of the links: {reason}; its directory must exist and be writable", file.display())]
+    #[error("{}: cannot keep what is remembered of the links: {reason}; its directory must exist and be writable", file.display(), reason = plain(.reason))]
     Unwritable {
         /// The file.
         file: PathBuf,
@@ -86,6 +88,24 @@ pub(super) fn load(file: &Path) -> Result<Remembered, StateError> {
         checked.map_err(|error| damaged(format!("{name}: {error}")))?;
     }
     Ok(remembered)
+}
+
+/// Whether the file can be read, and replaced later; leaves everything as it is.
+pub(crate) fn check(file: &Path) -> Result<(), StateError> {
+    load(file)?;
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let writable = match directory.metadata() {
+        Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(_) => access(directory, AccessFlags::W_OK | AccessFlags::X_OK).map_err(io::Error::from),
+        Err(error) => Err(error),
+    };
+    writable.map_err(|reason| StateError::Unwritable {
+        file: file.to_owned(),
+        reason,
+    })
 }
 
 /// Replaces the file: whoever reads it, even after a power cut, finds the old one or the new one.

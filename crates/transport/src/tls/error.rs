@@ -3,6 +3,7 @@
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, InvalidMessage, OtherError, PeerIncompatible};
+use sumlink_util::plain;
 
 use super::ALPN;
 use crate::keys::PublicKey;
@@ -53,7 +54,7 @@ pub enum HandshakeError {
     #[error("the peer closed the connection before the handshake was complete")]
     Closed,
     /// The connection broke.
-    #[error("the connection broke during the handshake: {0}")]
+    #[error("the connection broke during the handshake: {}", plain(.0))]
     Io(io::ErrorKind),
     /// Any other violation of TLS.
     #[error("the TLS handshake failed: {0}")]

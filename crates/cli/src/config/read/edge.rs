@@ -10,12 +10,13 @@ use sumlink_edge::visible::Parameters;
 use sumlink_edge::{Config, ConfigError, LinkId, LinkSettings, Mode, Sack, steering};
 use sumlink_edge_node::{LinkConfig, NodeConfig, Role, TunConfig};
 use sumlink_lab::units;
+use sumlink_transport::address::collide;
 use toml::Spanned;
 
 use super::super::raw::{self, Field};
 use super::super::settings::EdgeSettings;
-use super::super::{closest, parse_interface};
-use super::{Reader, parse_address};
+use super::super::{closest, parse_entry, parse_interface, parse_public};
+use super::Reader;
 
 /// What is had or not.
 const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
@@ -111,7 +112,8 @@ impl Reader<'_> {
         }
         Some(EdgeSettings {
             control: raw.control.map(|path| self.beside(path.get_ref())),
-            metrics: self.parse(raw.metrics, |s| parse_address(s)),
+            metrics: self.parse(raw.metrics, |s| parse_entry(s)),
+            lines: self.lines(Vec::new(), Vec::new()),
             node: NodeConfig {
                 role,
                 core,
@@ -182,9 +184,10 @@ impl Reader<'_> {
             let block = block.into_inner();
             let name_span = block.name.span();
             let remote_span = block.remote.span();
+            let local_span = block.local.span();
             let name = self.parse(Some(block.name), |s| parse_interface(s));
-            let local = self.parse(Some(block.local), |s| parse_address(s));
-            let remote = self.parse(Some(block.remote), |s| parse_address(s));
+            let local = self.parse(Some(block.local), |s| parse_tunnel_end(s));
+            let remote = self.parse(Some(block.remote), |s| parse_tunnel_end(s));
             let interface = self.parse(block.interface, |s| parse_interface(s));
             let rate = self.parse(block.rate, |s| parse_rate(s));
             let backlog = self.parse(block.backlog, |s| size_between(s, "4608B", "64MiB"));
@@ -206,6 +209,16 @@ impl Reader<'_> {
             }
             if let Err(reason) = check_pair(local, remote) {
                 self.problem(remote_span, reason);
+            }
+            let same = links
+                .iter()
+                .find(|link| collide(link.local, local) && link.interface == interface);
+            if let Some(other) = same {
+                let reason = format!(
+                    "links `{}` and `{name}` cannot both have {local}: give one of them another port",
+                    other.name
+                );
+                self.problem(local_span, reason);
             }
             let default = LinkSettings::default();
             settings.push(LinkSettings {
@@ -411,6 +424,17 @@ fn parse_net(text: &str) -> Result<IpNet, String> {
     let host = || text.parse::<IpAddr>().ok().map(IpNet::from);
     net.or_else(host)
         .ok_or_else(|| format!("`{text}` is no network: write it like 10.88.0.1/24 or fd88::1/64"))
+}
+
+/// One end of a link's tunnel: an address of this machine or the other, always with its port.
+fn parse_tunnel_end(text: &str) -> Result<SocketAddr, String> {
+    let is_short = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
+    if is_short || text.starts_with([':', '*']) {
+        return Err(format!(
+            "`{text}` has no address: write the link's own one, as in 192.0.2.1:7400"
+        ));
+    }
+    parse_public(text).map_err(|error| error.to_string())
 }
 
 fn check_pair(local: SocketAddr, remote: SocketAddr) -> Result<(), String> {

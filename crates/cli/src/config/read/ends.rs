@@ -3,51 +3,53 @@
 use std::ops::Range;
 
 use sumlink_lab::units;
-use sumlink_proxy::ClassRule;
 use sumlink_proxy::class::parse_class;
+use sumlink_proxy::{ClassRule, Forward};
 use sumlink_transport::config::{AuthorizedClient, ClientLimits, HalfOpenLimits};
 use sumlink_transport::{PublicKey, Target};
 use toml::Spanned;
 
 use super::super::raw::{self, Field};
 use super::super::settings::{ClientSettings, ServerSettings};
-use super::super::{memory, parse_congestion};
-use super::{Depth, Reader, parse_address};
+use super::super::{memory, parse_congestion, parse_entry, parse_public};
+use super::Reader;
 use crate::congestion::parse_coupled;
 
 impl Reader<'_> {
     pub(super) fn client(&mut self) -> Option<ClientSettings> {
         let raw: raw::Client = self.shape()?;
-        if self.depth == Depth::Complete {
-            self.require("server", "no server: add `server = \"HOST:PORT\"`");
-            self.require("server_key", "no server key: add `server_key = \"...\"`");
-            self.require(
-                "key",
-                "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
-            );
-        }
         let own = raw.link.iter().find_map(|link| link.congestion.as_ref());
         let other = raw.congestion.as_ref().or(own).map(Spanned::span);
         let coupled = self.coupled(raw.coupled, other);
-        let links = self.links(raw.links, raw.link);
+        let (links, link_lines) = self.links(raw.links, raw.link);
         let classes = self.classes(raw.class);
+        let mut forward: Vec<Forward> = Vec::new();
+        let mut forward_lines = Vec::new();
+        for field in raw.forward {
+            let line = self.line(&field.span());
+            if let Some(parsed) = self.parse(Some(field), |s| s.parse()) {
+                forward.push(parsed);
+                forward_lines.push(line);
+            }
+        }
         Some(ClientSettings {
             server: self.parse(raw.server, |s| s.parse::<Target>().map(|_| s.clone())),
             server_key: self.parse(raw.server_key, |s| s.parse()),
-            key: self.key(raw.key),
+            key: raw.key.map(|path| self.beside(path.get_ref())),
             links,
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             coupled,
             carriers: self.carriers(raw.carriers),
             early: self.parse(raw.early, |s| s.parse()),
             state: raw.state.map(|path| self.beside(path.get_ref())),
-            socks: self.parse(raw.socks, |s| parse_address(s)),
-            http: self.parse(raw.http, |s| parse_address(s)),
-            forward: self.parse_all(raw.forward, |s| s.parse()),
+            socks: self.parse(raw.socks, |s| parse_entry(s)),
+            http: self.parse(raw.http, |s| parse_entry(s)),
+            forward,
             max_connections: self.count(raw.max_connections).map(|n| n as usize),
             classes,
             control: raw.control.map(|path| self.beside(path.get_ref())),
             session: self.session(raw.session),
+            lines: self.lines(link_lines, forward_lines),
         })
     }
 
@@ -96,17 +98,6 @@ impl Reader<'_> {
 
     pub(super) fn server(&mut self) -> Option<ServerSettings> {
         let raw: raw::Server = self.shape()?;
-        if self.depth == Depth::Complete {
-            self.require("listen", "no address: add `listen = \"[::]:7443\"`");
-            self.require(
-                "key",
-                "no key: add `key = \"FILE\"` (sumlink keygen makes one)",
-            );
-            self.require(
-                "client",
-                "nobody may connect: add a [[client]] block with a client's public key",
-            );
-        }
         let mut authorized: Vec<AuthorizedClient> = Vec::new();
         for client in raw.client {
             let span = client.key.span();
@@ -136,14 +127,15 @@ impl Reader<'_> {
                 paths: limit(raw.limits.paths, defaults.paths),
             },
             half_open,
-            listen: self.parse(raw.listen, |s| parse_address(s)),
-            key: self.key(raw.key),
+            listen: self.parse(raw.listen, |s| parse_public(s)),
+            key: raw.key.map(|path| self.beside(path.get_ref())),
             authorized,
             egress: self.parse_all(raw.egress.rules, |s| s.parse()),
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             coupled,
             control: raw.control.map(|path| self.beside(path.get_ref())),
             session: self.session(raw.session),
+            lines: self.lines(Vec::new(), Vec::new()),
         })
     }
 }

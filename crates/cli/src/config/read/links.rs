@@ -11,14 +11,13 @@ use super::Reader;
 use crate::link::read_beyond;
 
 impl Reader<'_> {
-    /// Every interface, or those of the blocks; `None` where nothing is said.
+    /// Every interface, or those of the blocks with their lines; `None` where nothing is said.
     pub(super) fn links(
         &mut self,
         links: Field<String>,
         blocks: Vec<raw::Link>,
-    ) -> Option<Vec<LinkConfig>> {
-        let automatic = links.is_some();
-        if let Some(links) = links {
+    ) -> (Option<Vec<LinkConfig>>, Vec<usize>) {
+        if let Some(links) = &links {
             if links.get_ref() != "auto" {
                 self.problem(
                     links.span(),
@@ -31,10 +30,10 @@ impl Reader<'_> {
                 );
             }
         }
-        if automatic || blocks.is_empty() {
-            return automatic.then(Vec::new);
-        }
+        let is_said = links.is_some() || !blocks.is_empty();
         let mut configs: Vec<LinkConfig> = Vec::new();
+        let mut lines = Vec::new();
+        // Read in any case: a mistake in a block is one, whatever else there is.
         for block in blocks {
             let span = block.name.span();
             let policy = self.policy(&block);
@@ -47,6 +46,7 @@ impl Reader<'_> {
                 self.problem(span, format!("link `{name}` is there twice: remove one"));
                 continue;
             }
+            lines.push(self.line(&span));
             configs.push(LinkConfig {
                 name,
                 congestion,
@@ -54,7 +54,7 @@ impl Reader<'_> {
                 policy,
             });
         }
-        Some(configs)
+        (is_said.then_some(configs), lines)
     }
 
     /// What a `[[link]]` block says the link may be used for.

@@ -115,7 +115,7 @@ impl DemoReport {
             serde_json::to_string_pretty(self).map_err(|e| LabError::system("writing JSON", e))?;
         for (name, text) in [("demo.json", json), ("demo.svg", chart::draw(self))] {
             let path = directory.join(name);
-            fs::write(&path, text).map_err(LabError::file(path))?;
+            fs::write(&path, text).map_err(LabError::output(path))?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
+use sumlink_util::plain;
 use toml::{Table, Value};
 
 use super::super::{Run, SCHEMA};
@@ -20,7 +21,7 @@ pub(super) fn read_run(path: &Path) -> Result<Run, String> {
     struct Versioned {
         schema: u32,
     }
-    let cannot = |error: std::io::Error| format!("it cannot be read: {error}");
+    let cannot = |error: std::io::Error| format!("it cannot be read: {}", plain(error));
     let mut text = Vec::new();
     let file = File::open(path).map_err(cannot)?;
     file.take(LARGEST_FILE + 1)

@@ -1,0 +1,395 @@
+//! Flags over file over defaults: the finished configuration of a client, a server or an edge node.
+//!
+//! `sumlink check` and the start of a program come through the same functions, so that neither accepts what the other
+//! one refuses. Only what changes the machine is left to the start: ports, devices, congestion controls in the kernel.
+
+mod entries;
+mod findings;
+
+use std::path::{Path, PathBuf};
+
+use sumlink_proxy::{ClassRule, Forward};
+use sumlink_transport::config::{
+    AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig,
+};
+use sumlink_transport::egress::EgressPolicy;
+use sumlink_transport::{ConnectError, Early, Target};
+
+use super::read::{Read, read};
+use super::settings::{ClientSettings, EdgeSettings, ServerSettings};
+use super::{ConfigError, File, Problem, memory};
+use crate::args::{ClientArgs, CommonArgs, EdgeArgs, ServerArgs};
+use crate::congestion::Controls;
+use crate::exit::CliError;
+use entries::Entry;
+use findings::Findings;
+
+/// What a configuration is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// A program that is about to run.
+    Start,
+    /// An answer to whether it could; nothing is loaded into the kernel.
+    Check,
+}
+
+/// A client's configuration and the local entries that it serves.
+#[derive(Debug)]
+pub(crate) struct ClientPlan {
+    pub(crate) config: ClientConfig,
+    /// The local entries, of which there is at least one.
+    pub(crate) entries: Vec<Entry>,
+    /// Local connections of all entries together; by the limit on open files where nothing is said.
+    pub(crate) max_connections: Option<usize>,
+    pub(crate) classes: Vec<ClassRule>,
+    /// When programs learn that they are connected: with the server's answer, or before it.
+    pub(crate) early: Early,
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// A server's configuration.
+#[derive(Debug)]
+pub(crate) struct ServerPlan {
+    pub(crate) config: ServerConfig,
+    /// How many egress rules it has.
+    pub(crate) rules: usize,
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// The configuration of a file, whatever its role.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    Client(Box<ClientPlan>),
+    Server(Box<ServerPlan>),
+    Edge(Box<EdgeSettings>),
+}
+
+impl Plan {
+    /// The verb that it is for.
+    pub(crate) fn role(&self) -> &'static str {
+        match self {
+            Self::Client(_) => "client",
+            Self::Server(_) => "server",
+            Self::Edge(_) => "edge",
+        }
+    }
+}
+
+/// A configuration, or why there is none; and what is questionable about it in either case.
+#[derive(Debug)]
+pub(crate) struct Planned<T> {
+    pub(crate) plan: Result<T, CliError>,
+    /// By ascending line; line 0 is the command line.
+    pub(crate) warnings: Vec<Problem>,
+}
+
+impl<T> Planned<T> {
+    fn map<U>(self, convert: impl FnOnce(T) -> U) -> Planned<U> {
+        Planned {
+            plan: self.plan.map(convert),
+            warnings: self.warnings,
+        }
+    }
+
+    /// The configuration for a start; its warnings go to the log.
+    fn logged(self, file: Option<&Path>) -> Result<T, CliError> {
+        for Problem { line, reason, .. } in &self.warnings {
+            match (file, line) {
+                (Some(file), 1..) => tracing::warn!("{}:{line}: {reason}", file.display()),
+                _ => tracing::warn!("{reason}"),
+            }
+        }
+        self.plan
+    }
+}
+
+/// What a start with this file and no flags would make of it.
+///
+/// # Errors
+///
+/// A file that cannot be read at all; everything else is in the result.
+pub(crate) fn check(file: &Path) -> Result<Planned<Plan>, CliError> {
+    let Read {
+        file: found,
+        problems,
+    } = read(file)?;
+    let owned = || Some(file.to_owned());
+    Ok(match found {
+        None => Findings::new(Some(file), Default::default(), problems).finish(None),
+        Some(File::Client(settings)) => {
+            let args = ClientArgs {
+                config: owned(),
+                ..ClientArgs::default()
+            };
+            client(*settings, problems, args, Purpose::Check).map(|plan| Plan::Client(plan.into()))
+        }
+        Some(File::Server(settings)) => {
+            let args = ServerArgs {
+                config: owned(),
+                ..ServerArgs::default()
+            };
+            server(*settings, problems, args, Purpose::Check).map(|plan| Plan::Server(plan.into()))
+        }
+        Some(File::Edge(settings)) => {
+            edge(*settings, problems, file, None).map(|plan| Plan::Edge(plan.into()))
+        }
+    })
+}
+
+/// The settings of a file for this role, and what is wrong in its text.
+macro_rules! settings_of {
+    ($path:expr, $role:ident) => {{
+        let Read { file, problems } = read($path)?;
+        match file {
+            Some(File::$role(settings)) => (*settings, problems),
+            Some(other) => {
+                let (file, is) = ($path.to_owned(), other.role());
+                return Err(ConfigError::OtherRole { file, is }.into());
+            }
+            None => return Err(ConfigError::wrong($path, problems).into()),
+        }
+    }};
+}
+
+impl ClientPlan {
+    /// A list in the flags replaces that of the file.
+    pub(crate) fn start(args: ClientArgs) -> Result<Self, CliError> {
+        let file = args.config.clone();
+        let (settings, problems) = match &file {
+            None => (ClientSettings::default(), Vec::new()),
+            Some(path) => settings_of!(path, Client),
+        };
+        client(settings, problems, args, Purpose::Start).logged(file.as_deref())
+    }
+}
+
+impl ServerPlan {
+    /// A list in the flags replaces that of the file.
+    pub(crate) fn start(args: ServerArgs) -> Result<Self, CliError> {
+        let file = args.config.clone();
+        let (settings, problems) = match &file {
+            None => {
+                let settings = ServerSettings {
+                    limits: memory::limits(),
+                    ..ServerSettings::default()
+                };
+                (settings, Vec::new())
+            }
+            Some(path) => settings_of!(path, Server),
+        };
+        server(settings, problems, args, Purpose::Start).logged(file.as_deref())
+    }
+}
+
+impl EdgeSettings {
+    /// What the file says, with the control socket of the flags.
+    pub(crate) fn start(args: &EdgeArgs) -> Result<Self, CliError> {
+        let (settings, problems) = settings_of!(&args.config, Edge);
+        edge(settings, problems, &args.config, args.control.clone()).logged(Some(&args.config))
+    }
+}
+
+fn client(
+    file: ClientSettings,
+    problems: Vec<Problem>,
+    args: ClientArgs,
+    purpose: Purpose,
+) -> Planned<ClientPlan> {
+    let mut found = Findings::new(args.config.as_deref(), file.lines, problems);
+    let CommonArgs {
+        scheduler,
+        class_scheduler,
+        selector,
+        congestion,
+        coupled,
+        control,
+    } = args.common;
+    let session = file.session;
+    let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
+    let session = session.unwrap_or_default();
+    found.warnings.extend(session.unread());
+    let server = args.server.as_ref().or(file.server.as_ref());
+    found.need(server, "server", "HOST:PORT", "the server");
+    if let Some(server) = &args.server {
+        found.usage_of(super::parse_server(server));
+    }
+    let server_key = args.server_key.or(file.server_key);
+    found.need(
+        server_key.as_ref(),
+        "server_key",
+        "PUBKEY",
+        "its public key, which sumlink pubkey prints there",
+    );
+    let key = found.key(args.key, file.key);
+    let mut links = Vec::new();
+    for name in args.link {
+        let name = super::parse_link(&name).map_err(CliError::Usage);
+        links.extend(found.usage_of(name).map(LinkConfig::named));
+    }
+    if links.is_empty() {
+        links = file.links.unwrap_or_default();
+        entries::warn_of_overlaps(&links, &mut found);
+    }
+    let state_by_flag = args.state.is_some();
+    let state = args.state.or(file.state).or_else(state_of_service);
+    let mut controls = Controls::new(purpose == Purpose::Start);
+    // What couples all links leaves none its own.
+    let couples = coupled.is_some();
+    let by_flag = congestion.or(coupled);
+    for (number, link) in links.iter_mut().enumerate() {
+        let line = found.lines.links.get(number).copied().unwrap_or(1);
+        if link.policy.has_cap() && state.is_none() {
+            found.problem(line, format!(
+                "link {} has a cap and there is no file in which what it moves is remembered: add `state = \"FILE\"` or give \
+                 --state FILE (a service with systemd's StateDirectory= has one)",
+                link.name
+            ));
+        }
+        if let Some(name) = link.congestion.take().filter(|_| !couples) {
+            let chosen = controls.choose(&name);
+            link.congestion = found.in_file(line, chosen).flatten();
+        }
+    }
+    let by_file = file.congestion.or(file.coupled);
+    let congestion = found.congestion(by_flag, by_file, &mut controls);
+    let forward = match args.forward.is_empty() {
+        true => Forwards::File(file.forward),
+        false => Forwards::Flags(args.forward),
+    };
+    let entries = entries::all(
+        (args.socks, file.socks),
+        (args.http, file.http),
+        forward,
+        &mut found,
+    );
+    let control = found.control(control, file.control);
+    let (Some(server), Some(server_key), Some(key)) = (server.cloned(), server_key, key) else {
+        return found.finish(None);
+    };
+    let config = ClientConfig {
+        server,
+        server_key,
+        key,
+        links,
+        congestion,
+        groups: controls.into_groups(),
+        carriers: args.carriers.or(file.carriers).unwrap_or(Carriers::ONE),
+        state,
+        session: session.config(),
+    };
+    // Of what is wrong already, the first reason has been found above.
+    if let (true, Err(error)) = (found.is_sound(), config.check()) {
+        match (&error, found.file) {
+            (ConnectError::State(_), Some(_)) if !state_by_flag => {
+                found.problem(found.lines.of("state"), error);
+            }
+            _ => found.failure = Some(error.into()),
+        }
+    }
+    found.finish(Some(ClientPlan {
+        config,
+        entries,
+        max_connections: args.max_connections.or(file.max_connections),
+        early: args.early.or(file.early).unwrap_or_default(),
+        classes: file.classes,
+        control,
+    }))
+}
+
+fn server(
+    file: ServerSettings,
+    problems: Vec<Problem>,
+    args: ServerArgs,
+    purpose: Purpose,
+) -> Planned<ServerPlan> {
+    let mut found = Findings::new(args.config.as_deref(), file.lines, problems);
+    let CommonArgs {
+        scheduler,
+        class_scheduler,
+        selector,
+        congestion,
+        coupled,
+        control,
+    } = args.common;
+    let session = file.session;
+    let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
+    let session = session.unwrap_or_default();
+    found.warnings.extend(session.unread());
+    let listen = args.listen.or(file.listen);
+    let about = "where clients connect, such as [::]:7443";
+    found.need(listen.as_ref(), "listen", "ADDR:PORT", about);
+    let key = found.key(args.key, file.key);
+    let authorized = if args.authorize.is_empty() {
+        file.authorized
+    } else {
+        let unnamed = |key| AuthorizedClient {
+            key,
+            name: String::new(),
+        };
+        args.authorize.into_iter().map(unnamed).collect()
+    };
+    found.need_clients(authorized.first());
+    let rules = match args.egress.is_empty() {
+        true => file.egress,
+        false => args.egress,
+    };
+    let mut controls = Controls::new(purpose == Purpose::Start);
+    let by_flag = congestion.or(coupled);
+    let by_file = file.congestion.or(file.coupled);
+    let congestion = found.congestion(by_flag, by_file, &mut controls);
+    let control = found.control(control, file.control);
+    let (Some(listen), Some(key)) = (listen, key) else {
+        return found.finish(None);
+    };
+    let rules_count = rules.len();
+    let config = ServerConfig {
+        listen,
+        key,
+        authorized,
+        egress: EgressPolicy::new(rules),
+        limits: file.limits,
+        half_open: file.half_open,
+        congestion,
+        groups: controls.into_groups(),
+        session: session.config(),
+    };
+    if let (true, Err(error)) = (found.is_sound(), config.check()) {
+        found.failure = Some(error.into());
+    }
+    found.finish(Some(ServerPlan {
+        config,
+        rules: rules_count,
+        control,
+    }))
+}
+
+fn edge(
+    mut file: EdgeSettings,
+    problems: Vec<Problem>,
+    path: &Path,
+    control: Option<PathBuf>,
+) -> Planned<EdgeSettings> {
+    let lines = std::mem::take(&mut file.lines);
+    let mut found = Findings::new(Some(path), lines, problems);
+    file.control = found.control(control, file.control);
+    found.finish(Some(file))
+}
+
+/// Forwards, and who said them.
+enum Forwards {
+    Flags(Vec<Forward>),
+    File(Vec<Forward>),
+}
+
+/// The file in the directory that systemd gives a service (`StateDirectory=`); the first, where it gives several.
+fn state_of_service() -> Option<PathBuf> {
+    let directories = std::env::var_os("STATE_DIRECTORY")?;
+    let first = std::env::split_paths(&directories).next()?;
+    Some(first.join("links.json"))
+}
+
+/// A server that was given as a flag: HOST:PORT. The same words in every verb.
+pub(crate) fn parse_server(server: &str) -> Result<(), CliError> {
+    let wrong = |error| CliError::Usage(format!("--server {server}: {error}"));
+    server.parse::<Target>().map(drop).map_err(wrong)
+}

@@ -1,0 +1,132 @@
+//! A client's local entries and links: what of them cannot be together, and what its owner may not have meant.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use sumlink_proxy::Service;
+use sumlink_transport::address::collide;
+use sumlink_transport::config::LinkConfig;
+use sumlink_transport::links::{Overlap, overlap};
+
+use super::Forwards;
+use super::findings::Findings;
+
+/// Where SOCKS5 is served when there is no other entry.
+const DEFAULT_SOCKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+
+/// A local port, and what is served there.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// The word by which events and messages call it: `socks`, `http` or `forward`.
+    pub(crate) word: &'static str,
+    pub(crate) address: SocketAddr,
+    pub(crate) service: Service,
+    /// Where the file says it; 0 on the command line.
+    line: usize,
+}
+
+/// All entries, each from the flags or else from the file. Two that want the same port are a mistake; one that others
+/// than this machine reach is questionable.
+pub(super) fn all(
+    socks: (Option<SocketAddr>, Option<SocketAddr>),
+    http: (Option<SocketAddr>, Option<SocketAddr>),
+    forwards: Forwards,
+    found: &mut Findings<'_>,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let one = |word, (flag, file): (Option<_>, Option<_>), service, found: &Findings<'_>| {
+        let line = match flag {
+            Some(_) => 0,
+            None => found.lines.of(word),
+        };
+        flag.or(file).map(|address| Entry {
+            word,
+            address,
+            service,
+            line,
+        })
+    };
+    entries.extend(one("socks", socks, Service::Socks5, found));
+    entries.extend(one("http", http, Service::HttpProxy, found));
+    let (forwards, by_flags) = match forwards {
+        Forwards::Flags(forwards) => (forwards, true),
+        Forwards::File(forwards) => (forwards, false),
+    };
+    for (number, forward) in forwards.into_iter().enumerate() {
+        let line = found.lines.forwards.get(number).copied().unwrap_or(1);
+        entries.push(Entry {
+            word: "forward",
+            address: forward.listen,
+            service: Service::Forward(forward.target),
+            line: if by_flags { 0 } else { line },
+        });
+    }
+    if entries.is_empty() {
+        entries.extend(one(
+            "socks",
+            (Some(DEFAULT_SOCKS), None),
+            Service::Socks5,
+            found,
+        ));
+    }
+    for (number, entry) in entries.iter().enumerate() {
+        let before = &entries[..number];
+        if let Some(other) = before
+            .iter()
+            .find(|other| collide(other.address, entry.address))
+        {
+            let place = match other.line {
+                0 => String::new(),
+                line => format!(" of line {line}"),
+            };
+            found.problem_or_usage(
+                entry.line,
+                format!(
+                    "{} {} and {} {}{place} cannot share a port: give one of them another",
+                    entry.word, entry.address, other.word, other.address
+                ),
+            );
+        }
+        if !entry.address.ip().is_loopback() {
+            found.warn(
+                entry.line,
+                format!(
+                    "{} {} is open to others: whoever reaches it can use the session, without a password",
+                    entry.word, entry.address
+                ),
+            );
+        }
+    }
+    entries
+}
+
+/// Of the blocks that fit an interface the first one counts, which is questionable where a wider one comes first.
+pub(super) fn warn_of_overlaps(links: &[LinkConfig], found: &mut Findings<'_>) {
+    for (number, link) in links.iter().enumerate() {
+        for (before, other) in links[..number].iter().enumerate() {
+            let line = |number: usize| found.lines.links.get(number).copied().unwrap_or(1);
+            let (own, first) = (line(number), line(before));
+            match overlap(&link.name, &other.name) {
+                Overlap::Apart => {}
+                Overlap::Within => {
+                    found.warn(
+                        own,
+                        format!(
+                            "link `{}` changes nothing: `{}` in line {first} fits the same interfaces and comes first",
+                            link.name, other.name
+                        ),
+                    );
+                    break;
+                }
+                // An exception stands before the rule.
+                Overlap::Partly if overlap(&other.name, &link.name) == Overlap::Within => {}
+                Overlap::Partly => found.warn(
+                    own,
+                    format!(
+                        "links `{}` and `{}` in line {first} fit some of the same interfaces, for which line {first} counts",
+                        link.name, other.name
+                    ),
+                ),
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What is found wrong or questionable while a configuration is put together, and at whose door it is laid.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use sumlink_transport::SecretKey;
+
+use super::super::settings::Lines;
+use super::super::{ConfigError, Problem};
+use super::Planned;
+use crate::congestion::Controls;
+use crate::control::LONGEST_PATH;
+use crate::exit::CliError;
+
+/// Everything that was found so far. What a flag says is the command line's fault, everything else the file's.
+#[derive(Debug)]
+pub(super) struct Findings<'a> {
+    pub(super) file: Option<&'a Path>,
+    pub(super) lines: Lines,
+    problems: Vec<Problem>,
+    /// What is wrong on the command line.
+    usage: Vec<String>,
+    /// What is missing where there is no file: options with what they are for.
+    missing: Vec<String>,
+    /// A failure that neither a line nor an option explains.
+    pub(super) failure: Option<CliError>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+impl<'a> Findings<'a> {
+    /// Begins with what is wrong in the file's text.
+    pub(super) fn new(file: Option<&'a Path>, lines: Lines, problems: Vec<Problem>) -> Self {
+        Self {
+            file,
+            lines,
+            problems,
+            usage: Vec::new(),
+            missing: Vec::new(),
+            failure: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is wrong so far.
+    pub(super) fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+            && self.usage.is_empty()
+            && self.missing.is_empty()
+            && self.failure.is_none()
+    }
+
+    /// Something is wrong in a line of the file.
+    pub(super) fn problem(&mut self, line: usize, reason: impl Display) {
+        self.problems.push(Problem::new(line, reason));
+    }
+
+    /// Something is wrong in a line of the file, or with line 0 on the command line.
+    pub(super) fn problem_or_usage(&mut self, line: usize, reason: String) {
+        match line {
+            0 => self.usage.push(reason),
+            line => self.problem(line, reason),
+        }
+    }
+
+    /// Something is questionable in a line of the file, or with line 0 on the command line.
+    pub(super) fn warn(&mut self, line: usize, reason: impl Display) {
+        self.warnings.push(Problem::new(line, reason));
+    }
+
+    /// A result about the command line.
+    pub(super) fn usage_of<T>(&mut self, result: Result<T, CliError>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(CliError::Usage(reason)) => {
+                self.usage.push(reason);
+                None
+            }
+            Err(error) => {
+                self.failure.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// A result about a line of the file.
+    pub(super) fn in_file<T>(&mut self, line: usize, result: Result<T, impl Display>) -> Option<T> {
+        result.map_err(|reason| self.problem(line, reason)).ok()
+    }
+
+    /// Notes that something is missing. A wrong value in the file has been found already, so only what is not there at
+    /// all counts.
+    pub(super) fn need<T>(&mut self, value: Option<&T>, key: &str, form: &str, about: &str) {
+        let flag = key.replace('_', "-");
+        let name = key.replace('_', " ");
+        match self.file {
+            _ if value.is_some() => {}
+            None => self.missing.push(format!("--{flag} {form} ({about})")),
+            Some(_) if self.lines.keys.contains_key(key) => {}
+            Some(_) => self.problem(
+                1,
+                format!("no {name}: add `{key} = \"{form}\"` or give --{flag}: {about}"),
+            ),
+        }
+    }
+
+    /// Notes that nobody may connect.
+    pub(super) fn need_clients<T>(&mut self, first: Option<&T>) {
+        match self.file {
+            _ if first.is_some() => {}
+            None => self.missing.push(
+                "--authorize PUBKEY (of a client, which sumlink pubkey prints there)".to_owned(),
+            ),
+            Some(_) if self.lines.keys.contains_key("client") => {}
+            Some(_) => self.problem(
+                1,
+                "nobody may connect: add a [[client]] block with a client's public key",
+            ),
+        }
+    }
+
+    /// The own key, from the file that the flag or the configuration names.
+    pub(super) fn key(
+        &mut self,
+        flag: Option<PathBuf>,
+        file: Option<PathBuf>,
+    ) -> Option<SecretKey> {
+        let about = "this side's own key, which sumlink keygen makes";
+        self.need(flag.as_ref().or(file.as_ref()), "key", "FILE", about);
+        let by_flag = flag.is_some();
+        match SecretKey::load(&flag.or(file)?) {
+            Ok(key) => Some(key),
+            Err(error) if by_flag => {
+                self.failure.get_or_insert(error.into());
+                None
+            }
+            Err(error) => {
+                let mut problem = Problem::new(self.lines.of("key"), error);
+                problem.about_key_file = true;
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+
+    /// The flag's congestion control, or else the file's, by the name that the kernel knows.
+    pub(super) fn congestion(
+        &mut self,
+        flag: Option<String>,
+        file: Option<String>,
+        controls: &mut Controls,
+    ) -> Option<String> {
+        if let Some(name) = flag {
+            let chosen = controls.choose(&name);
+            let wrong = |error| CliError::Usage(format!("--congestion: {error}"));
+            return self.usage_of(chosen.map_err(wrong)).flatten();
+        }
+        let key = match self.lines.keys.contains_key("congestion") {
+            true => "congestion",
+            false => "coupled",
+        };
+        let line = self.lines.of(key);
+        let chosen = controls.choose(&file?);
+        self.in_file(line, chosen).flatten()
+    }
+
+    /// The control socket. Whether it can be made shows when it is; a path that is too long can be seen now.
+    pub(super) fn control(
+        &mut self,
+        flag: Option<PathBuf>,
+        file: Option<PathBuf>,
+    ) -> Option<PathBuf> {
+        if flag.is_some() {
+            return flag;
+        }
+        let file = file?;
+        if file.as_os_str().len() > LONGEST_PATH {
+            let reason = format!(
+                "the path of a control socket has at most {LONGEST_PATH} bytes: {}",
+                file.display()
+            );
+            self.problem(self.lines.of("control"), reason);
+        }
+        Some(file)
+    }
+
+    /// The configuration if nothing is wrong with it.
+    pub(super) fn finish<T>(mut self, plan: Option<T>) -> Planned<T> {
+        self.warnings.sort_by_key(|warning| warning.line);
+        let missing = match self.missing.as_slice() {
+            [] => None,
+            missing => Some(format!(
+                "missing: {}; or name a file that says it with --config",
+                missing.join(", ")
+            )),
+        };
+        let usage: Vec<String> = self.usage.into_iter().chain(missing).collect();
+        let plan = match (self.file, plan) {
+            _ if !usage.is_empty() => Err(CliError::Usage(usage.join("; "))),
+            (Some(file), _) if !self.problems.is_empty() => {
+                Err(ConfigError::wrong(file, self.problems).into())
+            }
+            (_, plan) => match (self.failure, plan) {
+                (Some(failure), _) => Err(failure),
+                (None, Some(plan)) => Ok(plan),
+                (None, None) => Err(CliError::Usage(
+                    "the configuration is incomplete".to_owned(),
+                )),
+            },
+        };
+        Planned {
+            plan,
+            warnings: self.warnings,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Tables that look the same at every refresh: which columns there are follows from the width of the terminal alone.
+
+use crate::table::{printable, shortened, wrap};
+
+/// A column of a [`Grid`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    head: &'static str,
+    /// Characters that it always gets; longer cells lose their middle.
+    width: usize,
+    /// Numbers line up at the right.
+    is_numeric: bool,
+    /// Columns of rank 0 are always there, those of the highest rank go first.
+    rank: u8,
+}
+
+impl Column {
+    /// A column of text.
+    pub(crate) const fn text(head: &'static str, width: usize, rank: u8) -> Self {
+        Self {
+            head,
+            width,
+            is_numeric: false,
+            rank,
+        }
+    }
+
+    /// A column of numbers.
+    pub(crate) const fn number(head: &'static str, width: usize, rank: u8) -> Self {
+        Self {
+            is_numeric: true,
+            ..Self::text(head, width, rank)
+        }
+    }
+}
+
+/// How much of a grid is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// What fits into so many characters.
+    Fit(usize),
+    /// Everything, whole, in lines of at most so many characters: what does not fit beside the rest is shown below it.
+    All(usize),
+}
+
+/// Rows of cells, and a remark on each, which stands in a last column where there is room and below the row elsewhere.
+#[derive(Debug)]
+pub(crate) struct Grid {
+    columns: &'static [Column],
+    /// What heads the remarks; nothing where rows have none.
+    remark: Option<&'static str>,
+    rows: Vec<(Vec<String>, String)>,
+}
+
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// A column of remarks has room for so many characters, or there is none.
+const REMARK_ROOM: usize = 30;
+
+/// By how much remarks below a row are indented.
+const INDENT: usize = 2;
+
+impl Grid {
+    /// A grid whose first column names the row.
+    pub(crate) fn new(columns: &'static [Column], remark: Option<&'static str>) -> Self {
+        Self {
+            columns,
+            remark,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row. Cells may come from a peer: characters that steer a terminal are replaced.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>, remark: &str) {
+        let cells = cells.into_iter().map(|cell| printable(&cell)).collect();
+        self.rows.push((cells, printable(remark)));
+    }
+
+    /// The lines of the grid, each with its newline and without blanks at its end.
+    pub(crate) fn render(&self, view: View) -> String {
+        match view {
+            View::Fit(width) => {
+                let widths: Vec<usize> = self.columns.iter().map(|column| column.width).collect();
+                let shown = self.fitting(width);
+                let room = self.remark_room(&shown, &widths, width);
+                self.block(&shown, &widths, width, room, true)
+            }
+            View::All(width) => {
+                let widths: Vec<usize> = (0..self.columns.len()).map(|c| self.natural(c)).collect();
+                let blocks = blocks(&widths, width);
+                let last = blocks.len() - 1;
+                let lines = blocks.iter().enumerate().map(|(number, shown)| {
+                    let room = self.remark_room(shown, &widths, width);
+                    self.block(shown, &widths, width, room, number == last)
+                });
+                lines.collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
+
+    /// The columns that fit: those of the highest rank are the first to go.
+    fn fitting(&self, width: usize) -> Vec<usize> {
+        let of = |most: u8| -> Vec<usize> {
+            let columns = self.columns.iter().enumerate();
+            let shown = columns.filter(|(_, column)| column.rank <= most);
+            shown.map(|(index, _)| index).collect()
+        };
+        let needed = |shown: &[usize]| -> usize {
+            let widths = shown.iter().map(|column| self.columns[*column].width + GAP);
+            widths.sum::<usize>().saturating_sub(GAP)
+        };
+        let highest = self.columns.iter().map(|column| column.rank).max();
+        let ranks = (1..=highest.unwrap_or(0)).rev();
+        let mut all = ranks.map(of);
+        all.find(|shown| needed(shown) <= width)
+            .unwrap_or_else(|| of(0))
+    }
+
+    /// Characters for the longest cell of a column, or for its head.
+    fn natural(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|(cells, _)| cells.get(column));
+        let longest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        longest.max(self.columns[column].head.chars().count())
+    }
+
+    /// The room for a column of remarks, where there is enough.
+    fn remark_room(&self, shown: &[usize], widths: &[usize], width: usize) -> Option<usize> {
+        self.remark?;
+        let taken: usize = shown.iter().map(|column| widths[*column] + GAP).sum();
+        Some(width.saturating_sub(taken)).filter(|room| *room >= REMARK_ROOM)
+    }
+
+    /// These columns of all rows, and the remarks if `remarks` are due.
+    fn block(
+        &self,
+        shown: &[usize],
+        widths: &[usize],
+        width: usize,
+        room: Option<usize>,
+        remarks: bool,
+    ) -> String {
+        let line = |cell: &dyn Fn(usize) -> String, last: &str| {
+            let cells = shown.iter().map(|column| {
+                let (text, width) = (cell(*column), widths[*column]);
+                let text = shortened(&text, width);
+                match self.columns[*column].is_numeric {
+                    true => format!("{text:>width$}"),
+                    false => format!("{text:<width$}"),
+                }
+            });
+            let mut cells: Vec<String> = cells.collect();
+            cells.push(last.to_owned());
+            let line = cells.join(&" ".repeat(GAP));
+            format!("{}\n", line.trim_end())
+        };
+        let head = self.remark.filter(|_| remarks && room.is_some());
+        let mut out = line(
+            &|column| self.columns[column].head.to_owned(),
+            head.unwrap_or(""),
+        );
+        for (cells, remark) in &self.rows {
+            let cell = |column: usize| cells.get(column).cloned().unwrap_or_default();
+            let beside = room.filter(|_| remarks).map(|room| wrap(remark, room));
+            let mut beside = beside.unwrap_or_default().into_iter();
+            out.push_str(&line(&cell, &beside.next().unwrap_or_default()));
+            for more in beside {
+                out.push_str(&line(&|_| String::new(), &more));
+            }
+            if remarks && room.is_none() && !remark.is_empty() {
+                for text in wrap(remark, width.saturating_sub(INDENT).max(REMARK_ROOM)) {
+                    out.push_str(&format!("{}{text}\n", " ".repeat(INDENT)));
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The columns in as many blocks as the width makes necessary, each with the first column.
+fn blocks(widths: &[usize], width: usize) -> Vec<Vec<usize>> {
+    let mut blocks = vec![vec![0]];
+    let first = widths.first().copied().unwrap_or(0);
+    let mut taken = first;
+    for (column, own) in widths.iter().enumerate().skip(1) {
+        let is_full = taken.saturating_add(GAP + own) > width;
+        match blocks.last_mut() {
+            Some(block) if !is_full || block.len() == 1 => {
+                block.push(column);
+                taken += GAP + own;
+            }
+            _ => {
+                blocks.push(vec![0, column]);
+                taken = first + GAP + own;
+            }
+        }
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 4] = [
+        Column::text("LINK", 8, 0),
+        Column::number("RATE", 9, 0),
+        Column::number("SENT", 7, 1),
+        Column::number("LOSS", 4, 2),
+    ];
+
+    fn grid(link: &str, why: &str) -> Grid {
+        let mut grid = Grid::new(&COLUMNS, Some("WHY"));
+        let cells = [link, "60 Mbit/s", "1.20 MB", "1 %"].map(str::to_owned);
+        grid.row(cells, why);
+        grid
+    }
+
+    #[test]
+    fn the_columns_follow_from_the_width_and_not_from_what_is_in_them() {
+        let heads = |grid: &Grid, width| {
+            let text = grid.render(View::Fit(width));
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(
+                widest <= Some(width.max(INDENT + REMARK_ROOM)),
+                "{width}: {text}"
+            );
+            text.lines().next().unwrap().to_owned()
+        };
+        let long = "nothing was delivered for a long time, over any of its paths";
+        for width in 0..200 {
+            let (short, long) = (grid("a", ""), grid("a-very-long-name", long));
+            assert_eq!(heads(&short, width), heads(&long, width), "{width}");
+        }
+        let heads = [19, 27, 28, 33, 34, 65, 66].map(|width| heads(&grid("a", "x"), width));
+        let words = heads.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        let expected = [
+            "LINK RATE",
+            "LINK RATE",
+            "LINK RATE SENT",
+            "LINK RATE SENT",
+            "LINK RATE SENT LOSS",
+            "LINK RATE SENT LOSS",
+            "LINK RATE SENT LOSS WHY",
+        ];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn a_remark_without_room_stands_below_its_row() {
+        assert_eq!(
+            grid("wlan0", "delivers").render(View::Fit(20)),
+            "LINK           RATE\nwlan0     60 Mbit/s\n  delivers\n"
+        );
+    }
+
+    #[test]
+    fn everything_in_narrow_lines_stands_in_blocks_with_whole_headers() {
+        let all = grid("a-very-long-name", "delivers").render(View::All(36));
+        assert_eq!(
+            all,
+            "LINK                   RATE     SENT\na-very-long-name  60 Mbit/s  1.20 MB\n\n\
+             LINK              LOSS\na-very-long-name   1 %\n  delivers\n"
+        );
+        let line = grid("a-very-long-name", "delivers").render(View::All(usize::MAX));
+        assert_eq!(line.lines().count(), 2);
+    }
+
+    #[test]
+    fn a_peer_cannot_steer_the_terminal() {
+        let text = grid("\x1b[2J", "\x07").render(View::Fit(80));
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+    }
+}

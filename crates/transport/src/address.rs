@@ -1,0 +1,138 @@
+//! Addresses to listen on, as people write them: one reading for every option and every key of a file.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Which addresses a port without an address means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bare {
+    /// 127.0.0.1: for entries that only programs on this machine may reach.
+    Loopback,
+    /// All addresses of the machine, IPv6 and IPv4: for a server's port.
+    All,
+}
+
+/// Why a text is not an address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// The port is missing or not a number that a port can have.
+    #[error(
+        "`{0}` is no address and port: the port is a number from 0 to 65535, as in 127.0.0.1:1080"
+    )]
+    Port(String),
+    /// An IPv6 address whose end cannot be told from the port.
+    #[error("`{0}` is no address and port: write an IPv6 address in brackets, as in [::1]:1080")]
+    Brackets(String),
+    /// The host is not an address.
+    #[error(
+        "`{0}` is no address and port: write it like 127.0.0.1:1080, [::1]:1080, 1080 or *:1080"
+    )]
+    Host(String),
+}
+
+/// Reads `ADDR:PORT`, `PORT` (on the addresses that `bare` says), or `:PORT` and `*:PORT` (all addresses).
+///
+/// All addresses are `[::]`, which takes IPv4 too. Port 0 lets the system choose one.
+///
+/// # Errors
+///
+/// A text that is none of these, with an example that is.
+pub fn parse_listen(text: &str, bare: Bare) -> Result<SocketAddr, AddressError> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if text.parse::<IpAddr>().is_ok() {
+        return Err(match text.contains(':') {
+            true => AddressError::Brackets(text.to_owned()),
+            false => AddressError::Port(text.to_owned()),
+        });
+    }
+    let all = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let (host, port) = match text.rsplit_once(':') {
+        None => (None, text),
+        Some((host, port)) => (Some(host), port),
+    };
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let address = match (host, bare) {
+        (None, _) if !is_number => return Err(AddressError::Host(text.to_owned())),
+        (None, Bare::Loopback) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        (None, Bare::All) | (Some("" | "*"), _) => all,
+        (Some(host), _) if host.parse::<Ipv6Addr>().is_ok() => {
+            return Err(AddressError::Brackets(text.to_owned()));
+        }
+        (Some(host), _) => {
+            let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+            let is_address = inner.unwrap_or(host).parse::<IpAddr>().is_ok();
+            return Err(match is_address {
+                true => AddressError::Port(text.to_owned()),
+                false => AddressError::Host(text.to_owned()),
+            });
+        }
+    };
+    let port = port.parse().ok().filter(|_| is_number);
+    let port = port.ok_or_else(|| AddressError::Port(text.to_owned()))?;
+    Ok(SocketAddr::new(address, port))
+}
+
+/// Whether two listeners cannot have both addresses: the same port, and an address that both would take.
+pub fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let takes_all = |address: SocketAddr, other: SocketAddr| {
+        address.ip().is_unspecified() && (address.is_ipv6() || other.is_ipv4())
+    };
+    one.port() == other.port()
+        && one.port() != 0
+        && (one.ip() == other.ip() || takes_all(one, other) || takes_all(other, one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_means_what_the_place_says_and_a_star_means_all_addresses() {
+        for (text, bare, address) in [
+            ("127.0.0.1:1080", Bare::All, "127.0.0.1:1080"),
+            ("[::1]:1080", Bare::All, "[::1]:1080"),
+            ("[fe80::1%3]:80", Bare::All, "[fe80::1%3]:80"),
+            ("7500", Bare::All, "[::]:7500"),
+            ("7500", Bare::Loopback, "127.0.0.1:7500"),
+            (":7500", Bare::Loopback, "[::]:7500"),
+            ("*:7500", Bare::Loopback, "[::]:7500"),
+            ("*:0", Bare::All, "[::]:0"),
+        ] {
+            let read = parse_listen(text, bare).unwrap();
+            assert_eq!(read, address.parse().unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_says_how_to_write_one() {
+        for (text, hint) in [
+            ("", "write it like 127.0.0.1:1080"),
+            ("x", "write it like 127.0.0.1:1080"),
+            ("localhost:1080", "write it like 127.0.0.1:1080"),
+            ("65536", "a number from 0 to 65535"),
+            ("*:+1", "a number from 0 to 65535"),
+            (":", "a number from 0 to 65535"),
+            ("127.0.0.1", "a number from 0 to 65535"),
+            ("127.0.0.1:", "a number from 0 to 65535"),
+            ("[::1]:x", "a number from 0 to 65535"),
+            ("[::1]", "a number from 0 to 65535"),
+            ("::1", "in brackets"),
+            ("fd00::1:x", "in brackets"),
+        ] {
+            let error = parse_listen(text, Bare::All).unwrap_err().to_string();
+            assert!(error.contains(hint), "{text}: {error}");
+            assert!(error.starts_with(&format!("`{text}` is no address and port: ")));
+        }
+    }
+
+    #[test]
+    fn addresses_collide_where_one_of_them_takes_the_others() {
+        let of = |one: &str, other: &str| collide(one.parse().unwrap(), other.parse().unwrap());
+        assert!(of("127.0.0.1:1", "127.0.0.1:1") && of("0.0.0.0:1", "127.0.0.1:1"));
+        assert!(of("127.0.0.1:1", "[::]:1") && of("[::]:1", "0.0.0.0:1"));
+        assert!(!of("127.0.0.1:1", "127.0.0.2:1") && !of("0.0.0.0:1", "[::1]:1"));
+        assert!(!of("127.0.0.1:1", "127.0.0.1:2") && !of("[::]:0", "[::]:0"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Errors of the system in words for people.
+
+use std::fmt::{self, Display, Write};
+
+/// What an error says, without the numbers that the standard library adds to the system's words
+/// (`No such file or directory (os error 2)`). Every message that shows an error of the system shows it through this.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<E>(pub E);
+
+/// An error as [`Plain`] text.
+pub fn plain<E: Display>(error: E) -> Plain<E> {
+    Plain(error)
+}
+
+/// How the standard library begins what it adds.
+const BEGIN: &str = " (os error ";
+
+impl<E: Display> Display for Plain<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        let mut rest = text.as_str();
+        while let Some((before, behind)) = rest.split_once(BEGIN) {
+            f.write_str(before)?;
+            let number = behind.trim_start_matches('-');
+            let number = number.trim_start_matches(|c: char| c.is_ascii_digit());
+            match number.strip_prefix(')') {
+                Some(after) if number.len() < behind.len() => rest = after,
+                _ => {
+                    f.write_str(BEGIN)?;
+                    rest = behind;
+                }
+            }
+        }
+        f.write_str(rest)
+    }
+}
+
+impl<E: Display> Plain<E> {
+    /// The text on one line.
+    pub fn line(&self) -> String {
+        let mut line = String::new();
+        // Writing to memory cannot fail.
+        let _ = write!(line, "{self}");
+        line.trim().replace('\n', "; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_system_is_said_without_its_number() {
+        let error = io::Error::from_raw_os_error(2);
+        assert!(error.to_string().contains("(os error 2)"));
+        assert_eq!(plain(&error).to_string(), "No such file or directory");
+        let nested = format!("a: {error}; b: {}", io::Error::from_raw_os_error(13));
+        let words = "a: No such file or directory; b: Permission denied";
+        assert_eq!(plain(&nested).to_string(), words);
+        assert_eq!(plain("a\nb (os error -1)\n").line(), "a; b");
+    }
+
+    #[test]
+    fn other_texts_stay() {
+        for text in [
+            "",
+            "x (os error",
+            " (os error )",
+            "(os error x)",
+            "é (os error 1",
+        ] {
+            assert_eq!(plain(text).to_string(), text);
+        }
+    }
+}
