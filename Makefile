@@ -198,7 +198,7 @@ test-fuzz:
 		echo "fuzz target $$name: $(FUZZ_SECONDS) s"; \
 		$(TARGET_DIR)/fuzz/$(HOST)/release/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
 			-rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
-			-artifact_prefix=fuzz/artifacts/$$name- fuzz/corpus/$$name; \
+			-artifact_prefix=fuzz/artifacts/$$name- fuzz/corpus/$$name fuzz/seeds/$$name; \
 	done
 
 lint: lint-rust lint-wasm lint-deny ## Formatting, clippy, documentation, licences, purity of the ground floor

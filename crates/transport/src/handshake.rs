@@ -111,9 +111,8 @@ impl ClientCarrier {
         // failed write does.
         let written = self.tls.write_all(&out).await;
         let mut buffer = Vec::new();
-        let read = in_time(read_frame(&mut self.tls, &mut buffer)).await?;
-        let len = match read {
-            Ok(len) => len,
+        match in_time(read_answer(&mut self.tls, &mut buffer)).await? {
+            Ok(()) => {}
             Err(CarrierError::Io(error)) => {
                 let error = HandshakeError::at_client(&error, &self.key);
                 return Err(match (error, written) {
@@ -122,23 +121,7 @@ impl ClientCarrier {
                 });
             }
             Err(error) => return Err(error),
-        };
-        match Frame::decode(&buffer[..len]) {
-            Ok(Some((Frame::Welcome { version: VERSION }, _))) => {}
-            Ok(Some((Frame::Refuse { code, reason }, _))) => {
-                let reason = PeerText::new(reason);
-                return Err(CarrierError::Refused {
-                    code: RefuseCode::from_code(code),
-                    reason,
-                });
-            }
-            _ => {
-                return Err(CarrierError::Protocol(
-                    "its first frame is neither WELCOME nor REFUSE",
-                ));
-            }
         }
-        buffer.drain(..len);
         let (tcp, tls) = self.tls.into_inner();
         Ok(Carrier::new(
             path,
@@ -163,49 +146,24 @@ impl ServerCarrier {
             .map_err(|error| HandshakeError::at_server(&error))?;
         let client = tls::peer(stream.get_ref().1)?;
         let mut buffer = Vec::new();
-        let len = match within(patience, read_frame(&mut stream, &mut buffer)).await? {
-            Ok(len) => len,
-            Err(error) => {
-                if matches!(error, CarrierError::Protocol(_)) {
-                    let _ =
-                        refuse(&mut stream, RefuseCode::Protocol, "expected a HELLO frame").await;
+        let asked = match within(patience, read_hello(&mut stream, &mut buffer)).await? {
+            Ok(asked) => asked,
+            Err(Unusable { error, refusal }) => {
+                if let Some((code, reason)) = refusal {
+                    let _ = within(patience, refuse(&mut stream, code, &reason)).await;
                 }
                 return Err(error);
             }
         };
-        let hello = match Frame::decode(&buffer[..len]) {
-            Ok(Some((Frame::Hello(hello), _))) => Some(hello),
-            _ => None,
-        };
-        let version = hello.as_ref().map(|hello| hello.version);
-        let parts = hello.and_then(|hello| {
-            let path = u32::try_from(hello.path).ok().map(PathId)?;
-            let link = PeerText::new(hello.link).to_string();
-            Some((hello.new, hello.session, path, link))
-        });
-        match (version, parts) {
-            (Some(VERSION), Some((new, session, path, link))) => {
-                buffer.drain(..len);
-                Ok(Self {
-                    tls: stream,
-                    buffer,
-                    client,
-                    new,
-                    session,
-                    path,
-                    link,
-                })
-            }
-            (Some(version), _) if version != VERSION => {
-                let reason = format!("this server speaks version {VERSION}, not {version}");
-                let _ = refuse(&mut stream, RefuseCode::Version, &reason).await;
-                Err(CarrierError::Protocol("it speaks another version"))
-            }
-            _ => {
-                let _ = refuse(&mut stream, RefuseCode::Protocol, "expected a HELLO frame").await;
-                Err(CarrierError::Protocol("its first frame is not a HELLO"))
-            }
-        }
+        Ok(Self {
+            tls: stream,
+            buffer,
+            client,
+            new: asked.new,
+            session: asked.session,
+            path: asked.path,
+            link: asked.link,
+        })
     }
 
     /// Lets the connection be a path.
@@ -228,6 +186,86 @@ impl ServerCarrier {
     pub(crate) async fn refuse(mut self, code: RefuseCode, reason: &str) {
         let _ = in_time(refuse(&mut self.tls, code, reason)).await;
     }
+}
+
+/// Reads the server's answer to a HELLO and takes it out of `buffer`, where what came behind it stays.
+async fn read_answer<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+) -> Result<(), CarrierError> {
+    let len = read_frame(stream, buffer).await?;
+    let answer = match Frame::decode(&buffer[..len]) {
+        Ok(Some((Frame::Welcome { version: VERSION }, _))) => Ok(()),
+        Ok(Some((Frame::Refuse { code, reason }, _))) => Err(CarrierError::Refused {
+            code: RefuseCode::from_code(code),
+            reason: PeerText::new(reason),
+        }),
+        _ => Err(CarrierError::Protocol(
+            "its first frame is neither WELCOME nor REFUSE",
+        )),
+    };
+    buffer.drain(..len);
+    answer
+}
+
+/// What a client asks for with its HELLO.
+#[derive(Debug)]
+struct Asked {
+    new: bool,
+    session: [u8; 16],
+    path: PathId,
+    link: String,
+}
+
+/// A connection that does not say in a usable way what it is for, and what its peer is answered.
+#[derive(Debug)]
+struct Unusable {
+    error: CarrierError,
+    refusal: Option<(RefuseCode, String)>,
+}
+
+/// Reads a client's HELLO and takes it out of `buffer`, where what came behind it stays.
+async fn read_hello<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+) -> Result<Asked, Unusable> {
+    let no_hello = |error| Unusable {
+        error,
+        refusal: Some((RefuseCode::Protocol, "expected a HELLO frame".to_owned())),
+    };
+    let len = match read_frame(stream, buffer).await {
+        Ok(len) => len,
+        Err(error @ CarrierError::Protocol(_)) => return Err(no_hello(error)),
+        Err(error) => {
+            return Err(Unusable {
+                error,
+                refusal: None,
+            });
+        }
+    };
+    let hello = match Frame::decode(&buffer[..len]) {
+        Ok(Some((Frame::Hello(hello), _))) => Some(hello),
+        _ => None,
+    };
+    if let Some(version) = hello.as_ref().map(|hello| hello.version)
+        && version != VERSION
+    {
+        let reason = format!("this server speaks version {VERSION}, not {version}");
+        return Err(Unusable {
+            error: CarrierError::Protocol("it speaks another version"),
+            refusal: Some((RefuseCode::Version, reason)),
+        });
+    }
+    let asked = hello.and_then(|hello| {
+        Some(Asked {
+            new: hello.new,
+            session: hello.session,
+            path: u32::try_from(hello.path).ok().map(PathId)?,
+            link: PeerText::new(hello.link).to_string(),
+        })
+    });
+    buffer.drain(..len);
+    asked.ok_or_else(|| no_hello(CarrierError::Protocol("its first frame is not a HELLO")))
 }
 
 /// Reads until `buffer` begins with a whole frame; its length.
@@ -296,5 +334,30 @@ fn refusal(code: RefuseCode, reason: &PeerText) -> String {
         meaning.to_owned()
     } else {
         format!("{meaning} ({reason})")
+    }
+}
+
+/// What the handshake reads of peers, for the fuzz targets.
+#[cfg(feature = "fuzz")]
+pub mod fuzz {
+    use super::{AsyncRead, CarrierError, RefuseCode};
+
+    /// What a client makes of a server's answer.
+    pub async fn answer<S: AsyncRead + Unpin>(
+        stream: &mut S,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), CarrierError> {
+        super::read_answer(stream, buffer).await
+    }
+
+    /// What a server makes of a client's HELLO: the link's name, or what it answers if it answers anything.
+    pub async fn hello<S: AsyncRead + Unpin>(
+        stream: &mut S,
+        buffer: &mut Vec<u8>,
+    ) -> Result<String, Option<(RefuseCode, String)>> {
+        let asked = super::read_hello(stream, buffer).await;
+        asked
+            .map(|asked| asked.link)
+            .map_err(|unusable| unusable.refusal)
     }
 }

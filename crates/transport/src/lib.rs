@@ -87,6 +87,8 @@ pub use dial::dial;
 pub use early::Early;
 pub use groups::CarrierGroups;
 pub use handshake::CarrierError;
+#[cfg(feature = "fuzz")]
+pub use handshake::fuzz;
 pub use keys::{PublicKey, SecretKey};
 pub use policy::{LinkPolicy, LinkReport};
 pub use server::{Server, ServerError, ServerHandle};

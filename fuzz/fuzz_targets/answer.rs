@@ -1,0 +1,67 @@
+//! What a client makes of a server's answer to its HELLO, and a server of a HELLO, in pieces as TLS gives them: each comes to an
+//! end within what a handshake's frame may have, and no text of a peer goes to the terminal as it is.
+#![no_main]
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use libfuzzer_sys::fuzz_target;
+use sumlink_transport::{CarrierError, fuzz};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// The longest frame of a handshake, and the piece after it, in bytes.
+const MOST: usize = 2 * 1024 + 64;
+
+/// Gives its bytes in pieces of so many, and then the end.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    size: usize,
+}
+
+impl AsyncRead for Pieces<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let size = self.size.min(buf.remaining()).min(self.rest.len());
+        let (piece, rest) = self.rest.split_at(size);
+        buf.put_slice(piece);
+        self.rest = rest;
+        Poll::Ready(Ok(()))
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&first, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let size = usize::from(first % 64) + 1;
+    let (mut stream, mut buffer) = (Pieces { rest: bytes, size }, Vec::new());
+    let answered = run(fuzz::answer(&mut stream, &mut buffer));
+    assert!(buffer.len() + bytes.len() - stream.rest.len() <= 2 * MOST);
+    if let Err(CarrierError::Refused { reason, .. }) = &answered {
+        assert!(!reason.to_string().chars().any(char::is_control));
+    }
+    if let Err(error) = &answered {
+        assert!(!error.to_string().contains('\n'));
+    }
+    let (mut stream, mut buffer) = (Pieces { rest: bytes, size }, Vec::new());
+    match run(fuzz::hello(&mut stream, &mut buffer)) {
+        Ok(link) => assert!(!link.chars().any(char::is_control)),
+        Err(Some((_, reason))) => assert!(!reason.is_empty()),
+        Err(None) => {}
+    }
+    assert!(bytes.len() - stream.rest.len() <= MOST);
+});
+
+/// What never waits is done at once.
+fn run<F: Future>(future: F) -> F::Output {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits for bytes that are there"),
+    }
+}
