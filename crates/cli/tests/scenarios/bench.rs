@@ -92,6 +92,7 @@ fn the_matrix_of_the_project_is_right() {
         ("latency/", 4),
         ("random-loss/", 5),
         ("rival/", 2),
+        ("fading/", 2),
         ("headroom/", 2),
     ] {
         let found = all.lines().filter(|line| line.starts_with(group)).count();
