@@ -59,6 +59,34 @@ fn outage() {
 }
 
 #[test]
+fn fading() {
+    check(
+        "fading",
+        "duration = \"8s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"fades\"\nrate = \"30mbit\"\ndelay = \"5ms\"\n\
+         [[link]]\nname = \"steady\"\nrate = \"6mbit\"\ndelay = \"40ms\"\nqueue = \"300ms\"\n\
+         [[event]]\nat = \"3s\"\nlink = \"fades\"\nrate = \"1mbit\"\n\
+         [[event]]\nat = \"5s\"\nlink = \"fades\"\nrate = \"30mbit\"\n",
+    );
+}
+
+#[test]
+fn fading_often() {
+    check(
+        "fading_often",
+        "duration = \"6s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"first\"\nrate = \"20mbit\"\ndelay = \"10ms\"\n\
+         [[link]]\nname = \"second\"\nrate = \"20mbit\"\ndelay = \"25ms\"\nloss = \"0.1%\"\n\
+         [[event]]\nat = \"1500ms\"\nlink = \"first\"\nrate = \"1mbit\"\n\
+         [[event]]\nat = \"2s\"\nlink = \"first\"\nrate = \"20mbit\"\n\
+         [[event]]\nat = \"3s\"\nlink = \"second\"\nrate = \"2mbit\"\n\
+         [[event]]\nat = \"4s\"\nlink = \"second\"\nrate = \"20mbit\"\n\
+         [[event]]\nat = \"4500ms\"\nlink = \"first\"\nrate = \"1mbit\"\n\
+         [[event]]\nat = \"5s\"\nlink = \"first\"\nrate = \"20mbit\"\n",
+    );
+}
+
+#[test]
 fn four_links() {
     check(
         "four_links",

@@ -1,10 +1,12 @@
 //! Whole runs: the same every time, and as fast as the links allow.
 
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use sumlink_scenario::results::{Measurement, Outcome};
 use sumlink_scenario::scenario::Scenario;
-use sumlink_sim::{run, run_logged};
+use sumlink_sim::{run, run_logged, run_traced};
 
 fn scenario(text: &str) -> Scenario {
     let text = format!("name = \"test\"\n{text}");
@@ -268,6 +270,81 @@ fn a_link_that_fades_stops_nothing() {
         let slow = means[10..].iter().filter(|&&mbit| mbit < 3.0).count();
         assert!(slow <= 1, "{seed}: {means:?}");
     }
+}
+
+/// A fast link that fades for two seconds beside a slow one that pauses for 300 ms in each second.
+fn fading(seconds: u32) -> Scenario {
+    let mut text = format!(
+        "duration = \"{seconds}s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"wifi\"\nrate = \"30mbit\"\ndelay = \"5ms\"\n\
+         [[link]]\nname = \"cell\"\nrate = \"6mbit\"\ndelay = \"40ms\"\nqueue = \"300ms\"\n\
+         [[event]]\nat = \"3s\"\nlink = \"wifi\"\nrate = \"1mbit\"\n\
+         [[event]]\nat = \"5s\"\nlink = \"wifi\"\nrate = \"30mbit\"\n"
+    );
+    for second in 0..seconds {
+        for (at, rate) in [(200, "0"), (500, "6mbit")] {
+            let event = format!(
+                "at = \"{}ms\"\nlink = \"cell\"\nrate = \"{rate}\"",
+                second * 1000 + at
+            );
+            text += &format!("[[event]]\n{event}\n");
+        }
+    }
+    scenario(&text)
+}
+
+#[test]
+fn after_a_fade_the_reader_is_fed_by_the_fast_link_again() {
+    for seconds in [8, 16] {
+        let scenario = fading(seconds);
+        let alone = measured(&scenario, "alone", 1);
+        let best = alone.flows.iter().map(|flow| flow.goodput_bps);
+        let best = best.fold(0.0, f64::max);
+        for seed in 1..=5 {
+            let other = measured(&scenario, "sumlink:minrtt", seed).goodput_bps;
+            let bond = measured(&scenario, "sumlink:fbdt", seed);
+            let held = bond.reorder_peak_bytes.unwrap();
+            let what = format!(
+                "{seconds} s, seed {seed}: {} Mbit/s",
+                bond.goodput_bps / 1e6
+            );
+            assert!(bond.goodput_bps > best, "{what}, the best link {best}");
+            assert!(bond.goodput_bps > 0.96 * other, "{what}, minrtt {other}");
+            assert!(held < 3_500_000, "{what}, {held} bytes held");
+        }
+    }
+}
+
+/// Lines of a trace.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A window's worth of bytes goes to it at once when it is back, and stands in its deep queue.
+#[test]
+fn a_link_that_is_back_with_a_large_window_is_not_given_up_again() {
+    let scenario = scenario(
+        "duration = \"8s\"\nwarmup = \"1s\"\n\
+         [[link]]\nname = \"deep\"\nrate = \"30mbit\"\ndelay = \"10ms\"\nqueue = \"300ms\"\n\
+         [[link]]\nname = \"second\"\nrate = \"10mbit\"\ndelay = \"30ms\"\n\
+         [[event]]\nat = \"3s\"\nlink = \"deep\"\nrate = \"1mbit\"\n\
+         [[event]]\nat = \"4500ms\"\nlink = \"deep\"\nrate = \"30mbit\"\n",
+    );
+    let lines = Lines::default();
+    run_traced(&scenario, "sumlink:fbdt", 1, Box::new(lines.clone())).unwrap();
+    let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let stalls = lines.lines().filter(|line| line.contains("\"stalled\""));
+    let stalls: Vec<_> = stalls.filter(|line| line.contains("\"server\"")).collect();
+    assert_eq!(stalls.len(), 1, "{stalls:?}");
 }
 
 #[test]

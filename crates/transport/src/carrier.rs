@@ -74,8 +74,8 @@ pub(crate) struct Carrier {
     refused: bool,
     /// Until TCP has so many bytes acknowledged its window is small, and grows with every round trip.
     young_until: u64,
-    /// Something was handed to the socket since TCP_INFO was taken.
-    moved: bool,
+    /// Bytes handed to the socket since TCP_INFO was taken.
+    handed: u64,
     acknowledgements: Acknowledgements,
     /// Encrypted bytes that the socket has not taken.
     unwritten: usize,
@@ -121,7 +121,7 @@ impl Carrier {
             reserve: Reserve::new(now),
             refused: false,
             young_until: info.bytes_acked + YOUTH,
-            moved: true,
+            handed: 0,
             acknowledgements: Acknowledgements::new(now),
             info,
             unwritten: 0,
@@ -272,8 +272,7 @@ impl Carrier {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.tls.write_tls(&mut TryIo(&self.tcp))?;
-        self.moved = true;
+        self.handed += self.tls.write_tls(&mut TryIo(&self.tcp))? as u64;
         self.acknowledgements.sent();
         if !self.tls.wants_write() {
             self.unwritten = 0;

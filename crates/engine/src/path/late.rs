@@ -235,6 +235,17 @@ impl Path {
         }
     }
 
+    /// Of a stalled path: whether what it was given before has arrived, so that something new is not held up by it.
+    ///
+    /// By the peer's reports, or by TCP's acknowledgements. These come back over the path's own link, and sooner where
+    /// the other paths that reports take are slow. Alone they prove nothing, since a proxy may acknowledge in the peer's
+    /// name (RFC 3135): the reports must have moved since the stall, and a moment ago.
+    pub(crate) fn has_caught_up(&self, now: Instant) -> bool {
+        let moves = self.last_progress > self.useless_from
+            && now.saturating_sub(self.last_progress) < self.stall_patience();
+        self.confirmed >= self.recovers_at || moves && self.has_acknowledged(self.recovers_at)
+    }
+
     /// From now on it has as much time as if it had just shown that it delivers.
     pub(crate) fn begin_again(&mut self, now: Instant) {
         self.last_progress = now;
@@ -265,5 +276,54 @@ impl Heard {
     /// What TCP needs to find a loss by its timeout, and to repair it.
     fn repair(&self) -> Duration {
         self.srtt + (4 * self.rttvar).max(REPAIR_LEAST) + REPAIR_SLACK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PathId;
+    use crate::path::PathState;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A path that stalled after a second with 100 kB on their way, of which TCP still has so many.
+    fn stalled(in_flight: u64) -> Path {
+        let mut path = Path::new(PathId(0), Instant::ZERO);
+        let sample = |delivered, in_flight| PathSample {
+            srtt: 20 * MS,
+            mss: 1448,
+            in_flight,
+            delivered,
+            ..PathSample::default()
+        };
+        path.sent = 100_000;
+        path.update(sample(1, 100_000), 900 * MS);
+        (path.state, path.recovers_at, path.useless_from) =
+            (PathState::Stalled, 100_000, 1000 * MS);
+        path.update(sample(50, in_flight), 1100 * MS);
+        path
+    }
+
+    #[test]
+    fn a_path_that_has_faded_is_back_when_tcp_has_had_all_of_it_acknowledged() {
+        let mut path = stalled(0);
+        path.confirm(50_000, 1100 * MS);
+        assert!(path.has_caught_up(1100 * MS), "reports follow later");
+        let mut path = stalled(1448);
+        path.confirm(50_000, 1100 * MS);
+        assert!(!path.has_caught_up(1100 * MS), "not all of it");
+        path.confirm(100_000, 1110 * MS);
+        assert!(path.has_caught_up(9999 * MS), "the peer has said so");
+    }
+
+    #[test]
+    fn acknowledgements_alone_do_not_bring_a_path_back() {
+        // Something on the way may have given them.
+        let mut path = stalled(0);
+        assert!(!path.has_caught_up(1100 * MS));
+        path.confirm(50_000, 1100 * MS);
+        let later = 1100 * MS + path.stall_patience();
+        assert!(!path.has_caught_up(later), "nor with old reports");
     }
 }

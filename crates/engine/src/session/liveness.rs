@@ -216,6 +216,23 @@ impl Session {
         self.schedulers.paths_changed();
     }
 
+    /// A stalled path takes part again when what it was given before has arrived: nothing new could overtake that.
+    pub(super) fn recover_path(&mut self, id: PathId, now: Instant) {
+        let Some(path) = self.paths.get_mut(&id) else {
+            return;
+        };
+        if path.state != PathState::Stalled || !path.has_caught_up(now) {
+            return;
+        }
+        path.state = PathState::Active;
+        let was_told = path.is_stall_told;
+        self.schedulers.paths_changed();
+        if was_told {
+            self.events.push_back(Event::PathRecovered { path: id });
+            self.say_path_state(id, PathWord::Delivers, now);
+        }
+    }
+
     /// Says which paths have stalled. One whose TCP measures will go on: nobody has to do anything about it, and it is not to be
     /// doubted for that.
     fn tell_stalls(&mut self, now: Instant) {

@@ -282,9 +282,13 @@ impl Session {
             self.schedulers.note_change();
         }
         path.put_off_unsent(self.latest);
+        let is_stalled = path.state == PathState::Stalled;
         let link = path.link;
         if is_news && link.is_some() {
             self.share_queues(link);
+        }
+        if is_stalled {
+            self.recover_path(id, self.latest);
         }
         if !is_news && self.trips_known_at == Some(self.schedulers.changes()) {
             return;

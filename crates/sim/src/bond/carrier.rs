@@ -45,8 +45,8 @@ pub(super) struct Carrier {
     lowat: u64,
     lowat_set: Nanos,
     young_until: u64,
-    /// Something was handed to the socket since TCP_INFO was taken.
-    moved: bool,
+    /// Bytes handed to the socket since TCP_INFO was taken.
+    handed: u64,
     /// Records that the socket has not taken: the data of each.
     waiting: VecDeque<usize>,
     /// Frame bytes in them, as counted by the daemon.
@@ -70,7 +70,7 @@ impl Carrier {
             lowat_set: net.now(),
             young_until: info.acknowledged + YOUTH,
             info,
-            moved: true,
+            handed: 0,
             waiting: VecDeque::new(),
             unwritten: 0,
             is_refused: false,
@@ -104,7 +104,7 @@ impl Carrier {
     /// Whether the socket is asked before it is given anything: of a young carrier, when something waits there for TCP's
     /// window to open; of others, when the low-water mark is small, since TCP by itself would take far more.
     fn is_parked(&mut self, net: &Net) -> bool {
-        if self.is_young() && (self.moved || self.info.unsent > 0) {
+        if self.is_young() && (self.handed > 0 || self.info.unsent > 0) {
             self.refresh(net);
         }
         match self.is_young() {
@@ -132,7 +132,7 @@ impl Carrier {
             pipe.seal(start + wire, len);
         }
         net.write(self.connection, self.side, wire);
-        self.moved = true;
+        self.handed += wire;
         self.acknowledgements.sent();
         if self.waiting.is_empty() {
             self.unwritten = 0;
@@ -190,8 +190,8 @@ impl Carrier {
     /// What TCP knows now: at most a millisecond old, and of a young carrier no older than what was last sent.
     pub(super) fn sample(&mut self, net: &Net) -> PathSample {
         let is_old = net.now() - self.sampled >= SAMPLE_AGE;
-        let is_idle = self.info.unacked + self.info.unsent == 0;
-        let is_behind = self.moved && (is_idle || self.is_young());
+        let known = self.info.unacked + self.info.unsent;
+        let is_behind = self.handed > known || self.handed > 0 && self.is_young();
         if is_old || is_behind || self.info.srtt == 0 {
             self.refresh(net);
         }
@@ -230,7 +230,7 @@ impl Carrier {
 
     fn refresh(&mut self, net: &Net) {
         let now = net.now();
-        (self.sampled, self.moved) = (now, false);
+        (self.sampled, self.handed) = (now, 0);
         self.info = net.info(self.connection, self.side);
         if self.info.since_sent > self.info.rto && self.info.unacked == 0 {
             self.young_until = self.info.acknowledged + YOUTH;

@@ -88,7 +88,7 @@ mod tests {
             }
             to.refresh(Instant::now());
             to.acknowledge();
-            while from.info.unacked_bytes > 0 || from.moved {
+            while from.info.unacked_bytes > 0 || from.handed > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 from.refresh(Instant::now());
             }

@@ -29,9 +29,10 @@ impl Carrier {
     /// What TCP knows now: at most a millisecond old, and of a young carrier no older than what was last sent.
     pub(crate) fn sample(&mut self, now: Instant) -> PathSample {
         let is_old = now.duration_since(self.sampled) >= SAMPLE_AGE;
-        // Else what was just handed over, of which TCP_INFO knows nothing yet, would look as if it were acknowledged.
-        let is_idle = self.info.unacked_bytes + self.info.notsent_bytes == 0;
-        let is_behind = self.moved && (is_idle || self.is_young());
+        // Else what was just handed over, of which TCP_INFO knows nothing yet, would look as if it were acknowledged, and
+        // what comes behind it would be expected as soon as if nothing were before it.
+        let known = self.info.unacked_bytes + self.info.notsent_bytes;
+        let is_behind = self.handed > known || self.handed > 0 && self.is_young();
         if is_old || is_behind || self.info.srtt.is_zero() {
             self.refresh(now);
         }
@@ -64,7 +65,7 @@ impl Carrier {
     }
 
     pub(super) fn refresh(&mut self, now: Instant) {
-        (self.sampled, self.moved) = (now, false);
+        (self.sampled, self.handed) = (now, 0);
         if let Ok(info) = TcpInfo::sample(&self.tcp) {
             self.info = info;
             self.large.observe(&self.info);

@@ -60,7 +60,7 @@ impl Carrier {
     /// have had it there by then. Of others, when the low-water mark is small: TCP looks at it only where a new segment
     /// begins in its queue, and such a segment takes [`SOCKET_SEGMENT`].
     pub(super) fn is_parked(&mut self) -> bool {
-        if self.is_young() && (self.moved || self.info.notsent_bytes > 0) {
+        if self.is_young() && (self.handed > 0 || self.info.notsent_bytes > 0) {
             self.refresh(Instant::now());
         }
         match self.is_young() {

@@ -6,7 +6,16 @@ use crate::path::Path;
 use crate::scheduler::{View, may_work};
 use crate::{Instant, PathId};
 
-/// A path becomes forward only when the present one is more doubtful by this much ...
+/// A path becomes forward only with this part of the fastest path's rate ...
+///
+/// The reader gets a window at the rate of the forward path until it reaches the bytes of the others. Behind a path of a
+/// fifth of the rate most of each window waits, however reliable that path is (docs/notes/fading-links.md).
+const ENOUGH: f64 = 0.45;
+
+/// ... and stays forward down to this part.
+const STILL_ENOUGH: f64 = 0.35;
+
+/// Among fast paths, one becomes forward only when the present one is more doubtful by this much ...
 const DOUBT_MARGIN: f64 = 0.25;
 
 /// ... or, at equal reliability, slower by this factor.
@@ -28,8 +37,8 @@ impl ForwardRole {
         self.present.map(|(id, _)| id)
     }
 
-    /// The most reliable path is forward; among equals the one of least delay. A change needs a margin. Whether there
-    /// was one.
+    /// The most reliable path is forward, of those that are fast enough to feed the reader; among equals the one of
+    /// least delay. A change needs a margin. Whether there was one.
     pub(super) fn choose(&mut self, view: &View<'_>) -> bool {
         let now = view.now;
         let present = self
@@ -44,7 +53,10 @@ impl ForwardRole {
             return false;
         }
         let doubt = |path: &Path| (path.unreliability(now) / DOUBT_MARGIN).floor();
-        let best = view.active_paths().min_by(|a, b| {
+        let fastest = view.active_paths().map(Path::rate).fold(0.0, f64::max);
+        let fast = view.active_paths();
+        let fast = fast.filter(|path| path.rate() >= ENOUGH * fastest);
+        let best = fast.min_by(|a, b| {
             doubt(a)
                 .total_cmp(&doubt(b))
                 .then(a.srtt().cmp(&b.srtt()))
@@ -53,7 +65,8 @@ impl ForwardRole {
         let Some(best) = best else { return false };
         let stays = present.is_some_and(|(path, _)| {
             path.id() == best.id()
-                || (path.unreliability(now) - best.unreliability(now) < DOUBT_MARGIN
+                || (path.rate() >= STILL_ENOUGH * fastest
+                    && path.unreliability(now) - best.unreliability(now) < DOUBT_MARGIN
                     && path.srtt().as_secs_f64() < DELAY_MARGIN * best.srtt().as_secs_f64())
         });
         match self.present {

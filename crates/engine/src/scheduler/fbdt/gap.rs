@@ -4,6 +4,7 @@
 //! after it. Such bytes are worth more than new ones, which only add to what is kept. The thesis has no word on it: there,
 //! redundancy is for the last bytes of an object.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::repeat::{SEGMENT, Searches, late_bytes, others};
@@ -66,6 +67,11 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
         return None;
     }
     let (stream, range) = late_bytes(path, |stream| stream.id() == held.id(), view)?;
+    // The reader does not wait for these bytes while it has yet to get what nobody has sent: that comes first.
+    let is_unsent_before = |unsent: &Range<u64>| unsent.start < range.start;
+    if held.unsent().first().as_ref().is_some_and(is_unsent_before) {
+        return None;
+    }
     let range = range.start..range.end.min(range.start + budget);
     Some(Pick::Repeat { stream, range })
 }
@@ -163,6 +169,24 @@ mod tests {
             let is_repeat = matches!(pick, Pick::Repeat { .. });
             assert_eq!(is_repeat, is_repeated, "{kept}: {pick:?}");
         }
+    }
+
+    #[test]
+    fn what_is_unsent_before_a_gap_comes_first() {
+        let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
+        fixture.repeat_budget = 100_000;
+        let path = fixture.paths.get_mut(&PathId(1)).unwrap();
+        path.flights[0].range = 10_000..20_000;
+        let stream = fixture.streams.get_mut(&0).unwrap();
+        stream.send.requeue(0..10_000);
+        let new = first_pick(&mut fixture, &mut fbdt);
+        assert!(matches!(new, Pick::Send { .. }), "{new:?}");
+        // Not while it is on its way: then the gap is what the reader waits for next.
+        fixture.take(0, 0, 0..10_000);
+        fixture.now += super::super::repeat::LOOK_INTERVAL;
+        let gap = first_pick(&mut fixture, &mut fbdt);
+        let range = 10_000..20_000;
+        assert_eq!(gap, Pick::Repeat { stream: 0, range });
     }
 
     #[test]

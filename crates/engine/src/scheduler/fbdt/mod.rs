@@ -1,8 +1,8 @@
 //! Forward and backward data transmission (FBDT).
 //!
 //! Source: the thesis in docs/algorithms.md, chapter 4. A stream is cut into transmission windows. One path, the
-//! most reliable, takes a window's bytes from the front upwards; every other path takes the bytes of its segment
-//! from the back downwards. The ends move towards each other and meet wherever the paths' real rates let them
+//! most reliable of the fast ones, takes a window's bytes from the front upwards; every other path takes the bytes of its
+//! segment from the back downwards. The ends move towards each other and meet wherever the paths' real rates let them
 //! meet: the split needs no prediction. Predictions only place the segments (eq. 4.4 and 4.5) and keep a path from
 //! taking bytes that would arrive sooner without it.
 //!

@@ -32,20 +32,20 @@ fn forward_takes_the_front_and_backward_the_back_until_they_meet() {
 
 #[test]
 fn segments_and_offsets_follow_the_rates() {
-    // thesis eq. 4.4: 10 : 30 : 60 Mbit/s; eq. 4.5: each begins where the one before ends.
-    let mut fixture = Fixture::new(&[(10.0, 10), (30.0, 20), (60.0, 30)]);
+    // thesis eq. 4.4: 30 : 20 : 50 Mbit/s; eq. 4.5: each begins where the one before ends.
+    let mut fixture = Fixture::new(&[(30.0, 10), (20.0, 20), (50.0, 30)]);
     fixture.write(0, 100_000);
     let mut fbdt = Fbdt::default();
     assert_eq!(fixture.send(&mut fbdt, 0, 1000), Some(0..1000));
     let window = &fbdt.windows[&0][0];
     assert_eq!(window.range, 0..100_000);
     let segments = [
-        (PathId(0), 0..10_000),
-        (PathId(1), 10_000..40_000),
-        (PathId(2), 40_000..100_000),
+        (PathId(0), 0..30_000),
+        (PathId(1), 30_000..50_000),
+        (PathId(2), 50_000..100_000),
     ];
     assert_eq!(window.segments, segments);
-    assert_eq!(fixture.send(&mut fbdt, 1, 1000), Some(39_000..40_000));
+    assert_eq!(fixture.send(&mut fbdt, 1, 1000), Some(49_000..50_000));
     assert_eq!(fixture.send(&mut fbdt, 2, 1000), Some(99_000..100_000));
 }
 
@@ -279,6 +279,27 @@ fn the_forward_role_stays_until_another_path_is_clearly_better() {
         Some(1),
         "a stalled path leads nobody"
     );
+}
+
+#[test]
+fn a_fast_path_feeds_the_reader_however_often_it_has_faded() {
+    let (mut fixture, mut fbdt) = (Fixture::new(&[(30.0, 20), (6.0, 80)]), Fbdt::default());
+    fixture.write(0, 10_000_000);
+    let now = fixture.now;
+    let fading = fixture.paths.get_mut(&PathId(0)).unwrap();
+    (0..5).for_each(|_| fading.note_stall(now));
+    assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000 - 2500));
+    let forward_at = |fixture: &mut Fixture, fbdt: &mut Fbdt, mbit: f64| {
+        fixture.change(0, |sample| sample.delivery_rate = (mbit * 1e6 / 8.0) as u64);
+        fixture.now += 2 * FORWARD_STAYS;
+        fixture.send(fbdt, 1, 1000);
+        fbdt.forward.path().map(|id| id.0)
+    };
+    // It fades, and comes back.
+    for (mbit, forward) in [(30.0, 0), (1.0, 1), (30.0, 0)] {
+        let now = forward_at(&mut fixture, &mut fbdt, mbit);
+        assert_eq!(now, Some(forward), "at {mbit} Mbit/s");
+    }
 }
 
 #[test]

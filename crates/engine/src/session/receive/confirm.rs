@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::MAX_PIECES;
-use crate::frame::{Ack, PathWord};
-use crate::path::{Control, PathState};
+use crate::frame::Ack;
+use crate::path::Control;
 use crate::session::{Event, ProtocolError, Session};
 use crate::{Instant, PathId, StreamId};
 
@@ -114,16 +114,7 @@ impl Session {
                 ended.push(stream);
             }
         }
-        // What it was given before has to arrive first: nothing new could overtake that.
-        if path.state == PathState::Stalled && received >= path.recovers_at {
-            path.state = PathState::Active;
-            let was_told = path.is_stall_told;
-            self.schedulers.paths_changed();
-            if was_told {
-                self.events.push_back(Event::PathRecovered { path: id });
-                self.say_path_state(id, PathWord::Delivers, now);
-            }
-        }
+        self.recover_path(id, now);
         while let Some(path) = self.paths.get_mut(&id)
             && path
                 .flights
