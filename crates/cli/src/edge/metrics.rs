@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_manual_lists_every_name() {
-        let manual = include_str!("../../../../docs/edge.md");
+        let manual = include_str!("../../../../docs/edge-node.md");
         let counters = COUNTERS.map(|(name, ..)| name).into_iter();
         let counters = counters.chain(LINK_COUNTERS.map(|(name, ..)| name));
         let counters = counters.map(|name| format!("{name}_total"));
@@ -313,7 +313,7 @@ mod tests {
         for name in counters.chain(gauges.map(str::to_owned)) {
             assert!(
                 manual.contains(&format!("`{name}`")),
-                "docs/edge.md lacks {name}"
+                "docs/edge-node.md lacks {name}"
             );
         }
     }

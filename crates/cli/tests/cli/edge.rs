@@ -8,7 +8,7 @@ const MINIMUM: &str =
 
 #[test]
 fn the_examples_of_the_manual_are_right() {
-    let manual = include_str!("../../../../docs/edge.md");
+    let manual = include_str!("../../../../docs/edge-node.md");
     let blocks = manual.split("```toml\n").skip(1);
     let files: Vec<&str> = blocks.filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(files.len(), 2);
