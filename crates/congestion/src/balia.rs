@@ -17,7 +17,7 @@ pub struct Balia {
     window: Window,
 }
 
-/// Most of half a window that a loss costs.
+/// Upper bound of alpha in the decrease: a loss costs at most 1.5 halves of the window.
 const MOST_DECREASE: f64 = 1.5;
 
 impl Algorithm for Balia {
@@ -72,14 +72,14 @@ impl Balia {
     }
 }
 
-/// By how many packets the window grows for each packet that is acknowledged.
+/// Packets by which the window grows for each acknowledged packet.
 fn increase(bond: &Bond<'_>) -> f64 {
     let (own, total, alpha) = (&bond.own, bond.total_rate(), alpha(bond));
     // Peng et al., the increase of BALIA
     own.rate() / (own.rtt() * total * total) * (1.0 + alpha) / 2.0 * (4.0 + alpha) / 5.0
 }
 
-/// How much faster the fastest path is.
+/// Rate of the fastest path over the rate of this one.
 fn alpha(bond: &Bond<'_>) -> f64 {
     bond.most(|flow| flow.rate()) / bond.own.rate()
 }

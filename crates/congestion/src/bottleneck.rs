@@ -1,9 +1,10 @@
-//! Flows over bottlenecks with queues: what comes of an algorithm when delays and losses are its own doing.
+//! Flows over bottlenecks with queues, where the flows themselves cause delay and loss.
 //!
-//! The network is no more than a test needs. Flows always have something to send. A lost packet is known to be lost when
-//! its acknowledgement would have come; nothing is sent twice, and no timer fires. Queues drop packets at random before they
-//! are full, as RED does: in a simple drop-tail queue whoever sends one packet more is the one that loses it, which
-//! is unfair to Reno and has nothing to do with the algorithms. The simulator has a TCP, and links as they are.
+//! The network is the minimum that the tests need. Flows always have data to send. A lost packet is
+//! detected when its acknowledgment would have arrived; there are no retransmissions and no timers.
+//! Queues drop packets at random before they are full, as RED does: a drop-tail queue punishes the
+//! flow that sends one packet more, which is unfair to Reno and unrelated to the algorithms. The
+//! simulator has a complete TCP and realistic links.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,9 +20,10 @@ struct Link {
     rate: f64,
     /// Round-trip time without a queue.
     rtt: Duration,
-    /// Packets that may wait. From half of that on some are dropped at random, a twentieth shortly before it is full.
+    /// Capacity in packets. From half of it on, packets are dropped at random, up to a twentieth
+    /// just before it is full.
     queue: f64,
-    /// When the last packet of the queue has left.
+    /// Time at which the last queued packet leaves.
     free: Instant,
 }
 
@@ -40,7 +42,7 @@ struct Sender {
     delivered: u64,
 }
 
-/// What a sender learns of a packet; ordered by time, then by the order of sending.
+/// A packet's fate as its sender learns it; ordered by time, then by sequence.
 type News = Reverse<(Instant, u64, usize, u64, Instant, bool)>;
 
 #[derive(Debug, Default)]
@@ -54,7 +56,8 @@ struct Network {
 }
 
 impl Network {
-    /// Adds a link of so many packets per second, milliseconds and packets of queue.
+    /// Adds a link with a rate in packets per second, a round trip in milliseconds and a queue in
+    /// packets.
     fn link(mut self, rate: f64, rtt: u64, queue: f64) -> Self {
         let rtt = ms(rtt);
         let free = Duration::ZERO;
@@ -85,7 +88,7 @@ impl Network {
         self
     }
 
-    /// Lets time pass, and returns what each bond delivered in it, in packets per second.
+    /// Advances time and returns each bond's delivery rate in packets per second.
     fn run(&mut self, time: Duration) -> Vec<f64> {
         let before: Vec<u64> = self.senders.iter().map(|sender| sender.delivered).collect();
         let end = self.now + time;
@@ -116,7 +119,7 @@ impl Network {
         self.links[link].free.saturating_sub(self.now)
     }
 
-    /// Sends what the window allows.
+    /// Sends as much as the window allows.
     fn fill(&mut self, sender: usize) {
         let Self {
             senders,
@@ -200,17 +203,17 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The part of a path that a flow of its own uses, once it has had `begin` to find out.
+/// Share of a path that a single flow uses after `begin`.
 fn used(name: &str, (rate, rtt, queue): (f64, u64, f64), begin: Duration) -> f64 {
     let mut network = Network::default().link(rate, rtt, queue).bond(name, &[0]);
     network.run(begin);
     network.run(seconds(60))[0] / rate
 }
 
-/// 12 Mbit/s in packets of 1500 bytes, 50 ms, and a queue of as much.
+/// 12 Mbit/s in packets of 1500 bytes, 50 ms, and a queue of one BDP.
 const SMALL: (f64, u64, f64) = (1_000.0, 50, 50.0);
 
-/// 240 Mbit/s, 50 ms, and a queue of a quarter of that.
+/// 240 Mbit/s, 50 ms, and a queue of a quarter of a BDP.
 const LARGE: (f64, u64, f64) = (20_000.0, 50, 250.0);
 
 #[test]
@@ -282,7 +285,8 @@ fn wvegas_keeps_the_queue_short() {
     assert!(reno > 50.0, "{reno}");
 }
 
-/// RFC 6356, section 2, goal 2: what a bond of two flows takes of a bottleneck that it shares with one Reno flow.
+/// RFC 6356, section 2, goal 2: a bond's share of a bottleneck that two of its flows share with one
+/// Reno flow.
 #[test]
 fn on_a_shared_bottleneck_the_coupled_ones_leave_reno_its_part() {
     let part = |name| {
@@ -301,9 +305,9 @@ fn on_a_shared_bottleneck_the_coupled_ones_leave_reno_its_part() {
         ("cs218", 0.52..0.62),
         ("ewtcp", 0.58..0.66),
         ("uncoupled", 0.62..0.69),
-        // It gives way to whoever fills the queue.
+        // wVegas yields to flows that fill the queue.
         ("wvegas", 0.15..0.40),
-        // They are for links of one's own.
+        // WhiteHaul and Edinburgh are for links without other traffic.
         ("whitehaul", 0.9..1.0),
         ("edinburgh", 0.9..1.0),
     ] {
@@ -312,7 +316,7 @@ fn on_a_shared_bottleneck_the_coupled_ones_leave_reno_its_part() {
     }
 }
 
-/// RFC 6356, section 2, goal 3: a bond over a path that it shares with two Reno flows and one that it has to itself.
+/// RFC 6356, section 2, goal 3: a bond over a path shared with two Reno flows and an unshared path.
 #[test]
 fn traffic_moves_away_from_the_shared_path() {
     let on_shared = |name| {

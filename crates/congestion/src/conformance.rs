@@ -1,4 +1,4 @@
-//! What every algorithm must keep, whatever its rule is, and what the papers promise of each.
+//! Rules that every algorithm keeps, and the promises of the papers for each.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const RENO_IF_ALONE: [&str; 7] = [
 /// The largest window here: large enough to be out of the way.
 const MAX_CWND: f64 = 1e6;
 
-/// Something that happens to one of several flows.
+/// An event of one of several flows.
 #[derive(Clone, Debug)]
 enum Op {
     Ack {
@@ -68,7 +68,7 @@ fn script() -> impl Strategy<Value = Vec<(usize, u64, Op)>> {
     prop::collection::vec((0..4usize, 0..20_000u64, op()), 1..300)
 }
 
-/// Four flows of one algorithm under a random script, in any order of events; `check` looks at each of them after each.
+/// Runs four flows of one algorithm under a random script and calls `check` after each event.
 fn run(
     name: &str,
     settings: &Settings,
@@ -212,8 +212,9 @@ proptest! {
     /// Together the flows of LIA grow, per round trip of the best one, no faster than one Reno flow there would.
     #[test]
     fn lia_as_a_whole_is_no_more_aggressive_than_its_best_path(bond in bond()) {
-        // RFC 6356, section 3: what alpha is made for. With equal loss rates p on all paths, a window in equilibrium has
-        // increase = p w / 2 on each; the sum of w / rtt is then that of Reno on the path where that is largest.
+        // RFC 6356, section 3: the purpose of alpha. With equal loss rates p on all paths, a window
+        // in equilibrium has increase = p w / 2 on each; the sum of w / rtt then equals that of
+        // Reno on the path where it is largest.
         let steps: Vec<f64> = (0..bond.len()).map(|flow| steady("lia", &[], &bond).ack(flow, 1)).collect();
         let rate: f64 = bond.iter().map(|&(cwnd, rtt)| cwnd / seconds(rtt)).sum();
         let best = bond.iter().map(|&(cwnd, rtt)| cwnd / seconds(rtt).powi(2)).fold(0.0, f64::max);
@@ -258,7 +259,7 @@ proptest! {
         }
     }
 
-    /// A sibling without a round-trip time is not there.
+    /// A sibling without a round-trip time is ignored.
     #[test]
     fn siblings_that_were_not_measured_count_for_nothing(bond in bond(), cwnd in 1.0..1000.0f64) {
         for name in NAMES {
@@ -280,8 +281,9 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// Mean rates in packets per second of flows on paths with these round-trip times in milliseconds, of whose packets one
-/// in so many is lost at random. The losses do not depend on the rates: this is the model behind the papers' equations.
+/// Mean rates in packets per second of flows on paths with these round-trip times in milliseconds,
+/// each of which loses one packet in the given number at random. Losses do not depend on the rates:
+/// the model behind the papers' equations.
 fn rates(name: &str, assignments: &[&str], paths: &[(u64, u64)]) -> Vec<f64> {
     let flows: Vec<(f64, u64)> = paths.iter().map(|&(rtt, _)| (10.0, rtt)).collect();
     let mut bond = steady(name, assignments, &flows);
@@ -308,7 +310,7 @@ fn rates(name: &str, assignments: &[&str], paths: &[(u64, u64)]) -> Vec<f64> {
         .collect()
 }
 
-/// RFC 6356, section 2: goal 2, of which equal paths are the plainest case.
+/// RFC 6356, section 2, goal 2, in its simplest case: equal paths.
 #[test]
 fn on_two_equal_paths_a_fair_bond_takes_what_one_flow_does() {
     let paths = [(50, 500), (50, 500)];
@@ -366,7 +368,8 @@ fn lia_takes_what_reno_does_on_its_best_path_and_nowhere_more() {
     }
 }
 
-/// RFC 6356, section 2: goal 3. Who couples more moves more away from the congested path.
+/// RFC 6356, section 2, goal 3: the more coupled an algorithm is, the more it moves away from
+/// congestion.
 #[test]
 fn traffic_moves_away_from_congestion() {
     let paths = [(50, 1000), (50, 100)];

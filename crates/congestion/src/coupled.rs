@@ -1,7 +1,8 @@
-//! Coupled, the fully coupled algorithm: all windows grow and shrink as if they were one.
+//! Coupled, the fully coupled algorithm: all windows grow and shrink as one.
 //!
-//! Source: Wischik et al., NSDI 2011 (COUPLED), and the CS 218 report. Whatever has most losses ends with the least
-//! window: all traffic moves to the path with the fewest, and stays there when that changes.
+//! Source: Wischik et al., NSDI 2011 (COUPLED), and the CS 218 report. The path with the most
+//! losses ends with the smallest window: all traffic moves to the path with the fewest losses, and
+//! stays there when that changes.
 
 use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -42,7 +43,8 @@ impl CongestionControl for Coupled {
 
     fn on_ack(&mut self, ack: &Ack, siblings: &Siblings<'_>) {
         let acked = self.window.acknowledge(ack);
-        // CS 218 report, section 1: 1 / w_total for each acknowledgement, which never is more than 1 / w_r
+        // CS 218 report, section 1: 1 / w_total for each acknowledgment, which never exceeds 1 /
+        // w_r
         let total = self.total(siblings);
         self.window.grow(reno::increase(acked, total));
     }
@@ -59,7 +61,7 @@ impl CongestionControl for Coupled {
 }
 
 impl Coupled {
-    /// The sum of all windows; its own as long as it has not been measured.
+    /// The sum of all windows; the flow's own until it has been measured.
     fn total(&self, siblings: &Siblings<'_>) -> f64 {
         let bond = Bond::new(self.window.flow(), siblings);
         bond.map_or(self.cwnd(), |bond| bond.total_window())

@@ -1,11 +1,12 @@
-//! CS218: LIA, faster where nothing has been lost for a while and the delay is low.
+//! CS218: LIA, faster after a time without losses and at low delay.
 //!
-//! Source: the CS 218 report, "Improving multipath TCP congestion control", section 3.2.3. After five acknowledgements in a
-//! row a delay window is added to LIA's alpha: alpha times the best round-trip time over the last one.
+//! Source: the CS 218 report, "Improving multipath TCP congestion control", section 3.2.3. After
+//! five acknowledgments in a row, a delay window is added to LIA's alpha: alpha times the best
+//! round-trip time over the last one.
 //!
-//! Readings: the report's "CWND = alpha + DWND" is the increase, not the window, and takes the place of alpha in LIA's;
-//! like LIA's it stays below Reno's unless told otherwise. The best round-trip time is renewed before it is used, as "at
-//! best twice" needs it. Acknowledgements in recovery are none in a row.
+//! Readings: the report's "CWND = alpha + DWND" is the increase, not the window, and replaces alpha
+//! in LIA's; like LIA's it stays below Reno's unless `capped` is off. The best round-trip time is
+//! updated before use, as "at best twice" requires. Acknowledgments in recovery do not count.
 
 use std::time::Duration;
 
@@ -18,9 +19,10 @@ use crate::siblings::{Bond, Siblings};
 use crate::window::{Phase, Window};
 
 parameters! {
-    /// What can be set on CS218.
+    /// Parameters of CS218.
     pub struct Cs218Parameters {
-        /// Acknowledgements in a row after which a path counts as free (CS 218 report, section 3.2.3).
+        /// Acknowledgments in a row after which a path counts as free (CS 218 report, section
+        /// 3.2.3).
         pub acks: u32 = 5, 0..=1_000_000;
         /// Never be more aggressive than Reno, as LIA; the report does not say.
         pub capped: bool = true, false..=true;
@@ -97,7 +99,7 @@ impl Cs218 {
         }
     }
 
-    /// DWND in parts of alpha: best over last round-trip time, 0 before the sixth acknowledgement.
+    /// DWND as a share of alpha: best over last round-trip time, 0 before the sixth acknowledgment.
     fn delay_share(&self) -> f64 {
         match self.last_rtt {
             Some(last) if self.acks > self.parameters.acks && !last.is_zero() => {
@@ -113,7 +115,8 @@ mod tests {
     use crate::fixture::{assert_close, ms, steady};
     use crate::player::Player;
 
-    /// Windows and paths of `lia`'s test: LIA's increase is 0.032. The first acknowledgement has been counted.
+    /// Windows and paths of `lia`'s test: LIA's increase is 0.032. The first acknowledgment has
+    /// been counted.
     fn bond(assignments: &[&str]) -> Player {
         let mut bond = steady("cs218", assignments, &[(10.0, 100), (20.0, 50)]);
         bond.repaired_loss(0);

@@ -1,9 +1,9 @@
-//! CUBIC: the window follows a cubic curve in time whose plateau is where the last loss happened.
+//! CUBIC: the window follows a cubic curve in time with its plateau at the window of the last loss.
 //!
-//! Source: RFC 9438. The curve does not depend on the round-trip time, so that long paths catch up. On short paths, where
-//! Reno would be faster, it does as Reno.
+//! Source: RFC 9438. The curve does not depend on the round-trip time, so that long paths catch up.
+//! On short paths, where Reno would be faster, it behaves as Reno.
 //!
-//! The constants and equations are the RFC's; windows are in packets, times in seconds.
+//! Constants and equations are the RFC's; windows are in packets, times in seconds.
 
 use crate::Instant;
 use crate::control::{Ack, CongestionControl, Idle, Loss, Timeout, has_window};
@@ -14,13 +14,13 @@ use crate::siblings::Siblings;
 use crate::window::{Window, WindowParameters};
 
 parameters! {
-    /// What can be set on CUBIC.
+    /// Parameters of CUBIC.
     pub struct CubicParameters {
         /// How steep the curve is, in packets per cubic second (C; RFC 9438, section 5.1).
         pub c: f64 = 0.4, 0.001..=100.0;
-        /// Share of the window that is left after a loss (RFC 9438, section 4.6).
+        /// Share of the window that remains after a loss (RFC 9438, section 4.6).
         pub beta: f64 = 0.7, 0.1..=0.95;
-        /// Leave others room when the losses come at ever smaller windows (RFC 9438, section 4.7).
+        /// Release bandwidth when losses occur at ever smaller windows (RFC 9438, section 4.7).
         pub fast_convergence: bool = true, false..=true;
         /// Never be slower than Reno would be (RFC 9438, section 4.3).
         pub reno_friendly: bool = true, false..=true;
@@ -39,7 +39,7 @@ pub struct Cubic {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Curve {
-    /// W_max: the window at which the last loss happened, or less with fast convergence. 0 before the first loss.
+    /// W_max: the window at the last loss, or less with fast convergence. 0 before the first loss.
     w_max: f64,
     /// cwnd_prior: the window when ssthresh was last set. 0 before.
     cwnd_prior: f64,
@@ -51,11 +51,11 @@ struct Curve {
 
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// When it began, plus the time in which the window was not used.
+    /// When it began, plus the time during which the window was unused.
     start: Instant,
     /// The last acknowledgement.
     last: Instant,
-    /// K: in how many seconds the curve has its plateau.
+    /// K: seconds until the curve reaches its plateau.
     k: f64,
     /// W_est: the window that Reno would have.
     w_est: f64,
@@ -64,7 +64,7 @@ struct Epoch {
 impl Algorithm for Cubic {
     const INFO: Info = Info {
         name: "cubic",
-        about: "a cubic curve in time around the last loss: what Linux, Windows and macOS do",
+        about: "a cubic curve in time around the last loss: the default of Linux, Windows and macOS",
         source: "RFC 9438",
         coupled: false,
     };
@@ -143,7 +143,7 @@ impl CongestionControl for Cubic {
 }
 
 impl Cubic {
-    /// The window, and the plateau of the next curve, at a loss.
+    /// Records the window and the next curve's plateau at a loss.
     fn remember_loss(&mut self) {
         self.before = Some(self.curve);
         let cwnd = self.window.cwnd();
@@ -162,7 +162,8 @@ impl Cubic {
         };
     }
 
-    /// The window was not used until now: the curve does not advance (RFC 9438, section 4.2: t leaves such times out).
+    /// The window was unused until now: the curve does not advance (RFC 9438, section 4.2 excludes
+    /// such times from t).
     fn stand_still(&mut self, now: Instant) {
         if let Some(epoch) = &mut self.curve.epoch {
             epoch.start += now.saturating_sub(epoch.last);

@@ -1,16 +1,17 @@
 //! TCP Edinburgh (the abstract calls it Eindhoven): WhiteHaul without its flaws.
 //!
-//! Source: the dissertation on WhiteHaul-based spectrum aggregation in Wi-Fi bands, section 5.3, which repairs what section
-//! 4.4 found; its own code is not published. What it says is done so:
+//! Source: the dissertation on WhiteHaul-based spectrum aggregation in Wi-Fi bands, section 5.3,
+//! which repairs the findings of section 4.4. Its code is not published.
 //!
 //! | the dissertation | here |
 //! | --- | --- |
-//! | the initial threshold is infinite, slow start is HyStart++ | so it is |
-//! | the window may grow after a delay spike | what matters is the delay of the last round alone |
-//! | the advertised window should not be fixed | what the path carried of late in its base round-trip time and a part of the budget |
+//! | infinite initial threshold, slow start by HyStart++ | the same |
+//! | the window may grow after a delay spike | only the delay of the last round counts |
+//! | the advertised window should not be fixed | recent delivery rate times base round-trip time and a part of the budget |
 //! | the budget should not be fixed | a part of the base round-trip time, within limits |
 //!
-//! So the window grows fast until the queue holds half the budget, then slowly; above the budget it is set back to half of it.
+//! The window grows fast until the queue holds half the budget, then slowly; above the budget it
+//! falls back to half.
 
 use std::time::Duration;
 
@@ -27,9 +28,10 @@ const fn ms(count: u64) -> Duration {
 }
 
 parameters! {
-    /// What can be set on Edinburgh. The dissertation gives no figures; those of WhiteHaul are kept where it has some.
+    /// Parameters of Edinburgh. The dissertation gives no figures; WhiteHaul's are kept where it
+    /// has some.
     pub struct EdinburghParameters {
-        /// The queueing budget in parts of the base round-trip time.
+        /// The queueing budget as a multiple of the base round-trip time.
         pub budget_share: f64 = 1.0, 0.0..=100.0;
         /// Least queueing budget.
         pub budget_min: Duration = ms(20), ms(1)..=ms(10_000);
@@ -41,12 +43,12 @@ parameters! {
         pub alpha_max: f64 = 50.0, 1.0..=1_000.0;
         /// Share of the window that a loss costs.
         pub beta: f64 = 0.1, 0.01..=0.9;
-        /// Below so many packets it grows like Reno.
+        /// Below this many packets it grows like Reno.
         pub win_thresh: u32 = 10, 0..=1_000_000;
     }
 }
 
-/// For how many rounds the path is believed to carry what it carried.
+/// Rounds for which a delivery rate is remembered.
 const ROUNDS: usize = 10;
 
 /// See the module.
@@ -61,7 +63,7 @@ pub struct Edinburgh {
     alpha: f64,
 }
 
-/// What the path has delivered of late.
+/// Recent delivery rates of the path.
 #[derive(Clone, Debug, Default)]
 struct Delivery {
     /// When this round began, and the packets acknowledged in it.
@@ -134,7 +136,7 @@ impl CongestionControl for Edinburgh {
 }
 
 impl Edinburgh {
-    /// Once per round trip: how fast to grow, and whether to step back.
+    /// Once per round trip: sets the step, and steps back above the budget.
     fn end_round(&mut self) {
         let (Some(base), Some(queueing)) = (self.delays.base(), self.delays.mean_queueing()) else {
             return;
@@ -157,7 +159,7 @@ impl Edinburgh {
         }
     }
 
-    /// The queueing delay that is accepted, in seconds.
+    /// The accepted queueing delay, in seconds.
     fn budget(&self, base: f64) -> f64 {
         let parameters = &self.parameters;
         (base * parameters.budget_share)
@@ -191,12 +193,12 @@ impl Delivery {
         (self.since, self.acked) = (Some(now), 0);
     }
 
-    /// What is acknowledged now was sent before: the next round tells nothing.
+    /// Data acknowledged now was sent before: the next round is not measured.
     fn restart(&mut self) {
         self.since = None;
     }
 
-    /// The best of the last rounds in packets per second.
+    /// Best rate of the last rounds, in packets per second.
     fn best(&self) -> Option<f64> {
         let best = self.rates.iter().copied().fold(0.0, f64::max);
         (best > 0.0).then_some(best)
@@ -208,7 +210,7 @@ mod tests {
     use crate::fixture::{fresh, ms, steady};
     use crate::player::Player;
 
-    /// Three rounds at `base`, three at `spike` and so many at `base` again.
+    /// Three rounds at `base`, three at `spike` and `rounds` at `base` again.
     fn spike(name: &str, cwnd: f64, base: u64, spike: u64, rounds: usize) -> Player {
         let mut bond = steady(name, &[], &[(cwnd, base)]);
         bond.rounds(0, 3);

@@ -1,8 +1,10 @@
-//! EWTCP, equally weighted TCP: each of n flows is a weaker Reno, so that together they are about one.
+//! EWTCP, equally weighted TCP: each of n flows is a weaker Reno, so that together they are about
+//! one.
 //!
-//! Source: Honda et al., "Multipath congestion control for shared bottleneck", PFLDNeT 2009, in the form of Wischik et al.,
-//! NSDI 2011, and section 1 of the CS 218 report: a / w for each acknowledgement, a = 1 / sqrt(n). It knows nothing
-//! of its siblings but their number, so it does not move away from congestion.
+//! Source: Honda et al., "Multipath congestion control for shared bottleneck", PFLDNeT 2009, in the
+//! form of Wischik et al., NSDI 2011, and section 1 of the CS 218 report: a / w for each
+//! acknowledgment, a = 1 / sqrt(n). It knows only the number of its siblings, so it does not move
+//! away from congestion.
 
 use crate::control::{Ack, CongestionControl, has_window};
 use crate::parameter::{BuildError, Parameters, parameters};
@@ -12,7 +14,7 @@ use crate::siblings::{Bond, Siblings};
 use crate::window::Window;
 
 parameters! {
-    /// What can be set on EWTCP.
+    /// Parameters of EWTCP.
     pub struct EwtcpParameters {
         /// The weight of a flow among n is 1 / sqrt(n) to this power: 1 as in the paper, 4 for 1 / n^2 as in
         /// some programs, 0 for Reno on each path.
@@ -30,7 +32,7 @@ pub struct Ewtcp {
 impl Algorithm for Ewtcp {
     const INFO: Info = Info {
         name: "ewtcp",
-        about: "each of n flows grows by a part of Reno's step: fair, but blind to where congestion is",
+        about: "each of n flows grows by a part of Reno's step: fair, but does not avoid congestion",
         source: "Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011 (EWTCP)",
         coupled: true,
     };
@@ -54,7 +56,7 @@ impl CongestionControl for Ewtcp {
 }
 
 impl Ewtcp {
-    /// a: the part of Reno's step that one of `flows` takes.
+    /// a: one flow's share of Reno's step among `flows`.
     fn weight(&self, flows: f64) -> f64 {
         // CS 218 report, section 1
         let weight = 1.0 / flows.sqrt();

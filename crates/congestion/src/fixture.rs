@@ -1,4 +1,4 @@
-//! Short ways to say what tests need of a [`Player`].
+//! Shorthands of the tests for a [`Player`].
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) fn settings(assignments: &[&str]) -> Settings {
     settings
 }
 
-/// At the beginning; one flow for each round-trip time.
+/// New flows, one for each round-trip time.
 pub(crate) fn fresh(name: &str, assignments: &[&str], rtts: &[Duration]) -> Player {
     Player::new(name, &settings(assignments), rtts).expect("an algorithm")
 }

@@ -1,4 +1,5 @@
-//! One script for all algorithms, and the windows that come of it: a change in behaviour is a readable difference.
+//! One script for all algorithms, with the resulting windows: a change in behavior is a readable
+//! difference.
 
 use std::fmt::Write;
 
@@ -6,10 +7,10 @@ use crate::NAMES;
 use crate::fixture::{fresh, ms};
 use crate::player::Player;
 
-/// What is done, and the head of its column.
+/// A step and the head of its column.
 type Step = (&'static str, fn(&mut Player));
 
-/// What happens to the first of two flows (base round-trip times 40 and 60 ms), step after step.
+/// Events of the first of two flows (base round-trip times 40 and 60 ms), in order.
 const STEPS: [Step; 11] = [
     ("3 rounds", |bond| bond.rounds_of_all(3)),
     ("both lose", |bond| {

@@ -1,10 +1,11 @@
 //! HyStart++ (RFC 9406): leaves the first slow start when the delay grows, before packets are lost.
 //!
-//! Slow start doubles the window until it has filled the queue, and then loses up to a window. HyStart++ compares the
-//! least round-trip time of each round with that of the round before. When it has grown, slow start goes on at a quarter
-//! of the pace for some rounds (conservative slow start), in case it was jitter; if the delay stays, it ends.
+//! Slow start doubles the window until it has filled the queue, and then loses up to a window.
+//! HyStart++ compares the minimum round-trip time of each round with that of the round before. When
+//! it has grown, slow start continues at a quarter of the pace for some rounds (conservative slow
+//! start), in case of jitter. If the delay stays, it ends.
 //!
-//! It is a part of the [`Window`](crate::Window): every algorithm with `hystart` set has it.
+//! It is part of the [`Window`](crate::Window): every algorithm with `hystart` set has it.
 
 use std::time::Duration;
 
@@ -23,15 +24,15 @@ parameters! {
         pub min_rtt_threshold: Duration = ms(4), ms(0)..=ms(1_000);
         /// Growth of the delay that always counts (MAX_RTT_THRESH).
         pub max_rtt_threshold: Duration = ms(16), ms(0)..=ms(10_000);
-        /// Between the two, the delay must grow by its part (MIN_RTT_DIVISOR).
+        /// Between the two, the delay must grow by this part of itself (MIN_RTT_DIVISOR).
         pub min_rtt_divisor: u32 = 8, 1..=1_000;
         /// Samples that a round needs before it is judged (N_RTT_SAMPLE).
         pub samples: u32 = 8, 1..=1_000;
-        /// How much slower conservative slow start grows (CSS_GROWTH_DIVISOR).
+        /// Divisor of the growth in conservative slow start (CSS_GROWTH_DIVISOR).
         pub css_growth_divisor: u32 = 4, 1..=1_000;
         /// Rounds of conservative slow start before it ends (CSS_ROUNDS).
         pub css_rounds: u32 = 5, 1..=1_000;
-        /// Most packets that one acknowledgement counts for (L; infinite where packets are paced).
+        /// Most packets that one acknowledgment counts for (L; infinite where packets are paced).
         pub growth_limit: u32 = 8, 1..=1_000_000;
     }
 }
@@ -41,25 +42,25 @@ parameters! {
 pub struct Hystart {
     parameters: HystartParameters,
     round: Round,
-    /// currentRoundMinRTT, and of how many samples.
+    /// currentRoundMinRTT, and the number of samples.
     current: Option<Duration>,
     samples: u32,
     /// lastRoundMinRTT.
     last: Option<Duration>,
-    /// Conservative slow start, if it is that.
+    /// Set during conservative slow start.
     conservative: Option<Conservative>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Conservative {
-    /// cssBaselineMinRtt: below it the growth of the delay was none.
+    /// cssBaselineMinRtt: below it the delay has not grown.
     baseline: Duration,
     /// Rounds that have ended in it.
     rounds: u32,
 }
 
 impl Hystart {
-    /// At the beginning of a flow.
+    /// State at the start of a flow.
     pub fn new(parameters: HystartParameters) -> Self {
         Self {
             parameters,
@@ -71,7 +72,8 @@ impl Hystart {
         }
     }
 
-    /// By how many packets the window grows with this acknowledgement, if slow start is not [over](Hystart::is_over).
+    /// Packets by which this acknowledgment grows the window, unless slow start is
+    /// [over](Hystart::is_over).
     pub fn growth(&mut self, ack: &Ack) -> f64 {
         // RFC 9406, section 4.2
         if self.round.is_over(ack) {
@@ -94,7 +96,7 @@ impl Hystart {
         growth
     }
 
-    /// Whether slow start has ended: congestion avoidance goes on from the window that there is.
+    /// Whether slow start has ended; congestion avoidance continues from the current window.
     pub fn is_over(&self) -> bool {
         let rounds = self
             .conservative
@@ -126,7 +128,7 @@ impl Hystart {
         }
     }
 
-    /// By how much the delay must grow in a round: RttThresh.
+    /// Growth of the delay in a round that counts: RttThresh.
     fn threshold(&self, last: Duration) -> Duration {
         let parameters = &self.parameters;
         let part = last / parameters.min_rtt_divisor;
@@ -151,7 +153,7 @@ mod tests {
             Self { hystart, sent: 0 }
         }
 
-        /// One round with this delay; returns by how much the window grew.
+        /// One round with this delay; returns the growth of the window.
         fn round(&mut self, rtt: Duration, window: u64) -> f64 {
             let begin = self.sent;
             self.sent += window;

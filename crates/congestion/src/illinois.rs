@@ -1,8 +1,9 @@
-//! TCP Illinois: the more queueing delay there is, the smaller the steps up and the larger the step down.
+//! TCP Illinois: the more queueing delay, the smaller the steps up and the larger the step down.
 //!
-//! Source: Liu, Basar and Srikant, "TCP-Illinois: a loss- and delay-based congestion control algorithm for high-speed
-//! networks", VALUETOOLS 2006, with the constants and the cautions of Linux' `tcp_illinois.c`: Reno for small windows, and
-//! some rounds of low delay before the largest step is taken again. Losses decide when, delays by how much.
+//! Source: Liu, Basar and Srikant, "TCP-Illinois: a loss- and delay-based congestion control
+//! algorithm for high-speed networks", VALUETOOLS 2006, with the constants and safeguards of Linux'
+//! `tcp_illinois.c`: Reno for small windows, and some rounds of low delay before the largest step
+//! returns. Losses decide when to change the window, delays by how much.
 
 use std::time::Duration;
 
@@ -14,17 +15,17 @@ use crate::siblings::Siblings;
 use crate::window::{Phase, Window};
 
 parameters! {
-    /// What can be set on Illinois.
+    /// Parameters of Illinois.
     pub struct IllinoisParameters {
-        /// Packets per round trip when the delay is largest.
+        /// Packets per round trip at the largest delay.
         pub alpha_min: f64 = 0.3, 0.01..=0.99;
-        /// Packets per round trip when there is no delay.
+        /// Packets per round trip without delay.
         pub alpha_max: f64 = 10.0, 1.0..=1_000.0;
-        /// Share of the window that a loss costs when there is no delay.
+        /// Share of the window that a loss costs without delay.
         pub beta_min: f64 = 0.125, 0.01..=0.9;
-        /// Share of the window that a loss costs when the delay is large.
+        /// Share of the window that a loss costs at a large delay.
         pub beta_max: f64 = 0.5, 0.01..=0.9;
-        /// Below so many packets it is Reno (win_thresh in Linux).
+        /// Below this many packets it is Reno (win_thresh in Linux).
         pub win_thresh: u32 = 15, 0..=1_000_000;
         /// Rounds of low delay before the step is largest again (theta in Linux).
         pub theta: u32 = 5, 1..=1_000;
@@ -35,8 +36,8 @@ parameters! {
 const RENO_ALPHA: f64 = 1.0;
 const RENO_BETA: f64 = 0.5;
 
-/// Parts of the largest queueing delay: below the first the step up is largest; below the second the step down is
-/// least, above the third largest (d1, d2 and d3).
+/// Shares of the largest queueing delay: below the first the step up is largest; below the second
+/// the step down is smallest, above the third largest (d1, d2 and d3).
 const LOW_DELAY: f64 = 0.01;
 const LEAST_DECREASE_DELAY: f64 = 0.1;
 const MOST_DECREASE_DELAY: f64 = 0.8;
@@ -52,7 +53,7 @@ pub struct Illinois {
     alpha: f64,
     /// Share of the window that a loss costs.
     beta: f64,
-    /// The delay has been high, and `rounds_low` rounds in which it was not have passed since.
+    /// The delay has been high; `rounds_low` rounds of low delay have passed since.
     was_high: bool,
     rounds_low: u32,
 }
@@ -60,7 +61,7 @@ pub struct Illinois {
 impl Algorithm for Illinois {
     const INFO: Info = Info {
         name: "illinois",
-        about: "losses say when, delays by how much: for fast long paths",
+        about: "losses decide when, delays by how much: for fast long paths",
         source: "Liu, Basar and Srikant, VALUETOOLS 2006; tcp_illinois.c of Linux",
         coupled: false,
     };

@@ -1,7 +1,8 @@
-//! LIA, the linked increases: together the flows take what one TCP flow on the best path would.
+//! LIA, the linked increases: together the flows take as much as one TCP flow on the best path
+//! would.
 //!
-//! Source: RFC 6356. The increase is shared among the flows by alpha, and none is more aggressive on its path than Reno
-//! would be. One flow alone is Reno.
+//! Source: RFC 6356. The flows share the increase by alpha, and none is more aggressive on its path
+//! than Reno. A single flow is Reno.
 
 use crate::control::{Ack, CongestionControl, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -19,7 +20,7 @@ pub struct Lia {
 impl Algorithm for Lia {
     const INFO: Info = Info {
         name: "lia",
-        about: "the bond takes what one flow on its best path would: fair where links share a bottleneck",
+        about: "the bond takes as much as one flow on its best path: fair on shared bottlenecks",
         source: "RFC 6356",
         coupled: true,
     };
@@ -39,7 +40,7 @@ impl CongestionControl for Lia {
     }
 }
 
-/// By how many packets LIA's window grows when `acked` packets are acknowledged.
+/// Packets by which LIA's window grows when `acked` packets are acknowledged.
 pub(crate) fn increase(acked: f64, window: &Window, siblings: &Siblings<'_>) -> f64 {
     let most = reno::increase(acked, window.cwnd());
     match Bond::new(window.flow(), siblings) {
@@ -49,7 +50,7 @@ pub(crate) fn increase(acked: f64, window: &Window, siblings: &Siblings<'_>) -> 
     }
 }
 
-/// How aggressive the bond is as a whole; 1 for a single flow.
+/// Aggressiveness of the bond as a whole; 1 for a single flow.
 pub(crate) fn alpha(bond: &Bond<'_>) -> f64 {
     // RFC 6356, section 3, equation 2
     let best = bond.most(|flow| flow.rate() / flow.rtt());

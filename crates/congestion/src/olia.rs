@@ -1,8 +1,9 @@
-//! OLIA, the opportunistic linked increases: balances congestion as the optimum does, and still reacts.
+//! OLIA, the opportunistic linked increases: balances congestion optimally, and still reacts.
 //!
-//! Source: Khalili et al., "MPTCP is not Pareto-optimal: performance issues and a possible solution", CoNEXT 2012, and
-//! draft-khalili-mptcp-congestion-control-05. The first term of the increase moves traffic away from congestion; the second,
-//! epsilon, gives to the best paths whose windows are small what it takes from the paths with the largest windows.
+//! Source: Khalili et al., "MPTCP is not Pareto-optimal: performance issues and a possible
+//! solution", CoNEXT 2012, and draft-khalili-mptcp-congestion-control-05. The first term of the
+//! increase moves traffic away from congestion. The second, epsilon, moves window from the paths
+//! with the largest windows to the best paths with small ones.
 
 use crate::control::{Ack, CongestionControl, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -20,7 +21,7 @@ pub struct Olia {
 impl Algorithm for Olia {
     const INFO: Info = Info {
         name: "olia",
-        about: "LIA's successor: takes nothing from others where it gains nothing itself",
+        about: "LIA's successor: takes nothing from other flows where it gains nothing",
         source: "Khalili et al., CoNEXT 2012; draft-khalili-mptcp-congestion-control-05",
         coupled: true,
     };
@@ -44,7 +45,7 @@ impl CongestionControl for Olia {
     }
 }
 
-/// By how many packets the window grows for each packet that is acknowledged. It may be less than nothing.
+/// Packets by which the window grows for each acknowledged packet. May be negative.
 fn increase(bond: &Bond<'_>) -> f64 {
     let own = &bond.own;
     let total = bond.total_rate();
@@ -52,7 +53,8 @@ fn increase(bond: &Bond<'_>) -> f64 {
     own.rate() / own.rtt() / (total * total) + epsilon(own, bond) / own.cwnd
 }
 
-/// The part of one packet that `flow` gives or takes: alpha_r in the paper, epsilon in its implementations.
+/// The part of a packet that `flow` gains or gives up: alpha_r in the paper, epsilon in its
+/// implementations.
 fn epsilon(flow: &Flow, bond: &Bond<'_>) -> f64 {
     let (best, largest) = (bond.most(quality), bond.most(whole_window));
     let is_largest = |flow: &Flow| whole_window(flow) == largest;
@@ -71,13 +73,13 @@ fn epsilon(flow: &Flow, bond: &Bond<'_>) -> f64 {
     }
 }
 
-/// How good a path is: l / rtt^2, where l is what passes between losses.
+/// Quality of a path: l / rtt^2, where l is the data sent between losses.
 fn quality(flow: &Flow) -> f64 {
     // Khalili et al., what B maximises
     flow.between_losses.longest() as f64 / (flow.rtt() * flow.rtt())
 }
 
-/// Windows are compared in whole packets: equal paths have equal windows then, now and again.
+/// Windows are compared in whole packets, so that equal paths sometimes have equal windows.
 fn whole_window(flow: &Flow) -> f64 {
     flow.cwnd.floor()
 }

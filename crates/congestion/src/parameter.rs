@@ -114,22 +114,22 @@ impl fmt::Display for Value {
     }
 }
 
-/// What can be said of one parameter.
+/// Description of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// By which it is set.
+    /// Its name in settings.
     pub key: &'static str,
-    /// What it means, with its unit and where it comes from.
+    /// Its meaning, unit and source.
     pub about: String,
-    /// What it is if nobody sets it.
+    /// Its default.
     pub default: Value,
-    /// The least it may be.
+    /// The least allowed value.
     pub least: Value,
-    /// The most it may be.
+    /// The largest allowed value.
     pub most: Value,
 }
 
-/// The parameters of an algorithm, or of a part of it. Made by a macro of this crate.
+/// Parameters of an algorithm or of a part of it. A macro of this crate implements it.
 pub trait Parameters: Clone + Default {
     /// All of them, in the order of the struct, with these values as the defaults.
     fn list(&self) -> Vec<Parameter>;

@@ -1,7 +1,7 @@
-//! Flows of one bond, told by hand what happens to them: for scripts and tests.
+//! Flows of one bond, driven by hand: for scripts and tests.
 //!
-//! There is no network here: round-trip times and losses are what the caller says. Each flow has a full window in flight at any
-//! time, and always something to send.
+//! There is no network: the caller sets round-trip times and losses. Each flow always has data to
+//! send and a full window in flight.
 
 use std::time::Duration;
 
@@ -29,18 +29,18 @@ struct Path {
     /// Packets acknowledged, and sent.
     acknowledged: u64,
     sent: u64,
-    /// A timeout is repaired when so many are acknowledged.
+    /// Acknowledged packets at which a timeout is repaired.
     repaired_at: Option<u64>,
-    /// Packets that were in flight when the last loss was seen, without those that had arrived.
+    /// Packets in flight at the last loss, without those that had arrived.
     unrepaired: u32,
 }
 
 impl Player {
-    /// Flows at their beginning, one for each round-trip time.
+    /// New flows, one for each round-trip time.
     ///
     /// # Errors
     ///
-    /// What [`build`] says.
+    /// As [`build`].
     pub fn new(name: &str, settings: &Settings, rtts: &[Duration]) -> Result<Self, BuildError> {
         let controls: Vec<_> = rtts
             .iter()
@@ -68,17 +68,17 @@ impl Player {
         self.controls[flow].ssthresh()
     }
 
-    /// From now on packets of this flow take so long.
+    /// Sets the round-trip time of this flow's packets from now on.
     pub fn set_rtt(&mut self, flow: usize, rtt: Duration) {
         self.paths[flow].rtt = rtt;
     }
 
-    /// One acknowledgement of so many packets; returns by how much the window grew.
+    /// One acknowledgment of `packets`; returns the growth of the window.
     pub fn ack(&mut self, flow: usize, packets: u32) -> f64 {
         self.ack_if(flow, packets, true)
     }
 
-    /// The same, and whether the window is what limits the flow.
+    /// The same, with a flag for whether the window limits the flow.
     pub fn ack_if(&mut self, flow: usize, packets: u32, cwnd_limited: bool) -> f64 {
         let before = self.cwnd(flow);
         let path = &mut self.paths[flow];
@@ -102,8 +102,8 @@ impl Player {
         self.cwnd(flow) - before
     }
 
-    /// One round trip of a flow: as many packets as its window holds at the beginning, each with an acknowledgement of its
-    /// own, spread evenly. Returns by how much the window grew.
+    /// One round trip of a flow: one acknowledgment for each packet of the initial window, spread
+    /// evenly. Returns the growth of the window.
     pub fn round(&mut self, flow: usize) -> f64 {
         let before = self.cwnd(flow);
         let packets = before as u32;
@@ -114,14 +114,14 @@ impl Player {
         self.cwnd(flow) - before
     }
 
-    /// So many rounds of a flow.
+    /// `count` rounds of a flow.
     pub fn rounds(&mut self, flow: usize, count: usize) {
         for _ in 0..count {
             self.round(flow);
         }
     }
 
-    /// So many rounds of each flow, all beginning at the same time; the first flow's decide when they end.
+    /// `count` rounds of each flow, all starting together; the first flow decides when they end.
     pub fn rounds_of_all(&mut self, count: usize) {
         for _ in 0..count {
             let start = self.now;
@@ -145,15 +145,15 @@ impl Player {
         self.tell(flow, |control, _| control.on_recovery_exit(now));
     }
 
-    /// A loss that is repaired at once; returns the window then.
+    /// A loss that is repaired at once; returns the window after it.
     pub fn repaired_loss(&mut self, flow: usize) -> f64 {
         self.lose(flow);
         self.recover(flow);
         self.cwnd(flow)
     }
 
-    /// The first packet of a window is lost and the rest arrives; a round trip later the lost one has, too, and recovery
-    /// is over. There was nothing else to send, so the window does not grow.
+    /// The first packet of a window is lost and the rest arrives. A round trip later the lost one
+    /// has arrived too, and recovery ends. No other data was waiting, so the window does not grow.
     pub fn lose_first(&mut self, flow: usize) {
         let rest = self.cwnd(flow) as u32 - 1;
         self.lose(flow);
@@ -163,22 +163,22 @@ impl Player {
         self.ack_if(flow, 1, false);
     }
 
-    /// The first packet of a window is lost, and so many behind it arrive, which shows it. Recovery lasts until
-    /// [`Player::repair`].
+    /// The first packet of a window is lost, and the arrival of `arrived` packets behind it shows
+    /// that. Recovery lasts until [`Player::repair`].
     pub fn lose_behind(&mut self, flow: usize, arrived: u32) {
         self.paths[flow].unrepaired = (self.cwnd(flow) as u32).saturating_sub(arrived);
         self.ack_if(flow, arrived, false);
         self.lose(flow);
     }
 
-    /// All is acknowledged that was in flight when the last loss was seen, or the timer fired.
+    /// All packets that were in flight at the last loss or timeout are acknowledged.
     pub fn repair(&mut self, flow: usize) {
         let packets = std::mem::take(&mut self.paths[flow].unrepaired);
         self.recover(flow);
         self.ack(flow, packets);
     }
 
-    /// As [`Player::repair`], but the acknowledgement tells that the loss was none.
+    /// As [`Player::repair`], but the acknowledgment shows that the loss was spurious.
     pub fn undo(&mut self, flow: usize) {
         let packets = std::mem::take(&mut self.paths[flow].unrepaired);
         let now = self.now;
@@ -186,8 +186,8 @@ impl Player {
         self.ack(flow, packets);
     }
 
-    /// The retransmission timer fires. The loss is repaired when all is acknowledged that was in flight, or by
-    /// [`Player::recover`].
+    /// The retransmission timer fires. The loss is repaired when all packets in flight are
+    /// acknowledged, or by [`Player::recover`].
     pub fn time_out(&mut self, flow: usize, repeated: bool) {
         let path = &mut self.paths[flow];
         let in_flight = self.controls[flow].cwnd() as u64;
@@ -199,7 +199,7 @@ impl Player {
         self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
     }
 
-    /// There is nothing else to send: what is in flight is acknowledged at once, one flow after the other.
+    /// No more data to send: packets in flight are acknowledged at once, one flow after the other.
     pub fn drain(&mut self) {
         for flow in 0..self.controls.len() {
             let in_flight = self.cwnd(flow) as u32;
@@ -207,7 +207,7 @@ impl Player {
         }
     }
 
-    /// Nothing happens for so long; then all flows send again.
+    /// An idle time of this length; then all flows send again.
     pub fn idle(&mut self, lasted: Duration, rto: Duration) {
         self.now += lasted;
         let now = self.now;
@@ -218,7 +218,7 @@ impl Player {
         }
     }
 
-    /// An event of one flow; its siblings see what comes of it.
+    /// Handles an event of one flow and updates its siblings' view of it.
     fn tell(&mut self, flow: usize, event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
         let siblings = Siblings::of(&self.flows, flow);
         event(self.controls[flow].as_mut(), &siblings);

@@ -1,4 +1,4 @@
-//! All algorithms by name: what they are for, what can be set, and how they are built.
+//! All algorithms by name: purpose, parameters and construction.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     uncoupled, whitehaul, wvegas,
 };
 
-/// All algorithms, in the order in which a list of them reads best. To add one: a file with a type that implements
+/// All algorithms, in the order of lists. To add one: a file with a type that implements
 /// [`CongestionControl`] and [`Algorithm`], and a line here.
 pub const ALGORITHMS: &[Entry] = &[
     Entry::of::<reno::Reno>(),
@@ -67,17 +67,17 @@ pub fn build(name: &str, settings: &Settings) -> Result<Box<dyn CongestionContro
     (entry.build)(settings)
 }
 
-/// What is known of the algorithm of that name.
+/// The entry of the algorithm with that name.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     ALGORITHMS.iter().find(|entry| entry.info.name == name)
 }
 
-/// What an algorithm is.
+/// Description of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// By which it is chosen.
+    /// Its name in settings.
     pub name: &'static str,
-    /// What it does and is for, in one line.
+    /// Its behavior and purpose, in one line.
     pub about: &'static str,
     /// Paper or standard.
     pub source: &'static str,
@@ -87,29 +87,29 @@ pub struct Info {
 
 /// An algorithm that the registry can build.
 pub trait Algorithm: CongestionControl + Sized + 'static {
-    /// What it is.
+    /// Its description.
     const INFO: Info;
 
-    /// What can be set on it besides the window's parameters.
+    /// Its parameters besides the window's.
     type Parameters: Parameters;
 
-    /// What its window begins with if nobody sets anything.
+    /// Defaults of its window.
     fn window_parameters() -> WindowParameters {
         WindowParameters::default()
     }
 
-    /// At the beginning of a flow.
+    /// A flow's initial state.
     ///
     /// # Errors
     ///
-    /// A parameter that is out of range.
+    /// A parameter out of range.
     fn new(window: Window, parameters: Self::Parameters) -> Result<Self, BuildError>;
 }
 
 /// A line of the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What it is.
+    /// Its description.
     pub info: Info,
     parameters: fn() -> Vec<Parameter>,
     build: fn(&Settings) -> Result<Box<dyn CongestionControl>, BuildError>,
@@ -124,49 +124,49 @@ impl Entry {
         }
     }
 
-    /// What can be set: its own parameters first, then those that all have.
+    /// Its own parameters first, then those of all algorithms.
     pub fn parameters(&self) -> Vec<Parameter> {
         (self.parameters)()
     }
 }
 
-/// Values by the names of parameters; what is not set stays at its default.
+/// Values by parameter name; unset parameters keep their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     values: BTreeMap<String, Value>,
 }
 
 impl Settings {
-    /// With one more, as text: `with("beta", "0.7")`, `with("budget", "50ms")`.
+    /// Adds a value as text: `with("beta", "0.7")`, `with("budget", "50ms")`.
     ///
     /// # Errors
     ///
-    /// Text that is no value.
+    /// Text that is not a value.
     pub fn with(mut self, key: &str, value: &str) -> Result<Self, BuildError> {
         self.set(key, value.parse()?);
         Ok(self)
     }
 
-    /// Sets one.
+    /// Sets a value.
     pub fn set(&mut self, key: &str, value: Value) {
         self.values.insert(key.to_owned(), value);
     }
 
-    /// What one is set to; nothing if it stays at its default.
+    /// The value set for a parameter; none if it keeps its default.
     pub fn get(&self, key: &str) -> Option<Value> {
         self.values.get(key).copied()
     }
 
-    /// The names of those that are set.
+    /// The names of the parameters that are set.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
 
-    /// Sets one as it is written on a command line: `beta=0.7`.
+    /// Sets a parameter from text as on a command line: `beta=0.7`.
     ///
     /// # Errors
     ///
-    /// Text without `=`, or without a value behind it.
+    /// Text without `=`, or without a value after it.
     pub fn assign(&mut self, text: &str) -> Result<(), BuildError> {
         let (key, value) = text
             .split_once('=')

@@ -1,7 +1,7 @@
-//! Reno: one packet more in each round trip, and half the window on a loss.
+//! Reno: one more packet in each round trip, and half the window on a loss.
 //!
-//! Source: RFC 5681, with byte counting (RFC 3465) so that delayed acknowledgements change nothing. When recovery ends is
-//! RFC 6582's (NewReno) matter, which the TCP model decides.
+//! Source: RFC 5681, with byte counting (RFC 3465) so that delayed acknowledgments change nothing.
+//! The TCP model decides when recovery ends, by RFC 6582 (NewReno).
 
 use crate::control::{Ack, CongestionControl, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -18,7 +18,7 @@ pub struct Reno {
 impl Algorithm for Reno {
     const INFO: Info = Info {
         name: "reno",
-        about: "one packet more per round trip, half on loss: what the others are compared with",
+        about: "one packet more per round trip, half on loss: the reference for the others",
         source: "RFC 5681, RFC 6582",
         coupled: false,
     };
@@ -38,8 +38,8 @@ impl CongestionControl for Reno {
     }
 }
 
-/// By how many packets Reno's window of `cwnd` grows when `acked` packets are acknowledged: the 1/w that other algorithms
-/// stay below.
+/// Packets by which Reno's window of `cwnd` grows when `acked` packets are acknowledged: the 1/w
+/// that other algorithms stay below.
 pub(crate) fn increase(acked: f64, cwnd: f64) -> f64 {
     // RFC 5681, section 3.1, equation 3; RFC 3465, section 2.1
     acked / cwnd

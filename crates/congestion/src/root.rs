@@ -1,4 +1,4 @@
-//! Roots that are the same on every machine: the standard library's `cbrt` is the platform's.
+//! Roots that are identical on every machine: the standard library's `cbrt` is the platform's.
 
 /// The cube root of a finite number that is not negative, to the last bits.
 pub(crate) fn cube_root(x: f64) -> f64 {

@@ -1,18 +1,18 @@
-//! Round trips: when one is over, and what delays were measured in it.
+//! Round trips: when one ends, and the delays measured in it.
 
 use std::time::Duration;
 
 use crate::control::Ack;
 
-/// The round trip under way: over when something is acknowledged that was sent after it began.
+/// The current round trip; it ends when data sent after its start is acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Round {
-    /// What had been sent when it began; nothing if the next acknowledgement begins it.
+    /// Position sent at its start; none if the next acknowledgment starts it.
     end: Option<u64>,
 }
 
 impl Round {
-    /// At the beginning of a flow: the first acknowledgement ends the first round.
+    /// State at the start of a flow: the first acknowledgment ends the first round.
     pub(crate) fn first() -> Self {
         Self { end: Some(0) }
     }
@@ -49,22 +49,22 @@ impl Delays {
         self.most = self.most.max(rtt);
     }
 
-    /// How many samples the round has.
+    /// Number of samples in the round.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Mean of the round; nothing without a sample.
+    /// Mean of the round; none without a sample.
     pub(crate) fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| self.sum / self.count)
     }
 
-    /// The least ever, the base round-trip time; nothing without a sample.
+    /// The least ever, the base round-trip time; none without a sample.
     pub(crate) fn base(&self) -> Option<Duration> {
         self.least
     }
 
-    /// What the mean of the round exceeds the base by: the queueing delay.
+    /// The round's mean above the base: the queueing delay.
     pub(crate) fn mean_queueing(&self) -> Option<Duration> {
         Some(self.mean()? - self.least?)
     }

@@ -20,7 +20,7 @@ pub struct RttCompensator {
 impl Algorithm for RttCompensator {
     const INFO: Info = Info {
         name: "rtt-compensator",
-        about: "what became LIA, under the name that the first papers measure it by",
+        about: "LIA's predecessor, under the name that the first papers use",
         source: "Wischik et al., NSDI 2011 (RTT compensation)",
         coupled: true,
     };

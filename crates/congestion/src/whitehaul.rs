@@ -33,7 +33,7 @@ parameters! {
         pub budget: Duration = Duration::from_millis(50), Duration::ZERO..=Duration::from_secs(10);
         /// Rounds of low delay before the step is largest again (line 45).
         pub theta: u32 = 2, 1..=200;
-        /// Below so many packets it is Reno (line 40).
+        /// Below this many packets it is Reno (line 40).
         pub win_thresh: u32 = 10, 0..=1_000_000;
         /// Packets per round trip below the advertised window (line 28).
         pub alpha_max: u32 = 50, 1..=1_000;
