@@ -329,7 +329,7 @@ fn status(lab: Option<&str>, json: bool) -> Result<(), LabError> {
                 format_rate(number(&direction["rate_bps"])),
                 number(&direction["delivered_packets"]),
                 number(&direction["delivered_bytes"]),
-                number(&direction["dropped_queue_packets"]),
+                number(&direction["policed_packets"]) + number(&direction["dropped_queue_packets"]),
                 number(&direction["lost_packets"]),
                 number(&direction["discarded_packets"]),
                 number(&direction["backlog_packets"]),

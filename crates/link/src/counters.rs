@@ -2,7 +2,7 @@
 
 /// Counts since the link was made.
 ///
-/// At every moment `offered = dropped_queue + discarded + lost + delivered + queued + in_flight`, in
+/// At every moment `offered = policed + dropped_queue + discarded + lost + delivered + queued + in_flight`, in
 /// packets and in bytes alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -10,6 +10,10 @@ pub struct Counters {
     pub offered_packets: u64,
     /// Their bytes.
     pub offered_bytes: u64,
+    /// Packets that the policer dropped.
+    pub policed_packets: u64,
+    /// Their bytes.
+    pub policed_bytes: u64,
     /// Packets that found the queue full.
     pub dropped_queue_packets: u64,
     /// Their bytes.
@@ -42,7 +46,8 @@ pub struct Counters {
 impl Counters {
     /// Every packet that is accounted for; equals `offered_packets`.
     pub fn accounted_packets(&self) -> u64 {
-        self.dropped_queue_packets
+        self.policed_packets
+            + self.dropped_queue_packets
             + self.discarded_packets
             + self.lost_packets
             + self.delivered_packets
@@ -52,7 +57,8 @@ impl Counters {
 
     /// Every byte that is accounted for; equals `offered_bytes`.
     pub fn accounted_bytes(&self) -> u64 {
-        self.dropped_queue_bytes
+        self.policed_bytes
+            + self.dropped_queue_bytes
             + self.discarded_bytes
             + self.lost_bytes
             + self.delivered_bytes

@@ -2,10 +2,10 @@
 //! links do to each other.
 //!
 //! ```text
-//! enqueue ──▶ queue ──▶ rate or trace ──▶ loss ──────────▶ delay ──▶ poll
-//!            (bytes,   (bit/s, Mahimahi) (i.i.d., bursts, (fixed,
-//!             time)     ▲                 script)          jitter)
-//!                       │
+//! enqueue ──▶ policer ──▶ queue ──▶ rate or trace ──▶ loss ──────────▶ delay ──▶ poll
+//!            (token     (bytes,   (bit/s, burst;    (i.i.d., bursts, (fixed,
+//!             bucket)    time)     Mahimahi)         script)          jitter)
+//!                                  ▲
 //!             share of the air: coupling group, interferer (and repetitions on layer 2)
 //! ```
 //!
@@ -77,6 +77,7 @@ mod loss;
 mod network;
 mod opportunity;
 mod packet;
+mod policer;
 pub mod profile;
 mod queue;
 mod random;
@@ -92,6 +93,7 @@ pub use link::{Delivery, Link, LinkConfig, LinkState};
 pub use loss::{GilbertElliott, Loss, LossScript};
 pub use network::{Air, Hotspot, Interferer, InterfererId, LinkId, Network, Radio, Schedule};
 pub use packet::Packet;
+pub use policer::Policer;
 pub use profile::{Profile, Timeline};
 pub use queue::QueueLimit;
 pub use random::Random;

@@ -5,6 +5,7 @@ use core::time::Duration;
 use crate::delay::DelayLine;
 use crate::layer2::{Attempt, Layer2};
 use crate::loss::LossProcess;
+use crate::policer::Bucket;
 use crate::queue::DropTail;
 use crate::random::{Random, purpose};
 use crate::server::Server;
@@ -56,6 +57,7 @@ pub struct Link<P> {
     queue_limit: QueueLimit,
     /// The last rate that was not 0, for a queue limited by time.
     nominal_rate: u64,
+    policer: Option<Bucket>,
     queue: DropTail<P>,
     server: Server,
     layer2: Layer2,
@@ -74,6 +76,7 @@ impl<P: Packet> Link<P> {
             state: LinkState::Up,
             queue_limit: config.queue,
             nominal_rate: config.rate,
+            policer: None,
             queue: DropTail::new(config.queue.bytes(config.rate)),
             server: Server::new(config.rate),
             layer2: Layer2::new(random.split(purpose::LAYER2)),
@@ -83,7 +86,8 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// Puts a packet in. It is dropped, and counted, when the queue is full or the link is not up.
+    /// Puts a packet in. It is dropped, and counted, when the policer has no tokens for it, when the queue
+    /// is full or when the link is not up.
     pub fn enqueue(&mut self, now: Duration, packet: P) {
         self.counters.offered_packets += 1;
         self.counters.offered_bytes += packet.wire_len() as u64;
@@ -97,6 +101,9 @@ impl<P: Packet> Link<P> {
         if self.state != LinkState::Up {
             self.counters.discarded_packets += 1;
             self.counters.discarded_bytes += bytes;
+        } else if !self.conforms(bytes) {
+            self.counters.policed_packets += 1;
+            self.counters.policed_bytes += bytes;
         } else if self.queue.push(self.now, packet).is_err() {
             self.counters.dropped_queue_packets += 1;
             self.counters.dropped_queue_bytes += bytes;
@@ -135,6 +142,7 @@ impl<P: Packet> Link<P> {
                 self.server.set_rate(self.now, rate);
                 self.resize_queue();
             }
+            Change::Burst(bytes) => self.server.set_burst(self.now, bytes),
             Change::Trace(trace) => {
                 self.server.set_trace(self.now, trace);
                 self.resize_queue();
@@ -145,6 +153,9 @@ impl<P: Packet> Link<P> {
             Change::Queue(limit) => {
                 self.queue_limit = limit;
                 self.resize_queue();
+            }
+            Change::Policer(policer) => {
+                self.policer = policer.map(|policer| Bucket::full(policer, self.now));
             }
             Change::State(state) => self.change_state(state),
         }
@@ -263,6 +274,14 @@ impl<P: Packet> Link<P> {
     /// Access to the counters of what happens outside of the link's own parts.
     pub(crate) fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
+    }
+
+    /// Whether the policer, if there is one, lets a packet of that size pass now.
+    fn conforms(&mut self, bytes: u64) -> bool {
+        match &mut self.policer {
+            Some(bucket) => bucket.passes(self.now, bytes),
+            None => true,
+        }
     }
 
     fn resize_queue(&mut self) {

@@ -5,19 +5,22 @@ use core::time::Duration;
 /// Nanoseconds of a second; work is counted in bit-nanoseconds per second so that it stays an integer.
 const NANOS: u128 = 1_000_000_000;
 
-/// Sends one packet after the other at a constant number of bits per second.
+/// Sends one packet after the other at a constant number of bits per second, or as a token bucket filter
+/// (tbf): then it may send up to a burst at once after it was idle.
 ///
 /// Arithmetic is exact: what a nanosecond sends beyond the end of a packet is credited to the next one
-/// of the same busy period, so rounding never adds up.
+/// of the same busy period, so rounding never adds up. A burst is the same credit, kept while idle.
 #[derive(Clone, Debug)]
 pub(crate) struct RateServer {
     /// Bits per second; 0 sends nothing.
     rate: u64,
+    /// What may be saved up while idle, in bits * 10^9.
+    burst: u128,
     /// What is left of the packet in transmission, in bits * 10^9; `None` while idle.
     work: Option<u128>,
     /// Up to when `work` has been brought.
     at: Duration,
-    /// Work done beyond the end of the last packet within its last nanosecond.
+    /// Work done at `at` beyond the end of the last packet: within its last nanosecond, or saved up.
     surplus: u128,
     /// When the packet in transmission is sent. It is asked for several times for each packet, and working
     /// it out takes a long division.
@@ -28,6 +31,7 @@ impl RateServer {
     pub(crate) fn new(rate: u64) -> Self {
         Self {
             rate,
+            burst: 0,
             work: None,
             at: Duration::ZERO,
             surplus: 0,
@@ -52,9 +56,22 @@ impl RateServer {
             let done = u128::from(self.rate).saturating_mul(elapsed);
             *work = work.saturating_sub(done);
         }
+        self.surplus = self.saved(now).min(self.burst);
         self.at = self.at.max(now);
-        self.surplus = 0;
         self.rate = rate;
+        self.end = self.work_out_end();
+    }
+
+    /// Changes how many bytes may be saved up while idle, from a full bucket on.
+    pub(crate) fn set_burst(&mut self, now: Duration, bytes: u64) {
+        self.burst = u128::from(bytes) * 8 * NANOS;
+        self.set_rate(now, self.rate);
+        self.surplus = self.burst;
+        if let Some(work) = &mut self.work {
+            let used = self.surplus.min(*work);
+            *work -= used;
+            self.surplus -= used;
+        }
         self.end = self.work_out_end();
     }
 
@@ -66,16 +83,21 @@ impl RateServer {
 
     /// Says that the next packet was not there yet when the last one ended: none of it is sent already.
     pub(crate) fn rest(&mut self) {
-        self.surplus = 0;
+        self.surplus = self.surplus.min(self.burst);
     }
 
     /// Starts to send a packet of `bytes` at `start`, which is not before the end of the last one.
     pub(crate) fn begin(&mut self, start: Duration, bytes: usize) {
         debug_assert!(self.work.is_none(), "one packet at a time");
-        let credit = if start == self.at { self.surplus } else { 0 };
-        self.work = Some((bytes as u128 * 8 * NANOS).saturating_sub(credit));
+        let credit = if start == self.at {
+            self.surplus
+        } else {
+            self.saved(start).min(self.burst)
+        };
+        let work = bytes as u128 * 8 * NANOS;
+        self.work = Some(work.saturating_sub(credit));
         self.at = self.at.max(start);
-        self.surplus = 0;
+        self.surplus = credit.saturating_sub(work);
         self.end = self.work_out_end();
     }
 
@@ -90,7 +112,7 @@ impl RateServer {
     pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
         let end = self.end.filter(|end| *end <= now)?;
         let done = u128::from(self.rate) * (end - self.at).as_nanos();
-        self.surplus = done - self.work.take()?;
+        self.surplus += done - self.work.take()?;
         self.at = end;
         self.end = None;
         Some(end)
@@ -99,8 +121,17 @@ impl RateServer {
     /// Forgets the packet in transmission.
     pub(crate) fn abort(&mut self) {
         self.work = None;
-        self.surplus = 0;
+        self.surplus = self.surplus.min(self.burst);
         self.end = None;
+    }
+
+    /// Credit at `now`, if nothing is sent in the meantime.
+    fn saved(&self, now: Duration) -> u128 {
+        if self.burst == 0 || self.work.is_some() {
+            return self.surplus;
+        }
+        let idle = now.saturating_sub(self.at).as_nanos();
+        (self.surplus).saturating_add(u128::from(self.rate).saturating_mul(idle))
     }
 
     fn work_out_end(&self) -> Option<Duration> {
@@ -151,6 +182,35 @@ mod tests {
             server.end(),
             Some(Duration::from_secs(5) + Duration::from_micros(500))
         );
+    }
+
+    #[test]
+    fn a_burst_is_saved_up_while_idle_and_sent_at_once() {
+        let ms = Duration::from_millis;
+        let mut server = RateServer::new(12_000_000); // 1500 bytes each ms
+        server.set_burst(Duration::ZERO, 4_500);
+        let mut send = |at: Duration| {
+            server.begin(at, 1500);
+            let end = server.end().unwrap();
+            assert_eq!(server.finish(end), Some(end));
+            end
+        };
+        let ends: Vec<_> = (0..5)
+            .scan(ms(0), |at, _| {
+                *at = send(*at);
+                Some(*at)
+            })
+            .collect();
+        assert_eq!(ends, [ms(0), ms(0), ms(0), ms(1), ms(2)]);
+        // Two milliseconds save up two packets, an hour no more than the burst.
+        assert_eq!(
+            [send(ms(4)), send(ms(4)), send(ms(4))],
+            [ms(4), ms(4), ms(5)]
+        );
+        let hour = Duration::from_secs(3_600);
+        let ends = [(); 4].map(|()| send(hour));
+        assert_eq!(ends[..3], [hour; 3]);
+        assert!(ends[3] > hour);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(crate) struct Server {
     kind: Kind,
     /// Bits per second of a rate, the mean of a trace.
     rate: u64,
+    /// Bytes that a rate may send at once after it was idle.
+    burst: u64,
     /// 1 alone; 0 while something else holds the medium; above 1 where pauses are made up for.
     share: f64,
 }
@@ -27,6 +29,7 @@ impl Server {
         Self {
             kind: Kind::Rate(RateServer::new(rate)),
             rate,
+            burst: 0,
             share: 1.0,
         }
     }
@@ -42,7 +45,17 @@ impl Server {
         if let Kind::Rate(server) = &mut self.kind {
             server.set_rate(now, effective);
         } else {
-            self.replace(now, Kind::Rate(RateServer::new(effective)));
+            let mut server = RateServer::new(effective);
+            server.set_burst(now, self.burst);
+            self.replace(now, Kind::Rate(server));
+        }
+    }
+
+    /// Changes how many bytes may be sent at once after the server was idle; a trace has no such burst.
+    pub(crate) fn set_burst(&mut self, now: Duration, bytes: u64) {
+        self.burst = bytes;
+        if let Kind::Rate(server) = &mut self.kind {
+            server.set_burst(now, bytes);
         }
     }
 

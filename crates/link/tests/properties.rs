@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sumlink_link::{Counters, Link, LinkConfig, LinkState, QueueLimit};
+use sumlink_link::{Change, Counters, Link, LinkConfig, LinkState, Policer, QueueLimit};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -15,6 +15,8 @@ enum Step {
     Delay(u64),
     Loss(f64),
     Queue(u64),
+    Burst(u64),
+    Policer(Option<Policer>),
     State(LinkState),
 }
 
@@ -27,9 +29,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u64..50_000_000).prop_map(Step::Delay),
         1 => (0.0f64..=1.0).prop_map(Step::Loss),
         1 => (0u64..100_000).prop_map(Step::Queue),
+        1 => (0u64..50_000).prop_map(Step::Burst),
+        1 => proptest::option::of(policer()).prop_map(Step::Policer),
         1 => prop_oneof![Just(LinkState::Up), Just(LinkState::Down), Just(LinkState::Blackhole)]
             .prop_map(Step::State),
     ]
+}
+
+fn policer() -> impl Strategy<Value = Policer> {
+    (0u64..2_000_000_000, 0u64..50_000).prop_map(|(rate, burst)| Policer { rate, burst })
 }
 
 fn config() -> impl Strategy<Value = LinkConfig> {
@@ -108,6 +116,8 @@ proptest! {
                 Step::Delay(nanos) => link.set_delay(now, Duration::from_nanos(nanos)),
                 Step::Loss(probability) => link.set_loss(now, probability),
                 Step::Queue(bytes) => link.set_queue(now, QueueLimit::Bytes(bytes)),
+                Step::Burst(bytes) => link.set(now, Change::Burst(bytes)),
+                Step::Policer(policer) => link.set(now, Change::Policer(policer)),
                 Step::State(state) => {
                     link.set_state(now, state);
                     last_due = Duration::ZERO;
@@ -148,6 +158,52 @@ proptest! {
             }
         }
         prop_assert!(arrivals.is_empty(), "everything was delivered");
+    }
+
+    #[test]
+    fn no_interval_passes_more_than_burst_and_rate(
+        policed in any::<bool>(),
+        rate in 1_000_000u64..1_000_000_000,
+        burst in 1_501u64..60_000,
+        packets in proptest::collection::vec((0u64..2_000_000, 8usize..1501), 1..200),
+    ) {
+        // A policer at the full rate of a fast link, or a slow link with a bucket.
+        let (line, change) = if policed {
+            (u64::MAX, Change::Policer(Some(Policer { rate, burst })))
+        } else {
+            (rate, Change::Burst(burst))
+        };
+        let mut link = Link::new(LinkConfig {
+            rate: line, delay: Duration::ZERO, loss: 0.0, queue: QueueLimit::Bytes(u64::MAX), seed: 0,
+        });
+        link.set(Duration::ZERO, change);
+        let mut now = Duration::ZERO;
+        let mut offered = Vec::new();
+        for (number, (gap, len)) in packets.iter().enumerate() {
+            now += Duration::from_nanos(*gap);
+            link.enqueue(now, numbered(number as u64, *len));
+            offered.push((now, *len));
+        }
+        let mut passed = Vec::new();
+        while let Some(deadline) = link.next_deadline() {
+            while let Some(delivery) = link.poll(deadline) {
+                let (arrived, len) = offered[number(&delivery.packet) as usize];
+                // A policer delays nothing; the fast link takes less than a nanosecond.
+                prop_assert!(!policed || delivery.due - arrived <= Duration::from_nanos(1));
+                passed.push((delivery.due, len));
+            }
+        }
+        for first in 0..passed.len() {
+            let mut bytes = 0;
+            for (due, len) in &passed[first..] {
+                bytes += *len as u128;
+                // Times are rounded up to a nanosecond.
+                let nanos = (*due - passed[first].0).as_nanos() + 1;
+                let most = u128::from(burst) * 8 * 1_000_000_000 + u128::from(rate) * nanos;
+                prop_assert!(bytes * 8 * 1_000_000_000 <= most);
+            }
+        }
+        prop_assert_eq!(link.counters().policed_packets, (offered.len() - passed.len()) as u64);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Serialize;
-use sumlink_link::{Jitter, LinkConfig, Loss, QueueLimit, Trace};
+use sumlink_link::{Jitter, LinkConfig, Loss, Policer, QueueLimit, Trace};
 
 use crate::error::LinkError;
 use crate::units::{format_duration, format_rate};
@@ -22,11 +22,12 @@ pub use check::{MAX_LINKS, MAX_RATE, MAX_RATE_GSO, check_links};
 pub use check::{check_rate, find_link};
 pub(crate) use check::{check_rates, load_warning};
 pub use groups::{CouplingGroup, InterfererSpec, RadioSpec, members};
-pub(crate) use syntax::{MAX_TRACE, parse_jitter, parse_loss, parse_queue};
+pub(crate) use syntax::{
+    MAX_TRACE, parse_burst, parse_jitter, parse_loss, parse_policer, parse_queue,
+};
 
 /// The settings that a link can be made with, for messages and help.
-const KEYS: &str =
-    "rate or trace, delay, jitter, loss, queue; down.KEY or up.KEY for one direction";
+const KEYS: &str = "rate or trace, burst, policer, delay, jitter, loss, queue; down.KEY or up.KEY for one direction";
 
 /// Which way packets travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -54,6 +55,10 @@ pub struct Shape {
     /// Bits per second, at most [`MAX_RATE`], or [`MAX_RATE_GSO`] with segmentation offload; 0 lets nothing
     /// pass. With a trace this is its mean rate.
     pub rate: u64,
+    /// Bytes that a constant rate sends at once after it was idle, as a token bucket filter (tbf) does; 0 for none.
+    pub burst: u64,
+    /// A token-bucket policer in front of the queue.
+    pub policer: Option<Policer>,
     /// Delivery opportunities in place of a constant rate.
     pub trace: Option<Trace>,
     /// One-way delay.
@@ -71,6 +76,8 @@ impl Shape {
     pub fn of_rate(rate: u64) -> Self {
         Self {
             rate,
+            burst: 0,
+            policer: None,
             trace: None,
             delay: Duration::ZERO,
             jitter: Jitter::NONE,
@@ -79,10 +86,18 @@ impl Shape {
         }
     }
 
+    /// What gets through for long, in bits per second: the rate, or less where a policer allows less.
+    pub fn long_term_rate(&self) -> u64 {
+        self.policer
+            .map_or(self.rate, |policer| self.rate.min(policer.rate))
+    }
+
     /// Changes one property. A state, an address and connections are none of a single direction, and change nothing here.
     pub fn set(&mut self, setting: &Setting) {
         match setting.clone() {
             Setting::Rate(rate) => (self.rate, self.trace) = (rate, None),
+            Setting::Burst(bytes) => self.burst = bytes,
+            Setting::Policer(policer) => self.policer = policer,
             Setting::Trace(trace) => (self.rate, self.trace) = (trace.mean_rate(), Some(trace)),
             Setting::Delay(delay) => self.delay = delay,
             Setting::Jitter(jitter) => self.jitter = jitter,
@@ -107,6 +122,8 @@ impl Shape {
     pub fn rest(&self) -> impl Iterator<Item = Setting> + use<> {
         let trace = self.trace.clone().map(Setting::Trace);
         let others = [
+            Setting::Burst(self.burst),
+            Setting::Policer(self.policer),
             Setting::Jitter(self.jitter),
             Setting::Loss(self.loss.clone()),
         ];
@@ -129,6 +146,12 @@ impl fmt::Display for Shape {
                 format_duration(trace.period())
             )?,
         }
+        if self.burst != 0 {
+            write!(f, ",burst={}B", self.burst)?;
+        }
+        if self.policer.is_some() {
+            write!(f, ",policer={}", syntax::format_policer(self.policer))?;
+        }
         write!(f, ",delay={}", format_duration(self.delay))?;
         if self.jitter != Jitter::NONE {
             write!(f, ",jitter={}", syntax::format_jitter(self.jitter))?;
@@ -140,7 +163,7 @@ impl fmt::Display for Shape {
 /// An emulated link, as written on the command line:
 /// `NAME:rate=60mbit,delay=10ms,jitter=1ms,loss=0%,queue=50ms`, or with `trace=FILE` in place of the rate.
 ///
-/// `rate` or `trace` must be given. Without `delay`, `jitter` and `loss` there is none, without `queue` it
+/// `rate` or `trace` must be given. Without `burst`, `policer`, `delay`, `jitter` and `loss` there is none, without `queue` it
 /// holds 50 ms. A key with `up.` or `down.` before it holds for that direction only; the last one counts.
 /// [`LinkChange`] says how the values are written.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,6 +240,7 @@ mod tests {
     fn a_link_is_read_and_written() {
         for text in [
             "wifi:rate=60mbit,delay=10ms,loss=5%,queue=50ms",
+            "wifi:rate=60mbit,burst=32000B,policer=10mbit:64000B,delay=10ms,loss=0%,queue=50ms",
             "wifi:rate=60mbit,delay=10ms,jitter=normal:2ms:reorder,loss=script:7+20-29,queue=1000B",
         ] {
             let link: LinkSpec = text.parse().unwrap();

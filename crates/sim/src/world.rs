@@ -273,7 +273,8 @@ impl World {
                     wire_bytes: last.delivered_bytes - first.delivered_bytes,
                     share: 0.0,
                     lost_packets: last.lost_packets - first.lost_packets,
-                    dropped_packets: last.dropped_queue_packets - first.dropped_queue_packets,
+                    dropped_packets: last.policed_packets + last.dropped_queue_packets
+                        - (first.policed_packets + first.dropped_queue_packets),
                     rate: series(&self.net.carried(link, way).buckets, interval),
                 });
             }

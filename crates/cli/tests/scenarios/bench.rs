@@ -94,6 +94,7 @@ fn the_matrix_of_the_project_is_right() {
         ("rival/", 2),
         ("fading/", 2),
         ("headroom/", 2),
+        ("policed/", 4),
     ] {
         let found = all.lines().filter(|line| line.starts_with(group)).count();
         assert_eq!(found, rows, "{group}: {all}");

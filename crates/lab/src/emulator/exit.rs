@@ -63,7 +63,9 @@ impl Port {
                     }
                 }
                 Setting::Connections(fate) => self.middlebox.lose(*fate),
-                Setting::Delay(_)
+                Setting::Burst(_)
+                | Setting::Policer(_)
+                | Setting::Delay(_)
                 | Setting::Jitter(_)
                 | Setting::Queue(_)
                 | Setting::NewAddress => {}

@@ -117,6 +117,7 @@ impl Inner {
                         offered_packets: counters.offered_packets,
                         delivered_packets: counters.delivered_packets,
                         delivered_bytes: counters.delivered_bytes,
+                        policed_packets: counters.policed_packets,
                         dropped_queue_packets: counters.dropped_queue_packets,
                         lost_packets: counters.lost_packets,
                         layer2_retransmissions: counters.layer2_retransmissions,

@@ -32,6 +32,8 @@ pub struct DirectionReport {
     pub delivered_packets: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
+    /// Packets that the policer dropped.
+    pub policed_packets: u64,
     /// Packets that found the queue full.
     pub dropped_queue_packets: u64,
     /// Packets lost at random.

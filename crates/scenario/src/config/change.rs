@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use sumlink_link::{Change, Jitter, LinkState, Loss, LossScript, QueueLimit, Trace};
+use sumlink_link::{Change, Jitter, LinkState, Loss, LossScript, Policer, QueueLimit, Trace};
 
 use super::Direction;
-use super::syntax::{parse_jitter, parse_loss, parse_queue, read_trace};
+use super::syntax::{
+    parse_burst, parse_jitter, parse_loss, parse_policer, parse_queue, read_trace,
+};
 use crate::error::LinkError;
 use crate::units::{parse_duration, parse_rate};
 
-const KEYS_OF_SET: &str = "rate, trace, delay, jitter, loss, queue, state, address, connections; down.KEY or up.KEY for one direction";
+const KEYS_OF_SET: &str = "rate, trace, burst, policer, delay, jitter, loss, queue, state, address, connections; down.KEY or up.KEY for one direction";
 
 /// The state of a link as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -83,6 +85,10 @@ impl Fate {
 pub enum Setting {
     /// Bits per second.
     Rate(u64),
+    /// Bytes that a constant rate sends at once after it was idle; 0 for none.
+    Burst(u64),
+    /// The policer in front of the queue, with a full bucket; `None` takes it away.
+    Policer(Option<Policer>),
     /// Delivery opportunities in place of a constant rate, from the moment of the change on.
     Trace(Trace),
     /// One-way delay.
@@ -107,6 +113,8 @@ impl Setting {
     pub fn of(change: Change) -> Option<Self> {
         Some(match change {
             Change::Rate(rate) => Self::Rate(rate),
+            Change::Burst(bytes) => Self::Burst(bytes),
+            Change::Policer(policer) => Self::Policer(policer),
             Change::Trace(trace) => Self::Trace(trace),
             Change::Delay(delay) => Self::Delay(delay),
             Change::Jitter(jitter) => Self::Jitter(jitter),
@@ -124,6 +132,8 @@ impl Setting {
     pub fn to_change(&self, zero: Duration) -> Option<Change> {
         Some(match self.clone() {
             Self::Rate(rate) => Change::Rate(rate),
+            Self::Burst(bytes) => Change::Burst(bytes),
+            Self::Policer(policer) => Change::Policer(policer),
             Self::Trace(trace) => Change::Trace(trace),
             Self::Delay(delay) => Change::Delay(delay),
             Self::Jitter(jitter) => Change::Jitter(jitter),
@@ -155,6 +165,8 @@ fn shift(script: LossScript, by: Duration) -> LossScript {
 /// | --- | --- |
 /// | `rate=20mbit` | a constant rate; `0` lets nothing pass |
 /// | `trace=FILE` | delivery opportunities in Mahimahi's format: see [`Trace`] |
+/// | `burst=32kB` | with a constant rate: what goes out at once after the link was idle (tbf's bucket); `0B` for none |
+/// | `policer=10mbit:32kB` | drops what is more than a token bucket of that rate and size passes; `none` takes it away |
 /// | `delay=10ms` | one way |
 /// | `jitter=2ms` | uniform between -2 and +2 ms; packets keep their order |
 /// | `jitter=normal:2ms` | normal with that standard deviation, cut off at three of them |
@@ -222,6 +234,8 @@ impl LinkChange {
         let setting = match key {
             "rate" => Setting::Rate(parse_rate(value).map_err(bad)?),
             "trace" => Setting::Trace(read_trace(value).map_err(wrong)?),
+            "burst" => Setting::Burst(parse_burst(value).map_err(bad)?),
+            "policer" => Setting::Policer(parse_policer(value).map_err(wrong)?),
             "delay" => Setting::Delay(parse_duration(value).map_err(bad)?),
             "jitter" => Setting::Jitter(parse_jitter(value).map_err(bad)?),
             "loss" => Setting::Loss(parse_loss(value).map_err(wrong)?),
@@ -292,7 +306,21 @@ mod tests {
             Setting::Connections(Fate::Reset)
         );
         assert_eq!(setting("address=new"), Setting::NewAddress);
+        assert_eq!(setting("burst=32kB"), Setting::Burst(32_000));
+        let policer = Policer {
+            rate: 10_000_000,
+            burst: 64_000,
+        };
+        assert_eq!(
+            setting("policer=10mbit:64kB"),
+            Setting::Policer(Some(policer))
+        );
+        assert_eq!(setting("policer=none"), Setting::Policer(None));
         for wrong in [
+            "burst=50ms",
+            "policer=10mbit",
+            "policer=10mbit:1kB",
+            "policer=64kB:10mbit",
             "address=10.0.0.1",
             "connections=gone",
             "up.connections=reset",

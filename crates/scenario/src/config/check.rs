@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{LinkSpec, Setting};
+use super::{LinkSpec, Setting, Shape};
 use crate::error::LinkError;
 use crate::units::format_rate;
 
@@ -67,7 +67,7 @@ pub fn check_rate(link: &str, setting: &Setting, gso: bool) -> Result<(), LinkEr
 /// What to tell before links are used that add up to more than the emulator carries.
 pub(crate) fn load_warning(links: &[LinkSpec], gso: bool) -> Option<String> {
     // Bulk traffic goes one way; what comes back are acknowledgements.
-    let busier = |link: &LinkSpec| link.shapes.iter().map(|shape| shape.rate).max();
+    let busier = |link: &LinkSpec| link.shapes.iter().map(Shape::long_term_rate).max();
     let sum: u64 = links.iter().filter_map(busier).sum();
     (sum > limit(gso)).then(|| {
         format!(

@@ -4,12 +4,15 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
-use sumlink_link::{Distribution, GilbertElliott, Jitter, Loss, LossScript, QueueLimit, Trace};
+use sumlink_link::{
+    Distribution, GilbertElliott, Jitter, Loss, LossScript, Policer, QueueLimit, Trace,
+};
 use sumlink_util::plain;
 
 use crate::MTU;
 use crate::units::{
-    UnitError, format_duration, format_percentage, parse_duration, parse_percentage, parse_size,
+    UnitError, format_duration, format_percentage, format_rate, parse_duration, parse_percentage,
+    parse_rate, parse_size,
 };
 
 /// The largest trace that is read, in bytes.
@@ -42,6 +45,39 @@ pub(crate) fn parse_queue(text: &str) -> Result<QueueLimit, UnitError> {
         return parse_size(text).map(QueueLimit::Bytes);
     }
     parse_duration(text).map(QueueLimit::Time)
+}
+
+/// The bucket of a constant rate, in bytes.
+pub(crate) fn parse_burst(text: &str) -> Result<u64, UnitError> {
+    parse_size(text)
+}
+
+/// A policer is a rate and a bucket (`10mbit:32kB`), or `none`.
+pub(crate) fn parse_policer(text: &str) -> Result<Option<Policer>, String> {
+    if text.trim() == "none" {
+        return Ok(None);
+    }
+    let (rate, burst) = text
+        .split_once(':')
+        .ok_or_else(|| format!("'{text}' is neither RATE:BURST, such as 10mbit:32kB, nor none"))?;
+    let policer = Policer {
+        rate: parse_rate(rate).map_err(|error| error.to_string())?,
+        burst: parse_size(burst).map_err(|error| error.to_string())?,
+    };
+    if policer.burst < u64::from(MTU) {
+        return Err(format!(
+            "a bucket of {} bytes passes no full packet; give it at least {MTU}B",
+            policer.burst
+        ));
+    }
+    Ok(Some(policer))
+}
+
+pub(super) fn format_policer(policer: Option<Policer>) -> String {
+    match policer {
+        None => "none".to_owned(),
+        Some(Policer { rate, burst }) => format!("{}:{burst}B", format_rate(rate)),
+    }
 }
 
 pub(crate) fn parse_jitter(text: &str) -> Result<Jitter, UnitError> {

@@ -13,13 +13,13 @@ impl Scenario {
     /// A script of losses counts as none: it names packets, not a share of them.
     pub fn left_bps(&self, way: Direction, seed: u64) -> f64 {
         self.mean_of_sum(way, seed, |shape| {
-            shape.rate as f64 * (1.0 - mean_loss(&shape.loss))
+            shape.long_term_rate() as f64 * (1.0 - mean_loss(&shape.loss))
         })
     }
 
-    /// Mean over the run of the sum of the rates of all links in a direction, in bit/s.
+    /// Mean over the run of the sum of the rates of all links in a direction, in bit/s; a policer's where that is less.
     pub fn rates_bps(&self, way: Direction, seed: u64) -> f64 {
-        self.mean_of_sum(way, seed, |shape| shape.rate as f64)
+        self.mean_of_sum(way, seed, |shape| shape.long_term_rate() as f64)
     }
 
     fn mean_of_sum(&self, way: Direction, seed: u64, of: impl Fn(&Shape) -> f64) -> f64 {

@@ -8,7 +8,7 @@ use crate::config::{
 use crate::units::parse_duration;
 
 use super::document::Document;
-use super::link::{Link, Place, each_way, parse, read_settings};
+use super::link::{Link, Place, SETTING_KEYS, each_way, parse, read_settings};
 use super::names::Names;
 use super::rate::rate_setting;
 use super::section::Section;
@@ -96,21 +96,16 @@ fn read(
         direction: None,
         setting: at.value,
     }));
-    let keys = [
-        "rate",
-        "delay",
-        "jitter",
-        "loss",
-        "queue",
-        "state",
-        "address",
-        "connections",
-    ];
-    if !keys.into_iter().any(|key| section.has(key)) {
+    let others = ["rate", "state", "address", "connections"];
+    if !SETTING_KEYS
+        .into_iter()
+        .chain(others)
+        .any(|key| section.has(key))
+    {
         section.missing(
             document,
             "change",
-            "rate, delay, jitter, loss, queue, state, address or connections",
+            "rate, burst, policer, delay, jitter, loss, queue, state, address or connections",
         );
     }
     let span = section.span();

@@ -8,8 +8,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::config::{
-    Direction, LinkSpec, MAX_LINKS, Setting, Shape, check_name, parse_jitter, parse_loss,
-    parse_queue,
+    Direction, LinkSpec, MAX_LINKS, Setting, Shape, check_name, parse_burst, parse_jitter,
+    parse_loss, parse_policer, parse_queue,
 };
 use crate::units::parse_duration;
 
@@ -80,11 +80,14 @@ fn read(
     let profile = profile::read(document, &mut section, &label, gso);
     let has_rate = RATE_KEYS.into_iter().any(|key| section.has(key));
     if unshaped {
-        let settings = ["delay", "jitter", "loss", "queue", "profile"];
-        if has_rate || settings.iter().any(|key| section.has(key)) {
+        let has_other = section.has("profile") || SETTING_KEYS.iter().any(|key| section.has(key));
+        if has_rate || has_other {
             let reason = "[[link]]: with unshaped = true a link is as fast as the machine, and has a name only";
             document.problem(&section.span(), reason);
         }
+    } else if section.has("burst") && (section.has("trace") || section.has("profile")) {
+        let reason = "[[link]]: burst belongs to a constant rate";
+        document.problem(&section.span(), reason);
     } else if has_rate == section.has("profile") {
         let reason = "[[link]]: give either rate, or down and up, or trace, or profile";
         document.problem(&section.span(), reason);
@@ -116,12 +119,25 @@ fn read(
     })
 }
 
-/// What a link has besides its rate, and an event may change: `delay`, `jitter`, `loss`, `queue`.
+/// The keys of [`read_settings`].
+pub(crate) const SETTING_KEYS: [&str; 6] = ["burst", "policer", "delay", "jitter", "loss", "queue"];
+
+/// What a link has besides its rate, and an event may change: [`SETTING_KEYS`].
 pub(crate) fn read_settings(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
-) -> [[Option<Setting>; 2]; 4] {
+) -> [[Option<Setting>; 2]; 6] {
     [
+        each_way(document, section, "burst", |document, value| {
+            parse(document, value, |text| {
+                parse_burst(text).map(Setting::Burst)
+            })
+        }),
+        each_way(document, section, "policer", |document, value| {
+            parse(document, value, |text| {
+                parse_policer(text).map(Setting::Policer)
+            })
+        }),
         each_way(document, section, "delay", |document, value| {
             parse(document, value, |text| {
                 parse_duration(text).map(Setting::Delay)

@@ -27,7 +27,9 @@ pub(super) fn link_series(watched: &Watched) -> Vec<LinkSeries> {
                 wire_bytes: grown(|report| report.delivered_bytes),
                 share: 0.0,
                 lost_packets: grown(|report| report.lost_packets),
-                dropped_packets: grown(|report| report.dropped_queue_packets),
+                dropped_packets: grown(|report| {
+                    report.policed_packets + report.dropped_queue_packets
+                }),
                 rate: series(&wire.wire_bytes, wire.interval),
             }
         })
