@@ -70,7 +70,7 @@ pub mod varint;
 
 pub use config::{Class, Config, ConfigError, Hints, Redundancy, Role};
 pub use pages::PAGE;
-pub use path::{Flight, LossState, Path, PathSample, PathState};
+pub use path::{Flight, LossState, Path, PathSample, PathState, SustainedRate};
 pub use peer_text::PeerText;
 pub use policy::{PathPolicy, PeerPolicy, Priority};
 pub use ranges::RangeSet;

@@ -226,7 +226,7 @@ pub struct LinkSeries {
     pub share: f64,
     /// Packets lost on the link, and dropped by its queue.
     pub lost_packets: u64,
-    /// Packets dropped because the queue was full.
+    /// Packets dropped because the queue was full, or by the policer.
     pub dropped_packets: u64,
     /// Rate of delivered wire bytes over time.
     pub rate: Series,

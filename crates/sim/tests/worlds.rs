@@ -87,6 +87,34 @@ fn every_scheduler_carries_bulk_over_both_links() {
     assert!(fbdt > 63.0, "{fbdt}");
 }
 
+/// Token buckets, as a shaper and as a policer: a link carries its long-term rate, whatever a burst has shown.
+#[test]
+fn a_token_bucket_is_a_link_of_its_own_rate() {
+    let shaped = |name, rate| {
+        format!(
+            "[[link]]\nname = \"{name}\"\nrate = \"{rate}\"\nburst = \"32kB\"\ndelay = \"1ms\"\n"
+        )
+    };
+    let links = shaped("first", "20mbit") + &shaped("second", "10mbit");
+    let text = format!("duration = \"8s\"\nwarmup = \"2s\"\n{links}");
+    let figures = measured(&scenario(&text), "sumlink:fbdt", 1);
+    let sum = 30e6 * 1448.0 / 1500.0;
+    assert!(figures.goodput_bps > 0.97 * sum, "{}", figures.goodput_bps);
+    assert!(figures.goodput_bps < 1.01 * sum, "{}", figures.goodput_bps);
+    let twice = figures.duplicates_bytes.unwrap();
+    assert!(twice < 300_000, "{twice} bytes of 30 MB twice");
+    let policed = "duration = \"8s\"\nwarmup = \"2s\"\n[[link]]\nname = \"first\"\nrate = \"100mbit\"\n\
+                   delay = \"10ms\"\npolicer = \"20mbit:64kB\"\n";
+    let figures = measured(&scenario(policed), "alone", 1);
+    let most = 20e6 * 1448.0 / 1500.0;
+    assert!(
+        figures.goodput_bps <= 1.01 * most,
+        "{}",
+        figures.goodput_bps
+    );
+    assert!(figures.goodput_bps > 0.5 * most, "{}", figures.goodput_bps);
+}
+
 #[test]
 fn objects_arrive_and_questions_are_answered() {
     let files = format!(

@@ -8,6 +8,7 @@ mod acknowledgements;
 mod far;
 #[cfg(test)]
 mod fixture;
+mod ills;
 mod knowledge;
 mod large;
 mod restart;
@@ -21,7 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use rustls::Connection;
-use sumlink_engine::PathId;
+use sumlink_engine::{PathId, SustainedRate};
 use sumlink_qdisc::LocalQueue;
 use tokio::net::TcpStream;
 
@@ -34,6 +35,7 @@ use crate::tcp_info::TcpInfo;
 
 use acknowledgements::Acknowledgements;
 use far::Spacing;
+pub(crate) use ills::{Ill, Ills};
 use large::Large;
 use restart::Restart;
 use room::{YOUNG_LOWAT, YOUTH};
@@ -54,6 +56,8 @@ pub(crate) struct Carrier {
     chooser: Option<Chooser>,
     /// What outages did to its window.
     restart: Restart,
+    /// What the log says it suffers from.
+    pub(crate) ills: Ills,
     /// Whether TCP spaces what it sends.
     spacing: Spacing,
     /// Whether its large packets get through.
@@ -74,6 +78,11 @@ pub(crate) struct Carrier {
     refused: bool,
     /// Until TCP has so many bytes acknowledged its window is small, and grows with every round trip.
     young_until: u64,
+    /// The most that it may send, in bytes per second.
+    limit: Option<u64>,
+    /// What it delivers for longer than a burst, by the time since it was made.
+    sustained: SustainedRate,
+    began: Instant,
     /// Bytes handed to the socket since TCP_INFO was taken.
     handed: u64,
     acknowledgements: Acknowledgements,
@@ -113,6 +122,7 @@ impl Carrier {
             packet_limit: None,
             chooser: None,
             restart: Restart::default(),
+            ills: Ills::default(),
             spacing: Spacing::default(),
             large: Large::default(),
             sampled: now,
@@ -121,6 +131,9 @@ impl Carrier {
             reserve: Reserve::new(now),
             refused: false,
             young_until: info.bytes_acked + YOUTH,
+            limit: None,
+            sustained: SustainedRate::default(),
+            began: now,
             handed: 0,
             acknowledgements: Acknowledgements::new(now),
             info,
@@ -234,6 +247,7 @@ impl Carrier {
 
     /// Has TCP send at most so many bytes a second.
     pub(crate) fn limit(&mut self, rate: Option<u64>) {
+        self.limit = rate;
         if rate.is_some() {
             self.spacing = Spacing::Settled;
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::tcp_info::TcpInfo;
 
 /// What leaves in this time at the present rate, unless the socket is found empty ([`Reserve`]) ...
-const TIME: Duration = Duration::from_millis(3);
+pub(crate) const TIME: Duration = Duration::from_millis(3);
 
 /// ... within these bounds, in bytes.
 const BOUNDS: RangeInclusive<u32> = 12 * 1024..=512 * 1024;
@@ -67,8 +67,9 @@ impl Reserve {
     }
 }
 
-/// What may wait unsent in the socket of a carrier that is not young any more, in bytes.
-pub(crate) fn wanted(info: &TcpInfo, reserve: Option<&Reserve>) -> u32 {
+/// What may wait unsent in the socket of a carrier that is not young any more, in bytes. No rate counts beyond `most` bytes per
+/// second: what the carrier sustains, or may send.
+pub(crate) fn wanted(info: &TcpInfo, reserve: Option<&Reserve>, most: u64) -> u32 {
     let mut rate = info.delivery_rate_bytes_per_s as f64;
     let (mut time, mut bounds) = (TIME, BOUNDS);
     if let Some(reserve) = reserve {
@@ -91,7 +92,7 @@ pub(crate) fn wanted(info: &TcpInfo, reserve: Option<&Reserve>) -> u32 {
         // In slow start what was measured is the rate of the window before.
         rate = rate.max(info.snd_cwnd_bytes as f64 / info.srtt.as_secs_f64().max(1e-6));
     }
-    let wanted = rate * time.as_secs_f64();
+    let wanted = rate.min(most as f64) * time.as_secs_f64();
     wanted.clamp(*bounds.start() as f64, *bounds.end() as f64) as u32
 }
 
@@ -111,22 +112,39 @@ mod tests {
             snd_cwnd_bytes: 1_000_000,
             ..TcpInfo::default()
         };
-        assert_eq!(wanted(&info, None), 30_000, "3 ms");
-        assert_eq!(wanted(&info, Some(&least)), 72_000, "6 ms as it is paced");
+        assert_eq!(wanted(&info, None, u64::MAX), 30_000, "3 ms");
+        assert_eq!(
+            wanted(&info, Some(&least), u64::MAX),
+            72_000,
+            "6 ms as it is paced"
+        );
         let startup = TcpInfo {
             pacing_rate_bytes_per_s: Some(28_900_000),
             snd_ssthresh_bytes: None,
             ..info
         };
-        assert_eq!(wanted(&startup, Some(&least)), 578_000, "20 ms");
-        assert_eq!(wanted(&startup, None), 30_000, "3 ms, a window in 250 ms");
+        assert_eq!(wanted(&startup, Some(&least), u64::MAX), 578_000, "20 ms");
+        assert_eq!(
+            wanted(&startup, None, u64::MAX),
+            30_000,
+            "3 ms, a window in 250 ms"
+        );
+        assert_eq!(
+            wanted(&startup, Some(&least), 2_000_000),
+            40_000,
+            "no more than it sustains"
+        );
         let trip_of = |ms| TcpInfo {
             min_rtt: Some(Duration::from_millis(ms)),
             ..startup
         };
-        assert_eq!(wanted(&trip_of(50), Some(&least)), 180_625, "an eighth");
         assert_eq!(
-            wanted(&trip_of(20), Some(&least)),
+            wanted(&trip_of(50), Some(&least), u64::MAX),
+            180_625,
+            "an eighth"
+        );
+        assert_eq!(
+            wanted(&trip_of(20), Some(&least), u64::MAX),
             30_000,
             "too short for it"
         );
@@ -142,27 +160,51 @@ mod tests {
         };
         let mut now = Instant::now();
         let mut reserve = Reserve::new(now);
-        assert_eq!(wanted(&info, Some(&reserve)), 270_000, "3 ms as delivered");
+        assert_eq!(
+            wanted(&info, Some(&reserve), u64::MAX),
+            270_000,
+            "3 ms as delivered"
+        );
         reserve.visited(false, now);
-        assert_eq!(wanted(&info, Some(&reserve)), 270_000, "it sufficed");
+        assert_eq!(
+            wanted(&info, Some(&reserve), u64::MAX),
+            270_000,
+            "it sufficed"
+        );
         reserve.visited(true, now);
-        assert_eq!(wanted(&info, Some(&reserve)), 400_000, "4 ms as paced");
+        assert_eq!(
+            wanted(&info, Some(&reserve), u64::MAX),
+            400_000,
+            "4 ms as paced"
+        );
         for _ in 0..100 {
             reserve.visited(true, now);
         }
-        assert_eq!(wanted(&info, Some(&reserve)), 800_000, "8 ms and no more");
+        assert_eq!(
+            wanted(&info, Some(&reserve), u64::MAX),
+            800_000,
+            "8 ms and no more"
+        );
         now += Duration::from_secs(1);
         reserve.visited(false, now);
-        assert_eq!(wanted(&info, Some(&reserve)), 800_000, "not calm for long");
+        assert_eq!(
+            wanted(&info, Some(&reserve), u64::MAX),
+            800_000,
+            "not calm for long"
+        );
         for _ in 0..100 {
             now += Duration::from_millis(1001);
             reserve.visited(false, now);
         }
         assert_eq!(
-            wanted(&info, Some(&reserve)),
+            wanted(&info, Some(&reserve), u64::MAX),
             270_000,
             "as in the beginning"
         );
-        assert_eq!(wanted(&info, None), 270_000, "no matter without BBR");
+        assert_eq!(
+            wanted(&info, None, u64::MAX),
+            270_000,
+            "no matter without BBR"
+        );
     }
 }

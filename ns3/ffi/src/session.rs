@@ -97,6 +97,7 @@ impl From<&SumlinkSessionSample> for PathSample {
             pauses: false,
             delivery_rate: told.delivery_rate,
             pacing_rate: 0,
+            limit: 0,
             segments: told.segments,
             retransmitted: told.retransmitted,
             delivered: told.delivered,

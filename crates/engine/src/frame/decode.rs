@@ -181,6 +181,7 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
         }
         kind::PATH_STATE => Frame::PathState {
             path: int()?,
+            version: int()?,
             state: match int()? {
                 0 => PathWord::Delivers,
                 1 => PathWord::Stalled,

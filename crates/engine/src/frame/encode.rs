@@ -146,8 +146,12 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             ]);
             kind::POLICY
         }
-        Frame::PathState { path, state } => {
-            put(&[*path, *state as u64]);
+        Frame::PathState {
+            path,
+            version,
+            state,
+        } => {
+            put(&[*path, *version, *state as u64]);
             kind::PATH_STATE
         }
         Frame::Close { code, reason } => {

@@ -148,6 +148,8 @@ pub enum Frame<'a> {
     PathState {
         /// The path.
         path: u64,
+        /// Counts the sender's frames of this type about the path, from 1: the highest is the newest.
+        version: u64,
         /// What it is to the sender.
         state: PathWord,
     },
@@ -293,10 +295,12 @@ pub(crate) mod tests {
             },
             Frame::PathState {
                 path: 1,
+                version: 1,
                 state: PathWord::Stalled,
             },
             Frame::PathState {
                 path: varint::MAX,
+                version: 2,
                 state: PathWord::Left,
             },
             Frame::Close {

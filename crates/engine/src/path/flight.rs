@@ -91,6 +91,7 @@ pub(crate) enum Control {
     /// What a path is to this side.
     PathState {
         path: PathId,
+        version: u64,
         state: PathWord,
     },
 }

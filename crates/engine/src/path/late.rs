@@ -45,6 +45,8 @@ pub(super) struct Heard {
     at: Instant,
     /// Bytes that TCP had on their way.
     in_flight: u64,
+    /// Bytes per second that the path delivered, or may carry where that is less; nothing while that was not known.
+    rate: Option<f64>,
     /// Segments that the peer's TCP had, and bytes that the peer had confirmed.
     delivered: u64,
     confirmed: u64,
@@ -156,6 +158,11 @@ impl Path {
             .is_some_and(|from| now >= from + SILENT_SLACK)
     }
 
+    /// Whether what is late on it is better paid for a second time: it is silent, or TCP does not tell.
+    pub(crate) fn may_have_failed(&self, now: Instant) -> bool {
+        self.heard.is_none() || self.is_silent(now)
+    }
+
     /// When the path counts as stalled: if nothing is confirmed before, or if its oldest piece is not.
     ///
     /// The second is for a path that delivers hardly any of what it takes: some progress, and none that helps. While TCP
@@ -255,11 +262,19 @@ impl Path {
     }
 }
 
+/// See [`Heard::rate`].
+fn delivered_rate(sample: &PathSample) -> Option<f64> {
+    let rates = [sample.delivery_rate, sample.limit].into_iter();
+    let known = rates.filter(|rate| *rate > 0).min();
+    known.map(|rate| rate as f64)
+}
+
 impl Heard {
     fn new(sample: &PathSample, confirmed: u64, at: Instant) -> Self {
         Self {
             at,
             in_flight: sample.in_flight,
+            rate: delivered_rate(sample),
             delivered: sample.delivered,
             confirmed,
             srtt: srtt_of(sample),
@@ -270,6 +285,9 @@ impl Heard {
     /// Bytes that show that it still delivers. After a timeout little is under way, and each segment counts.
     fn worth(&self, in_flight: u64) -> u64 {
         let rate = self.in_flight.min(in_flight) as f64 / self.srtt.as_secs_f64();
+        // What is on its way in a short round trip may be a burst, such as a token bucket passes after a pause, or a limit
+        // lets through now and then: a path that carries on at its own rate would never show as much again.
+        let rate = self.rate.map_or(rate, |delivered| rate.min(delivered));
         (WORTH * rate * self.repair().as_secs_f64()).max(1.0) as u64
     }
 

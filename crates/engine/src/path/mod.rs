@@ -8,6 +8,7 @@ mod late;
 mod on_its_way;
 mod one_way;
 mod sample;
+mod sustained;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,6 +27,7 @@ use late::Heard;
 pub(crate) use late::{RECORD, REPORT_SLACK};
 use one_way::OneWay;
 pub use sample::{LossState, PathSample};
+pub use sustained::SustainedRate;
 
 /// Whether a path can be given work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,13 +104,16 @@ pub struct Path {
     paused_at: Option<Instant>,
     /// When TCP last got a segment through, either way, as far as anybody knows.
     pub(crate) last_moved: Option<Instant>,
+    /// How often the peer was told what the path is to this side, and the newest such frame of the peer.
+    pub(crate) said: u64,
+    pub(crate) heard_version: u64,
     /// Since when the peer says that what it sends on it is not confirmed.
     pub(crate) doubted_since: Option<Instant>,
     /// Of a stalled path: since when.
     pub(crate) useless_from: Instant,
     /// Of a stalled path: since when what it was given first is not confirmed.
     pub(crate) owed_since: Instant,
-    /// Of a stalled path: the peer and the program know.
+    /// The peer and the program know that the path has stalled, and not that it has recovered.
     pub(crate) is_stall_told: bool,
     /// The peer has left it.
     pub(crate) is_left: bool,
@@ -192,6 +197,8 @@ impl Path {
             heard: None,
             paused_at: None,
             last_moved: None,
+            said: 0,
+            heard_version: 0,
             doubted_since: None,
             useless_from: now,
             owed_since: now,
@@ -309,8 +316,8 @@ impl Path {
         let window = self.window_rate();
         match self.sample.delivery_rate {
             0 => window,
-            measured if self.is_new() => window.max(measured as f64),
-            measured => measured as f64,
+            measured if self.is_new() => window.max(self.limited(measured as f64)),
+            measured => self.limited(measured as f64),
         }
     }
 
@@ -319,7 +326,7 @@ impl Path {
     pub fn shown_rate(&self) -> f64 {
         match self.sample.delivery_rate {
             0 => self.rate(),
-            measured => measured as f64,
+            measured => self.limited(measured as f64),
         }
     }
 
@@ -341,7 +348,16 @@ impl Path {
 
     /// Bytes per second that the window allows.
     fn window_rate(&self) -> f64 {
-        self.sample.cwnd.max(UNKNOWN_CWND) as f64 / self.srtt().as_secs_f64()
+        self.limited(self.sample.cwnd.max(UNKNOWN_CWND) as f64 / self.srtt().as_secs_f64())
+    }
+
+    /// What is left of a rate where this side may send less: a limit is known before anything is measured, and no burst goes
+    /// beyond it.
+    fn limited(&self, rate: f64) -> f64 {
+        match self.sample.limit {
+            0 => rate,
+            limit => rate.min(limit as f64),
+        }
     }
 
     /// When it joined the session.

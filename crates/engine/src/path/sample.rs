@@ -30,10 +30,13 @@ pub struct PathSample {
     pub full: bool,
     /// TCP sends next to nothing at the moment in order to measure (BBR's PROBE_RTT).
     pub pauses: bool,
-    /// Delivery rate in bytes per second as TCP measured it; 0 when it has no measurement yet.
+    /// Delivery rate in bytes per second as TCP measured it, without bursts ([`SustainedRate`](crate::SustainedRate)); 0 when it
+    /// has no measurement yet.
     pub delivery_rate: u64,
     /// Bytes per second at which TCP spaces what it sends; 0 when it does not or nobody knows.
     pub pacing_rate: u64,
+    /// The most that this side may send over the carrier, in bytes per second; 0 for no limit.
+    pub limit: u64,
     /// Segments sent since the carrier began.
     pub segments: u64,
     /// Segments retransmitted since the carrier began.

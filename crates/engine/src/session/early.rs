@@ -14,7 +14,7 @@ const MOST: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Early {
     policies: BTreeMap<PathId, (u64, PeerPolicy)>,
-    words: BTreeMap<PathId, PathWord>,
+    words: BTreeMap<PathId, (u64, PathWord)>,
 }
 
 impl Early {
@@ -26,19 +26,20 @@ impl Early {
         }
     }
 
-    /// Keeps what the path is to the peer. One that it has left stays so.
-    pub(super) fn keep_word(&mut self, id: PathId, word: PathWord) {
-        match word {
-            _ if self.words.get(&id) == Some(&PathWord::Left) => {}
-            PathWord::Delivers => {
-                self.words.remove(&id);
-            }
-            PathWord::Stalled | PathWord::Left => keep(&mut self.words, id, word),
+    /// Keeps what the path is to the peer, if that is newer than what is there.
+    pub(super) fn keep_word(&mut self, id: PathId, version: u64, word: PathWord) {
+        let known = self.words.get(&id);
+        if known.is_none_or(|(known, _)| version > *known) {
+            keep(&mut self.words, id, (version, word));
         }
     }
 
     /// The path joins: what was said of it.
-    pub(super) fn take(&mut self, id: PathId) -> (Option<(u64, PeerPolicy)>, Option<PathWord>) {
+    #[expect(clippy::type_complexity, reason = "two words with their versions")]
+    pub(super) fn take(
+        &mut self,
+        id: PathId,
+    ) -> (Option<(u64, PeerPolicy)>, Option<(u64, PathWord)>) {
         (self.policies.remove(&id), self.words.remove(&id))
     }
 }
@@ -58,18 +59,18 @@ mod tests {
     #[test]
     fn the_last_word_counts_and_no_more_than_so_many_are_kept() {
         let mut early = Early::default();
-        early.keep_word(PathId(1), PathWord::Stalled);
-        early.keep_word(PathId(1), PathWord::Delivers);
-        early.keep_word(PathId(2), PathWord::Stalled);
-        early.keep_word(PathId(3), PathWord::Left);
-        early.keep_word(PathId(3), PathWord::Delivers);
+        early.keep_word(PathId(1), 2, PathWord::Delivers);
+        early.keep_word(PathId(1), 1, PathWord::Stalled);
+        early.keep_word(PathId(2), 1, PathWord::Stalled);
+        early.keep_word(PathId(3), 3, PathWord::Left);
+        early.keep_word(PathId(3), 2, PathWord::Delivers);
         let mut word = |id| early.take(PathId(id)).1;
-        assert_eq!(word(1), None);
-        assert_eq!(word(2), Some(PathWord::Stalled));
+        assert_eq!(word(1), Some((2, PathWord::Delivers)));
+        assert_eq!(word(2), Some((1, PathWord::Stalled)));
         assert_eq!(word(2), None, "it is said once");
-        assert_eq!(word(3), Some(PathWord::Left));
+        assert_eq!(word(3), Some((3, PathWord::Left)));
         for id in 0..1000 {
-            early.keep_word(PathId(id), PathWord::Left);
+            early.keep_word(PathId(id), 1, PathWord::Left);
             early.keep_policy(PathId(id), 1, PeerPolicy::default());
         }
         assert_eq!((early.words.len(), early.policies.len()), (MOST, MOST));

@@ -45,14 +45,14 @@ pub enum Event {
     },
     /// More streams may be opened than before.
     StreamsAvailable,
-    /// A path makes no progress and gets no more work.
+    /// A path makes no progress and gets no more work. Said once until it has recovered or ended.
     PathStalled {
         /// The path.
         path: PathId,
         /// How long its oldest byte has been without an answer.
         silent_for: core::time::Duration,
     },
-    /// A stalled path delivers again, or is tried again because no other is left.
+    /// A path that was said to have stalled delivers again.
     PathRecovered {
         /// The path.
         path: PathId,
@@ -73,8 +73,13 @@ pub enum Event {
         /// Why, in one sentence with figures.
         reason: String,
     },
-    /// The peer says that what it sends on a path is not confirmed; said again when the peer has said the opposite meanwhile.
+    /// The peer says that what it sends on a path is not confirmed. Said once until the peer trusts the path again, or it ends.
     PathDoubted {
+        /// The path.
+        path: PathId,
+    },
+    /// The peer says that a path that it doubted delivers again.
+    PathTrusted {
         /// The path.
         path: PathId,
     },

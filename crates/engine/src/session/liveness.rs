@@ -198,7 +198,6 @@ impl Session {
         path.state = PathState::Stalled;
         path.useless_from = now;
         path.owed_since = path.oldest_unconfirmed().unwrap_or(now);
-        path.is_stall_told = false;
         let ends = [
             path.flights.back().map(|flight| flight.path_end),
             path.control.back().map(|sent| sent.path_end),
@@ -221,12 +220,15 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        if path.state != PathState::Stalled || !path.has_caught_up(now) {
+        // One that is tried again since no other is left has not recovered before it delivers.
+        let is_ill = path.state == PathState::Stalled || path.is_stall_told;
+        if !is_ill || !path.has_caught_up(now) {
             return;
         }
-        path.state = PathState::Active;
-        let was_told = path.is_stall_told;
-        self.schedulers.paths_changed();
+        let was_told = std::mem::take(&mut path.is_stall_told);
+        if std::mem::replace(&mut path.state, PathState::Active) == PathState::Stalled {
+            self.schedulers.paths_changed();
+        }
         if was_told {
             self.events.push_back(Event::PathRecovered { path: id });
             self.say_path_state(id, PathWord::Delivers, now);
@@ -253,19 +255,59 @@ impl Session {
     }
 
     /// Tells the peer, over another path.
-    pub(super) fn say_path_state(&mut self, path: PathId, state: PathWord, now: Instant) {
-        if !self.closed {
-            self.queue(Control::PathState { path, state }, now);
+    pub(super) fn say_path_state(&mut self, id: PathId, state: PathWord, now: Instant) {
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.said += 1;
+            let version = path.said;
+            self.queue_path_state(id, version, state, now);
         }
     }
 
-    /// What a path is to the peer, which may have it before this side does.
-    pub(super) fn on_path_state(&mut self, id: PathId, state: PathWord, now: Instant) {
-        let Some(path) = self.paths.get_mut(&id) else {
-            return self.early.keep_word(id, state);
+    /// Likewise of a path that need not be there any more. What has not left yet of older frames is obsolete.
+    pub(super) fn queue_path_state(
+        &mut self,
+        path: PathId,
+        version: u64,
+        state: PathWord,
+        now: Instant,
+    ) {
+        if self.closed {
+            return;
+        }
+        self.control.retain(
+            |(_, frame)| !matches!(frame, Control::PathState { path: of, .. } if *of == path),
+        );
+        let frame = Control::PathState {
+            path,
+            version,
+            state,
         };
+        self.queue(frame, now);
+    }
+
+    /// What a path is to the peer, which may have it before this side does.
+    ///
+    /// Frames of different paths overtake each other, and each may come twice: only the newest counts, once.
+    pub(super) fn on_path_state(
+        &mut self,
+        id: PathId,
+        version: u64,
+        state: PathWord,
+        now: Instant,
+    ) {
+        let Some(path) = self.paths.get_mut(&id) else {
+            return self.early.keep_word(id, version, state);
+        };
+        if version <= path.heard_version {
+            return;
+        }
+        path.heard_version = version;
         match state {
-            PathWord::Delivers => path.doubted_since = None,
+            PathWord::Delivers => {
+                if path.doubted_since.take().is_some() {
+                    self.events.push_back(Event::PathTrusted { path: id });
+                }
+            }
             PathWord::Stalled => {
                 // The other direction may be as dead: an answer will tell.
                 if path.oldest_unconfirmed().is_none() {
@@ -284,15 +326,12 @@ impl Session {
         }
     }
 
-    /// Only stalled paths are left: there is nothing better than to try all of them.
+    /// Only stalled paths are left: there is nothing better than to try all of them. Those that were said to have stalled have not
+    /// recovered before they deliver.
     pub(super) fn reactivate_all(&mut self, now: Instant) {
         for path in self.paths.values_mut() {
             path.state = PathState::Active;
             path.begin_again(now);
-            if path.is_stall_told {
-                self.events
-                    .push_back(Event::PathRecovered { path: path.id });
-            }
         }
     }
 

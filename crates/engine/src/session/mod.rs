@@ -232,8 +232,8 @@ impl Session {
         if let Some((version, said)) = policy {
             self.on_policy(id, version, said);
         }
-        if let Some(word) = word {
-            self.on_path_state(id, word, now);
+        if let Some((version, word)) = word {
+            self.on_path_state(id, version, word, now);
         }
     }
 
@@ -251,12 +251,12 @@ impl Session {
         let Some(path) = self.paths.remove(&id) else {
             return;
         };
-        let is_left = path.is_left;
+        let (is_left, said) = (path.is_left, path.said);
         self.take_back(path, now);
         self.note_policies();
         // The peer's end of it may wait for its timeouts for long.
         if !is_left && !self.paths.is_empty() {
-            self.say_path_state(id, PathWord::Left, now);
+            self.queue_path_state(id, said + 1, PathWord::Left, now);
         }
         if self.paths.is_empty() {
             self.pathless_since = Some(now);

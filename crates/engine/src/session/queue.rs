@@ -66,6 +66,11 @@ impl Session {
                 .streams
                 .get_mut(stream)
                 .is_some_and(|state| !std::mem::replace(&mut state.receive.credit_queued, true)),
+            // A newer one says what counts.
+            Control::PathState { path, version, .. } => self
+                .paths
+                .get(path)
+                .is_none_or(|path| path.said <= *version),
             _ => true,
         }
     }

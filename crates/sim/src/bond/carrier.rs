@@ -217,6 +217,8 @@ impl Carrier {
             pauses: false,
             delivery_rate: info.delivery_rate,
             pacing_rate: info.pacing_rate,
+            // No scenario limits what a link may carry.
+            limit: 0,
             segments: info.segments,
             retransmitted: info.retransmitted,
             delivered: info.delivered,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sumlink_engine::{LossState, PathSample};
+use sumlink_engine::{LossState, PathSample, SustainedRate};
 use sumlink_qdisc::LocalQueue;
 
 use super::Carrier;
@@ -55,8 +55,9 @@ impl Carrier {
             full: self.tls.wants_write()
                 || self.is_exact() && info.notsent_bytes >= self.wakes_at(),
             pauses: self.is_model_based() && pauses(info),
-            delivery_rate: info.delivery_rate_bytes_per_s,
+            delivery_rate: info.delivery_rate_bytes_per_s.min(self.most_sustained()),
             pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
+            limit: self.limit.unwrap_or(0),
             segments: u64::from(info.segs_out),
             retransmitted: u64::from(info.total_retrans),
             delivered: u64::from(info.delivered),
@@ -67,6 +68,11 @@ impl Carrier {
     pub(super) fn refresh(&mut self, now: Instant) {
         (self.sampled, self.handed) = (now, 0);
         if let Ok(info) = TcpInfo::sample(&self.tcp) {
+            let delivered = u64::from(info.delivered) * u64::from(info.snd_mss);
+            let is_backlogged = info.notsent_bytes > 0;
+            let since = now.saturating_duration_since(self.began);
+            self.sustained
+                .observe(since, delivered, is_backlogged, info.srtt);
             self.info = info;
             self.large.observe(&self.info);
         }
@@ -92,6 +98,22 @@ impl Carrier {
         let now = Instant::now();
         if self.is_model_based() && now.duration_since(self.sampled) >= SAMPLE_AGE {
             self.refresh(now);
+        }
+    }
+
+    /// The highest rate that a measurement of TCP may show, in bytes per second.
+    ///
+    /// BBR empties the path's queue in order to measure, and a token bucket fills meanwhile. Loss-based controls keep the bucket
+    /// empty: what they measure is the path's rate.
+    pub(super) fn most_sustained(&self) -> u64 {
+        if !self.is_model_based() {
+            return u64::MAX;
+        }
+        let info = &self.info;
+        let (ssthresh, cwnd) = (info.snd_ssthresh_bytes, info.snd_cwnd_bytes);
+        match SustainedRate::is_growing(ssthresh, cwnd, info.bytes_acked) {
+            true => u64::MAX,
+            false => self.sustained.bound(u64::MAX),
         }
     }
 

@@ -40,12 +40,20 @@ impl Carrier {
         if self.is_young() {
             let info = &self.info;
             let waits = info.notsent_bytes + self.unwritten as u64;
-            let room = info
-                .snd_cwnd_bytes
-                .saturating_sub(info.unacked_bytes + waits);
+            let window = info.snd_cwnd_bytes.min(self.limited_window());
+            let room = window.saturating_sub(info.unacked_bytes + waits);
             return frames_in_whole_segments(room, waits, u64::from(info.snd_mss)) as usize;
         }
         (self.lowat as usize / 2).clamp(8 * 1024, MOST_AT_ONCE)
+    }
+
+    /// What TCP has on its way at most under the carrier's limit, and what leaves until the next visit: a window beyond that waits
+    /// in the socket.
+    fn limited_window(&self) -> u64 {
+        let lasts = self.info.srtt + low_water::TIME;
+        self.limit.map_or(u64::MAX, |limit| {
+            (limit as f64 * lasts.as_secs_f64()) as u64
+        })
     }
 
     /// Whether its window is small and grows.
@@ -103,7 +111,8 @@ impl Carrier {
     /// little enough to be decided late.
     pub(super) fn adapt_lowat(&mut self, now: Instant) {
         let reserve = self.is_model_based().then_some(&self.reserve);
-        let wanted = low_water::wanted(&self.info, reserve);
+        let most = self.most_sustained().min(self.limit.unwrap_or(u64::MAX));
+        let wanted = low_water::wanted(&self.info, reserve, most);
         let is_due = now.duration_since(self.lowat_set) >= LOWAT_PAUSE;
         let has_grown = wanted / 2 >= self.lowat;
         if has_grown || is_due && wanted.abs_diff(self.lowat) > self.lowat / 4 {

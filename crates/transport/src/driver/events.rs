@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sumlink_engine::{Event, PathId, Selection};
 
 use super::Driver;
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Ill};
 use crate::status::PathEvent;
 use crate::target::OpenError;
 
@@ -26,7 +26,9 @@ impl Driver {
                     self.fail_local(stream, OpenError::from_code(code))
                 }
                 Event::StreamsAvailable => self.open_waiting(),
-                Event::PathStalled { path, silent_for } => {
+                Event::PathStalled { path, silent_for }
+                    if self.is_news(path, Ill::Stalled, true) =>
+                {
                     let reason = format!("nothing delivered for {} ms", silent_for.as_millis());
                     let link = self.link_of(path);
                     tracing::info!(path = path.0, %link, %reason, "path stalled");
@@ -38,10 +40,14 @@ impl Driver {
                     self.report(event);
                     self.look_for_silence_soon();
                 }
-                Event::PathDoubted { path } => {
+                Event::PathDoubted { path } if self.is_news(path, Ill::Doubted, true) => {
                     let link = self.link_of(path);
                     tracing::info!(path = path.0, %link, "the peer gets nothing through on this path");
                     self.look_for_silence_soon();
+                }
+                Event::PathTrusted { path } if self.is_news(path, Ill::Doubted, false) => {
+                    let link = self.link_of(path);
+                    tracing::info!(path = path.0, %link, "the peer gets through on this path again");
                 }
                 Event::PathLeft { path } => {
                     let of_path = |carrier: &Carrier| carrier.id == path;
@@ -49,7 +55,7 @@ impl Driver {
                         self.end_carrier(index, "the peer has left it");
                     }
                 }
-                Event::PathRecovered { path } => {
+                Event::PathRecovered { path } if self.is_news(path, Ill::Stalled, false) => {
                     let link = self.link_of(path);
                     self.tell_recovered(path);
                     tracing::info!(path = path.0, %link, "path recovered");
@@ -66,6 +72,12 @@ impl Driver {
             }
         }
         moved
+    }
+
+    /// Whether it is new that the path suffers from `ill`, or does so no longer; nothing is of one that has ended.
+    fn is_news(&mut self, path: PathId, ill: Ill, is_ill: bool) -> bool {
+        let carrier = self.carriers.iter_mut().find(|carrier| carrier.id == path);
+        carrier.is_some_and(|carrier| carrier.ills.set(ill, is_ill))
     }
 
     /// What lasts is worth a line of the log; a trial comes and goes.

@@ -147,8 +147,12 @@ impl Repeats {
 
     /// A piece for a path that has had none for long because its rate seems too low.
     ///
-    /// That rate was measured when the path was last used. If the link is better now, nothing else would ever show.
+    /// That rate was measured when the path was last used. If the link is better now, nothing else would ever show. A metered path
+    /// is not probed: it costs.
     pub(super) fn probe(&mut self, path: &Path, view: &View<'_>) -> Option<Pick> {
+        if path.policy.metered {
+            return None;
+        }
         let since = *self.carried.entry(path.id()).or_insert(view.now);
         let idle = view.now.saturating_sub(since) >= PROBE_AFTER && path.flights().next().is_none();
         if !idle || view.ready_count() == 0 || view.repeat_budget() < SEGMENT {
@@ -237,7 +241,9 @@ pub(super) fn late_bytes(
 ) -> Option<(StreamId, Range<u64>)> {
     let trip = path.likely_delay() + Duration::from_secs_f64(piece(path) as f64 / path.rate());
     let mut best: Option<(StreamId, Range<u64>)> = None;
-    for other in others(path, view) {
+    // Bytes that cost money are not spent on what another path is only late with.
+    let may_repeat = |other: &&Path| !path.policy.metered || other.may_have_failed(view.now);
+    for other in others(path, view).filter(may_repeat) {
         // A carrier delivers in order: what is behind something late is as late as that.
         let oldest = other.first_on_its_way();
         let oldest = oldest.filter(|_| other.is_late(view.now));

@@ -172,10 +172,14 @@ impl Session {
                 }
                 Ok(())
             }
-            Frame::PathState { path, state } => {
+            Frame::PathState {
+                path,
+                version,
+                state,
+            } => {
                 // A number that no path can have is of none.
                 if let Ok(path) = u32::try_from(path) {
-                    self.on_path_state(PathId(path), state, now);
+                    self.on_path_state(PathId(path), version, state, now);
                 }
                 Ok(())
             }

@@ -127,8 +127,9 @@ fn a_path_that_pauses_is_tried_without_a_word_when_the_other_one_ends() {
 fn what_was_said_of_a_path_before_it_joined_here_counts_when_it_does() {
     let mut pair = Pair::connected(&[(50.0, 5)]);
     let (late, left) = (PathId(1), PathId(2));
-    pair.client.on_path_state(late, PathWord::Stalled, pair.now);
-    pair.client.on_path_state(left, PathWord::Left, pair.now);
+    pair.client
+        .on_path_state(late, 1, PathWord::Stalled, pair.now);
+    pair.client.on_path_state(left, 1, PathWord::Left, pair.now);
     assert_eq!(
         [pair.add_path(50.0, 5), pair.add_path(50.0, 5)],
         [late, left]
@@ -146,6 +147,64 @@ fn what_was_said_of_a_path_before_it_joined_here_counts_when_it_does() {
             .all(|event| has_heard(pair, Side::Client, event))
     };
     assert!(pair.run_until(hears, SOON));
+}
+
+/// Frames of several paths overtake each other, and what is late is sent again over another path.
+#[test]
+fn an_obsolete_word_about_a_path_changes_nothing() {
+    let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
+    let path = PathId(1);
+    let mut said = Vec::new();
+    for (version, word) in [
+        (1, PathWord::Stalled),
+        (1, PathWord::Stalled),
+        (2, PathWord::Delivers),
+        (1, PathWord::Stalled),
+        (2, PathWord::Delivers),
+        (4, PathWord::Delivers),
+        (3, PathWord::Stalled),
+    ] {
+        pair.client.on_path_state(path, version, word, pair.now);
+        said.extend(std::iter::from_fn(|| pair.client.poll_event()));
+    }
+    assert_eq!(
+        said,
+        [Event::PathDoubted { path }, Event::PathTrusted { path }]
+    );
+    assert_eq!(pair.client.paths[&path].useless_since(), None);
+}
+
+/// Both ends hear of each illness and of its end, in turn.
+#[test]
+fn each_word_of_an_illness_is_followed_by_one_of_its_end() {
+    let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
+    let (id, path) = (pair.open(), PathId(1));
+    pair.write(Side::Client, id, b"", true);
+    pair.write(Side::Server, id, &vec![7; 20_000_000], true);
+    for dead in [false, true, false, true, false] {
+        pair.carriers.get_mut(&path).unwrap().blackhole = dead;
+        pair.run_for(Duration::from_millis(400));
+    }
+    pair.run_to_end(Duration::from_secs(10));
+    for side in [Side::Client, Side::Server] {
+        let of_side = pair.events.iter().filter(|(of, _)| *of == side);
+        let ills = of_side.filter_map(|(_, event)| match event {
+            Event::PathStalled { path: of, .. } if *of == path => Some(("stalled", true)),
+            Event::PathRecovered { path: of } if *of == path => Some(("stalled", false)),
+            Event::PathDoubted { path: of } if *of == path => Some(("doubted", true)),
+            Event::PathTrusted { path: of } if *of == path => Some(("doubted", false)),
+            _ => None,
+        });
+        let ills: Vec<_> = ills.collect();
+        for kind in ["stalled", "doubted"] {
+            let of_kind = ills.iter().filter(|(of, _)| *of == kind);
+            for (index, (_, is_ill)) in of_kind.clone().enumerate() {
+                assert_eq!(*is_ill, index % 2 == 0, "{side:?}: {ills:?}");
+            }
+            assert_eq!(of_kind.count() % 2, 0, "{side:?}: {ills:?}");
+        }
+        assert!(ills.len() >= 4, "{side:?}: {ills:?}");
+    }
 }
 
 #[test]
@@ -305,6 +364,79 @@ fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_t
     path.update(sample(111, 150, 80, 1448), ms(1140));
     path.update(sample(112, 150, 80, 1448), ms(1150));
     assert_eq!(path.silent_from(), Some(ms(1150 + patience)));
+}
+
+/// A token bucket passes a burst at the speed of the line: 60 kB were on their way in a round trip of 1 ms, of a path that carries
+/// 1.25 MB/s, and of one that may carry 375 kB/s. Both go on doing so, and owe nothing that is worth a doubt.
+#[test]
+fn a_path_that_carries_on_at_its_own_rate_is_heard_whatever_a_burst_has_shown() {
+    let ms = Duration::from_millis;
+    for (delivery_rate, limit, rate) in [(1_250_000, 0, 1_250), (12_000_000, 375_000, 375)] {
+        let mut path = Path::new(PathId(0), ms(0));
+        let sample = |delivered, srtt| PathSample {
+            srtt: ms(srtt),
+            rttvar: ms(1),
+            mss: 1448,
+            delivered,
+            in_flight: 60_000,
+            delivery_rate,
+            limit,
+            ..PathSample::default()
+        };
+        path.update(sample(0, 1), ms(900));
+        path.update(sample(40, 1), ms(1000));
+        path.flights.push_back(crate::path::Flight {
+            stream: 0,
+            range: 0..60_000,
+            sent_at: ms(1000),
+            expected_at: ms(1001),
+            patience: ms(18),
+            round_trip: ms(1),
+            repeated: false,
+            path_end: 60_000,
+            record_end: 60_000,
+        });
+        path.sent = 60_000;
+        for time in 1..=150 {
+            // What the queue adds to the round trip is measured a round trip later.
+            path.update(
+                sample(40 + time * rate / 1448, 1 + time / 4),
+                ms(1000 + time),
+            );
+            assert!(!path.is_silent(ms(1000 + time)), "{limit}: after {time} ms");
+        }
+        for time in 151..=400 {
+            path.update(sample(40 + 150 * rate / 1448, 38), ms(1000 + time));
+        }
+        assert!(path.is_silent(ms(1400)), "{limit}: nothing comes any more");
+    }
+}
+
+/// A limit is known before anything is measured, and no burst goes beyond it.
+#[test]
+fn a_limit_bounds_what_is_expected_of_a_path() {
+    let mut path = Path::new(PathId(0), Duration::ZERO);
+    let mut sample = PathSample {
+        srtt: Duration::from_millis(1),
+        cwnd: 100_000,
+        unsent: 37_500,
+        limit: 375_000,
+        ..PathSample::default()
+    };
+    for delivery_rate in [0, 1_500_000, 100_000_000] {
+        sample.delivery_rate = delivery_rate;
+        path.update(sample, Duration::from_secs(1));
+        assert_eq!((path.rate(), path.shown_rate()), (375e3, 375e3));
+        assert!(
+            path.delay() >= Duration::from_millis(100),
+            "{:?}",
+            path.delay()
+        );
+    }
+    sample.delivery_rate = 200_000;
+    path.sent = 10_000_000;
+    path.update(sample, Duration::from_secs(2));
+    assert_eq!(path.rate(), 200e3);
 }
 
 #[test]

@@ -191,8 +191,13 @@ impl Session {
                 }
             }
             Control::Ping { token } => Frame::Ping { token: *token }.encode(out),
-            Control::PathState { path, state } => Frame::PathState {
+            Control::PathState {
+                path,
+                version,
+                state,
+            } => Frame::PathState {
                 path: u64::from(path.0),
+                version: *version,
                 state: *state,
             }
             .encode(out),
