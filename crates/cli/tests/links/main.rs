@@ -33,3 +33,4 @@ mod slow_readers;
 mod socks;
 mod split;
 mod traffic;
+mod waste;

@@ -1,0 +1,99 @@
+//! Links that carry less than they seem to: behind a token bucket, and under a limit of their owner. They are healthy, and
+//! nothing of what they carry is to be sent a second time.
+
+use sumlink_lab::Side;
+use sumlink_transport::status::PathStatus;
+
+use crate::bond::{Bond, Plan, active};
+use crate::traffic::Transfer;
+
+/// Lines that say that a path is ill, at either end.
+const ILLNESSES: [&str; 2] = ["path stalled", "the peer gets nothing through"];
+
+/// What ends each of them.
+const RECOVERIES: [&str; 2] = ["path recovered", "the peer gets through on this path again"];
+
+/// Illnesses that are said in a test: a machine that is busy with other things holds up a link now and then. A link that is
+/// misjudged is said to be ill several times a second.
+const FEW: usize = 8;
+
+fn lines(bond: &Bond, words: &[&str]) -> usize {
+    let both = [&bond.client, &bond.server];
+    let of = |words: &&str| {
+        both.map(|daemon| daemon.lines_with(words))
+            .iter()
+            .sum::<usize>()
+    };
+    words.iter().map(of).sum()
+}
+
+/// Duplicates over what arrived, of a download.
+fn duplicates(bond: &Bond) -> f64 {
+    let server = bond.status(Side::Server);
+    let sent: u64 = active(&server).map(|path| path.bytes_sent).sum();
+    server.duplicates_sent_bytes as f64 / sent as f64
+}
+
+fn path(bond: &Bond, side: Side, name: &str) -> PathStatus {
+    let paths = bond.status(side).paths.into_iter();
+    let mut of_link = paths.filter(|path| path.link == name);
+    of_link.next().expect("a path")
+}
+
+/// The links are healthy, and each line of an illness is followed by one of its end.
+#[track_caller]
+fn are_healthy(bond: &Bond) {
+    let pairs = |_: &_| {
+        let [ill, well] = [ILLNESSES, RECOVERIES].map(|words| lines(bond, &words));
+        (ill == well).then_some(ill)
+    };
+    let ill = bond.until("each illness has an end", pairs);
+    assert!(ill <= FEW, "healthy links are said to be ill {ill} times");
+}
+
+fn download(bond: &Bond) -> Transfer {
+    Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap())
+}
+
+#[test]
+fn a_token_bucket_under_bbr_makes_no_path_ill() {
+    let links = [
+        "a:rate=20mbit,burst=32kB,queue=50ms",
+        "b:rate=10mbit,burst=32kB,queue=50ms",
+    ];
+    let bbr = "congestion = \"bbr\"\nlinks = \"auto\"\n";
+    let plan = Plan::new(&links).client(bbr);
+    let Some(bond) = plan.server_lines("congestion = \"bbr\"").start() else {
+        return;
+    };
+    bond.until_active(&["a", "b"]);
+    let down = download(&bond);
+    // Ten seconds and more: BBR measures the least round trip meanwhile, and the buckets fill.
+    down.goes_on(45_000_000);
+    let share = duplicates(&bond);
+    down.finish();
+    are_healthy(&bond);
+    assert!(share <= 0.02, "{share} sent twice");
+    bond.stop();
+}
+
+#[test]
+fn a_limited_link_carries_its_limit_and_no_waste() {
+    let links = ["a:rate=15mbit,delay=2ms", "b:rate=12mbit,delay=2ms"];
+    let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\nreceive_limit = \"3mbit\"\n\
+                  metered = true\npriority = \"primary\"\n";
+    let Some(bond) = Plan::new(&links).client(client).start() else {
+        return;
+    };
+    bond.until_active(&["a", "b"]);
+    let down = download(&bond);
+    down.goes_on(20_000_000);
+    let (share, limited) = (duplicates(&bond), path(&bond, Side::Server, "b"));
+    let carried = limited.send_rate_bps;
+    down.finish();
+    assert!(share <= 0.02, "{share} sent twice");
+    assert_eq!(limited.duplicates_sent_bytes, 0, "paid for twice");
+    assert!((2.2e6..3.2e6).contains(&carried), "{carried} bit/s");
+    are_healthy(&bond);
+    bond.stop();
+}
