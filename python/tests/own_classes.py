@@ -39,19 +39,22 @@ class Both(AnyPath):
     wants_flights = True
 
     def __init__(self) -> None:
-        self.repeated: set[tuple[int, int]] = set()
+        self.repeated: list[tuple[int, int, int]] = []
 
     def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
         mine = [(flight.stream, flight.start, flight.end) for flight in asking.flights]
+        acknowledged = {stream.id: stream.acknowledged for stream in view.streams}
         for other in view.paths:
             for flight in other.flights if other.id != asking.id else []:
                 covered = any(s == flight.stream and a < flight.end and flight.start < b for s, a, b in mine)
-                # What was repeated and has arrived is gone from here, and may still be under way over there.
-                known = (flight.stream, flight.start) in self.repeated
-                if not flight.repeated and not covered and not known:
-                    self.repeated.add((flight.stream, flight.start))
-                    end = min(flight.end, flight.start + budget)
-                    return sim.Pick("repeat", flight.stream, flight.start, end)
+                # A part that was repeated and has arrived is acknowledged, and its first copy may still be on its way.
+                known = any(s == flight.stream and a < flight.end and flight.start < b for s, a, b in self.repeated)
+                # The peer may have acknowledged a part before it reports the path's progress.
+                start = max(flight.start, acknowledged.get(flight.stream, flight.end))
+                if not flight.repeated and not covered and not known and start < flight.end:
+                    end = min(flight.end, start + budget)
+                    self.repeated.append((flight.stream, flight.start, end))
+                    return sim.Pick("repeat", flight.stream, start, end)
         return super().pick(asking, budget, view)
 
 

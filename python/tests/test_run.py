@@ -68,7 +68,7 @@ def test_frames_have_their_columns_and_agree_with_each_other(two: dict[str, Any]
     series = results.series.query("of == 'run' and system == 'sumlink:fbdt' and seed == 1")
     measured = series[series["time_s"] >= 1]["bps"].mean()
     assert math.isclose(measured, runs["goodput_bps"][1], rel_tol=0.01)
-    assert 12e6 < runs["goodput_bps"][1] < 15e6
+    assert 12e6 < runs["goodput_bps"][1] < 15.5e6  # bytes held at the end of the warmup count too
     assert results.objects.empty and list(results.objects.columns[:3]) == ["scenario", "system", "seed"]
 
 

@@ -1,11 +1,12 @@
 //! How far ahead of a stream's reader its peer may send, from how fast the reader reads.
 //!
-//! As in the receive-buffer tuning of kernels, twice the bytes that are read in a round trip are enough: one part is on
-//! its way while the credit for the other one returns. The measure is an average over the last rounds, each of a round
+//! As in the receive-buffer tuning of kernels, twice the bytes that are read in a round trip are enough on one path: one part
+//! is on its way while the credit for the other one returns. Over unequal paths a prompt reader gets a third round. The measure is an average over the last rounds, each of a round
 //! trip of the slowest path, since that path decides how far ahead the others have to work.
 //!
 //! A burst out of a full buffer is faster than any path. So no more counts in a round than has arrived in one lately:
-//! what the peer may send ahead of a reader stays within two bandwidth-delay products and a constant.
+//! what the peer may send ahead of a reader stays within three bandwidth-delay products and a constant, and within two
+//! where the reader leaves bytes unread.
 //!
 //! Of a reader that has read everything the best round counts, however long it had nothing to read since; of one that
 //! leaves bytes unread the last rounds.
@@ -25,11 +26,15 @@ const PROMPT: u64 = 512 * 1024;
 /// The same for a reader that leaves bytes unread.
 const SLOW: u64 = 256 * 1024;
 
-/// Rounds that are sent ahead ...
+/// Rounds that are sent ahead of a reader that leaves bytes unread ...
 const ROUNDS: u64 = 2;
 
+/// ... of one that has read everything: a path with a long way in the direction of the data carries bytes from far ahead,
+/// and their holes take another round to repair ...
+const PROMPT_ROUNDS: u64 = 3;
+
 /// ... and when a round brought more than any before it: the peer's window may double meanwhile.
-const ROUNDS_OF_GROWTH: u64 = 4;
+const ROUNDS_OF_GROWTH: u64 = 6;
 
 /// Rounds of which the best one counts for a reader that leaves bytes unread: shorter pauses change nothing.
 const LAST: usize = 4;
@@ -77,7 +82,11 @@ impl Reader {
         let arrives = self.most_arrived.max(self.arrived);
         let (base, round, rounds) = if is_prompt {
             let grows = self.has_grown || is_more(self.counted(), self.most_read);
-            let rounds = if grows { ROUNDS_OF_GROWTH } else { ROUNDS };
+            let rounds = if grows {
+                ROUNDS_OF_GROWTH
+            } else {
+                PROMPT_ROUNDS
+            };
             (PROMPT, self.most_read.max(self.read), rounds)
         } else {
             let last = self.last.into_iter().max().unwrap_or(0);
@@ -147,7 +156,7 @@ mod tests {
         reader.note_arrival(10, now, || TRIP);
         reader.note_read(10, now, || TRIP);
         let ahead = reader.window(true) - PROMPT;
-        assert!((2 * 350_000..2 * 420_000).contains(&ahead), "{ahead}");
+        assert!((3 * 350_000..3 * 420_000).contains(&ahead), "{ahead}");
         assert!(reader.window(false) < SLOW + 100_000);
     }
 
@@ -200,7 +209,7 @@ mod tests {
             reader.note_read(bytes, now, || TRIP);
             now += TRIP;
         }
-        assert_eq!(reader.window(true), PROMPT + 2 * bytes, "it grows no more");
+        assert_eq!(reader.window(true), PROMPT + 3 * bytes, "it grows no more");
     }
 
     #[test]

@@ -41,6 +41,12 @@ pub fn parse_listen(text: &str, bare: Bare) -> Result<SocketAddr, AddressError> 
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
+    let bracketed = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if bracketed.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok()) {
+        return Err(AddressError::Port(text.to_owned()));
+    }
     if text.parse::<IpAddr>().is_ok() {
         return Err(match text.contains(':') {
             true => AddressError::Brackets(text.to_owned()),
