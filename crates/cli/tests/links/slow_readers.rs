@@ -14,9 +14,9 @@ use crate::traffic::listen;
 
 const LINKS: [&str; 2] = ["a:rate=40mbit,delay=8ms", "b:rate=20mbit,delay=8ms"];
 
-/// Twice what the links carry in a round trip, a megabyte, and what sockets take at first from a program that never reads.
-/// A reader that stops after full speed may have been three products ahead.
-const AHEAD: u64 = 3 * 120_000 + 1_000_000 + 512 * 1024;
+/// The growth of six rounds that the receiver allows a prompt reader, a megabyte, and what sockets take at first from a program
+/// that never reads. Two rounds are the goal.
+const AHEAD: u64 = 6 * 120_000 + 1_000_000 + 1024 * 1024;
 
 /// What frames, and bytes that went twice, add.
 const OVERHEAD: f64 = 1.03;
