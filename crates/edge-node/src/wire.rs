@@ -11,7 +11,7 @@
 //! that the sender starts, and a later one is the greater (by the distance, as for sequence numbers): what a sender numbered
 //! before it was started anew is not mixed with what it numbers now.
 //!
-//! Nothing here is encrypted or authenticated: see docs/edge.md for what that means.
+//! Nothing here is encrypted or authenticated: see docs/edge-node.md for what that means.
 
 /// Bytes of the header.
 pub const LEN: usize = 8;

@@ -215,7 +215,7 @@ fn simulation_agrees_with_the_figures_own_pair() {
     }
 }
 
-/// By how much equation 1 is wrong: the figures of docs/edge.md.
+/// By how much equation 1 is wrong: the figures of docs/notes/edge.md.
 #[test]
 fn equation_1_makes_the_second_queue_less_than_half_as_long_as_it_is() {
     for (load, true_length, by_equation) in [(0.7, 0.66, 0.25), (0.8, 2.4, 0.9), (0.9, 6.9, 2.75)] {

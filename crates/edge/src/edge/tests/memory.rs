@@ -66,9 +66,9 @@ fn ranges_of_all_flows_are_bounded_and_each_keeps_a_few() {
     assert_eq!((edge.counters().flows, edge.ranges), (0, 0));
 }
 
-/// The figure of docs/edge.md.
+/// The figures of docs/notes/edge.md.
 #[test]
-#[ignore = "a measurement of a minute; its output is in docs/edge.md"]
+#[ignore = "a measurement of a minute; its output is in docs/notes/edge.md"]
 fn memory_of_100_000_flows_with_holes() {
     let resident = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -104,9 +104,9 @@ fn what_is_late_is_not_taken_for_lost() {
     }
 }
 
-/// The figures of docs/edge.md.
+/// The figures of docs/notes/edge.md.
 #[test]
-#[ignore = "a measurement of some minutes; its output is in docs/edge.md"]
+#[ignore = "a measurement of some minutes; its output is in docs/notes/edge.md"]
 fn goodput_of_the_modes() {
     for pair in [[20, 5], [20, 20], [26, 26]] {
         let lines = pair.map(|rate| line(rate, 10, 0.0));
