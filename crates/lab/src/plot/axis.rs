@@ -121,7 +121,8 @@ impl Axis {
             _ => value,
         };
         let part = if self.logarithmic {
-            (value / low).log10() / (high / low).log10()
+            // The quotient of two doubles may be infinite; the difference of logarithms is not.
+            (value.log10() - low.log10()) / (high.log10() - low.log10())
         } else {
             (value - low) / (high - low)
         };
@@ -250,6 +251,18 @@ mod tests {
                 axis.at(0.5).is_finite() && axis.ticks.len() >= 2,
                 "{axis:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_logarithmic_axis_may_span_all_doubles() {
+        let values = [f64::MIN_POSITIVE, 3.4e-286, 1.0, 3.6e296, f64::MAX];
+        for (first, second) in [(0, 4), (1, 3), (0, 0), (4, 4)] {
+            let axis = Axis::logarithmic([values[first], values[second]], (0.0, 300.0));
+            for value in values {
+                assert!(axis.at(value).is_finite(), "{value} on {axis:?}");
+                assert!((0.0..=300.0).contains(&axis.up_to(value)));
+            }
         }
     }
 
