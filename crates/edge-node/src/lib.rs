@@ -6,8 +6,8 @@
 //! - [`config`] is what it is told, [`status`] what it tells of itself.
 //! - [`wire`] is the header of the tunnels.
 //!
-//! Nothing outlives the process: the device is not persistent, and its addresses and routes go with it. docs/edge-node.md is the
-//! manual.
+//! Nothing outlives the process: the device is not persistent, and its addresses and routes go with
+//! it. docs/edge-node.md is the manual.
 
 #![cfg(target_os = "linux")]
 

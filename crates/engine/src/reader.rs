@@ -1,26 +1,29 @@
 //! How far ahead of a stream's reader its peer may send, from how fast the reader reads.
 //!
-//! As in the receive-buffer tuning of kernels, twice the bytes that are read in a round trip are enough on one path: one part
-//! is on its way while the credit for the other one returns. Over unequal paths a prompt reader gets a third round. The measure is an average over the last rounds, each of a round
-//! trip of the slowest path, since that path decides how far ahead the others have to work.
+//! As in the receive-buffer tuning of kernels, twice the bytes read in a round trip are enough on
+//! one path: one part is on its way while the credit for the other part returns. Over unequal paths
+//! a prompt reader gets a third round. A round is a round trip of the slowest path, which decides
+//! how far ahead the others have to work.
 //!
-//! A burst out of a full buffer is faster than any path. So no more counts in a round than has arrived in one lately:
-//! what the peer may send ahead of a reader stays within three bandwidth-delay products and a constant, and within two
-//! where the reader leaves bytes unread.
+//! A burst out of a full buffer is faster than any path. So no more counts in a round than has
+//! arrived in one lately. The credit ahead of a reader stays within three bandwidth-delay products
+//! and a constant, or within two if the reader leaves bytes unread; within six while the rate
+//! grows.
 //!
-//! Of a reader that has read everything the best round counts, however long it had nothing to read since; of one that
-//! leaves bytes unread the last rounds.
+//! Of a reader that has read everything the best round counts, however long it had nothing to read
+//! since; of one that leaves bytes unread the last rounds.
 
 use std::time::Duration;
 
 use crate::Instant;
 
-/// Where the credit of a new stream begins, in bytes: objects need not wait a round trip for more. What many streams hold that
-/// nobody reads is bounded by [`crate::share`].
+/// Where the credit of a new stream begins, in bytes: objects need not wait a round trip for more.
+/// What many streams hold that nobody reads is bounded by [`crate::share`].
 pub(crate) const FIRST: u64 = 768 * 1024;
 
-/// What may be sent ahead of a reader that has read everything, beyond two rounds. Less than [`FIRST`], since what has been read
-/// may still wait in a pipe and a socket for a program that has stopped.
+/// What may be sent ahead of a reader that has read everything, beyond two rounds. Less than
+/// [`FIRST`], since what has been read may still wait in a pipe and a socket for a program that has
+/// stopped.
 const PROMPT: u64 = 512 * 1024;
 
 /// The same for a reader that leaves bytes unread.
@@ -29,14 +32,15 @@ const SLOW: u64 = 256 * 1024;
 /// Rounds that are sent ahead of a reader that leaves bytes unread ...
 const ROUNDS: u64 = 2;
 
-/// ... of one that has read everything: a path with a long way in the direction of the data carries bytes from far ahead,
-/// and their holes take another round to repair ...
+/// ... of one that has read everything: a path with a high delay in the direction of the data
+/// carries bytes from far ahead, and repairing their gaps takes another round ...
 const PROMPT_ROUNDS: u64 = 3;
 
 /// ... and when a round brought more than any before it: the peer's window may double meanwhile.
 const ROUNDS_OF_GROWTH: u64 = 6;
 
-/// Rounds of which the best one counts for a reader that leaves bytes unread: shorter pauses change nothing.
+/// Rounds of which the best one counts for a reader that leaves bytes unread: shorter pauses change
+/// nothing.
 const LAST: usize = 4;
 
 /// What is left of the best round after one more, as a fraction: it halves in some 20 rounds.
@@ -45,7 +49,8 @@ const FADING: (u64, u64) = (31, 32);
 /// What is known of a stream's reader.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// When the present round began, and when it ends at the soonest; nothing before the first byte.
+    /// When the present round began, and when it ends at the soonest; nothing before the first
+    /// byte.
     round: Option<(Instant, Instant)>,
     /// Bytes that were read and that arrived in it.
     read: u64,
@@ -77,7 +82,8 @@ impl Reader {
         self.read += bytes;
     }
 
-    /// Bytes that the peer may send beyond what has been read; `is_prompt` if nothing waits to be read.
+    /// Bytes that the peer may send beyond what has been read; `is_prompt` if nothing waits to be
+    /// read.
     pub(crate) fn window(&self, is_prompt: bool) -> u64 {
         let arrives = self.most_arrived.max(self.arrived);
         let (base, round, rounds) = if is_prompt {

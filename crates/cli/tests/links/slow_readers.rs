@@ -14,8 +14,8 @@ use crate::traffic::listen;
 
 const LINKS: [&str; 2] = ["a:rate=40mbit,delay=8ms", "b:rate=20mbit,delay=8ms"];
 
-/// The growth of six rounds that the receiver allows a prompt reader, a megabyte, and what sockets take at first from a program
-/// that never reads. Two rounds are the goal.
+/// Six rounds, which the receiver allows a prompt reader while its rate grows, a megabyte, and the
+/// bytes that sockets take at first from a program that never reads. The goal is two rounds.
 const AHEAD: u64 = 6 * 120_000 + 1_000_000 + 1024 * 1024;
 
 /// What frames, and bytes that went twice, add.

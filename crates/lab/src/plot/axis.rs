@@ -255,13 +255,31 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_may_span_all_doubles() {
-        let values = [f64::MIN_POSITIVE, 3.4e-286, 1.0, 3.6e296, f64::MAX];
-        for (first, second) in [(0, 4), (1, 3), (0, 0), (4, 4)] {
-            let axis = Axis::logarithmic([values[first], values[second]], (0.0, 300.0));
-            for value in values {
-                assert!(axis.at(value).is_finite(), "{value} on {axis:?}");
-                assert!((0.0..=300.0).contains(&axis.up_to(value)));
+    fn any_axis_may_span_all_doubles() {
+        let place = (0.0, 300.0);
+        let values = [
+            f64::MIN,
+            -1.0,
+            0.0,
+            f64::MIN_POSITIVE,
+            3.4e-286,
+            1.0,
+            3.6e296,
+            f64::MAX,
+        ];
+        for first in values {
+            for second in values {
+                for axis in [
+                    Axis::logarithmic([first, second], place),
+                    Axis::covering([first, second], place, 5.0),
+                    Axis::from_zero(second, place, 5.0),
+                    Axis::exact(second, place, 5.0),
+                ] {
+                    for value in values {
+                        assert!(axis.at(value).is_finite(), "{value} on {axis:?}");
+                        assert!((0.0..=300.0).contains(&axis.up_to(value)), "{axis:?}");
+                    }
+                }
             }
         }
     }
