@@ -20,8 +20,9 @@ use fixture::session;
 /// Stream bytes that each benchmark moves.
 const BYTES: usize = 1 << 20;
 
-/// So much of a stream has to be read before it gets more credit.
-const FIRST: usize = 16 * 1024;
+/// Bytes of a stream that are read before the measurement: credit follows the reader, and a new
+/// stream has less than [`BYTES`] of it.
+const FIRST: usize = 256 * 1024;
 
 /// What a carrier takes at once.
 const BUDGET: usize = 64 * 1024;
@@ -50,7 +51,7 @@ fn pair(scheduler: &str, paths: u32) -> Pair {
         .open_stream(b"t", Class::Background, pair.now)
         .expect("streams are available");
     pair.greet(paths);
-    // A first piece, so that the stream has more than a new one's credit.
+    // A first piece, so that the stream has credit for all of the rest.
     pair.write(FIRST);
     pair.send(paths);
     pair.arrive();
