@@ -171,7 +171,9 @@ instructions: ## Instructions of the engine's hot paths, and their change since 
 
 # NEXTEST_FLAGS="--profile nightly" runs the long tests as well.
 NEXTEST_FLAGS ?=
-NEXTEST = NEXTEST_NO_INPUT_HANDLER=1 CARGO="$(CARGO)" "$$(scripts/tool.sh cargo-nextest)" nextest run --all-features --locked $(NEXTEST_FLAGS)
+RUNNER := CARGO_TARGET_$(shell echo '$(HOST)' | tr a-z- A-Z_)_RUNNER
+NEXTEST = NEXTEST_NO_INPUT_HANDLER=1 $(RUNNER)=$(CURDIR)/scripts/test-runner.sh CARGO="$$(command -v $(CARGO))" \
+	"$$(scripts/tool.sh cargo-nextest)" nextest run --all-features --locked $(NEXTEST_FLAGS)
 
 test-cargo:
 	$(NEXTEST)
