@@ -35,14 +35,14 @@ impl Group {
     }
 }
 
-/// A flow of a group, as it was at its last acknowledgement, or when it began to send with nothing in flight.
+/// A flow of a group, as it was at its last acknowledgment, or when it began to send with nothing in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
     /// Congestion window in packets, with its fraction.
     pub cwnd: f64,
     /// Smoothed round-trip time; zero before the first sample.
     pub srtt: Duration,
-    /// What the last acknowledgement has measured; nothing if it acknowledged only what had been sent again.
+    /// What the last acknowledgment has measured; nothing if it acknowledged only what had been sent again.
     pub rtt: Option<Duration>,
     /// When that was, by the kernel's monotonic clock.
     pub seen: Duration,
@@ -81,7 +81,7 @@ impl Bonds {
     }
 
     /// Puts a TCP socket into a group; it leaves the one it was in. It may be connected or not yet, and choose its congestion
-    /// control before or after; siblings see it with its next acknowledgement.
+    /// control before or after; siblings see it with its next acknowledgment.
     ///
     /// # Errors
     ///

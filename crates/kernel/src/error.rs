@@ -13,7 +13,7 @@ use crate::probe::Missing;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The caller asked for an algorithm that there is not, or not for the kernel.
-    #[error("there is no congestion control {name:?} for the kernel; there are: {}", known.join(", "))]
+    #[error("no congestion control {name:?} for the kernel; available: {}", known.join(", "))]
     NoTwin {
         /// What was asked for.
         name: String,

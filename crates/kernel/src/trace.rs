@@ -1,4 +1,4 @@
-//! What the windows of TCP sockets do: a record for every acknowledgement that arrives.
+//! What the windows of TCP sockets do: a record for every acknowledgment that arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,7 +28,7 @@ const POLL: Duration = Duration::from_millis(50);
 const AT_ONCE: u32 = 4096;
 const BUFFER: u32 = 40_960;
 
-/// Whose acknowledgements are recorded, in all network namespaces of the system.
+/// Whose acknowledgments are recorded, in all network namespaces of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// Everybody's.
@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-/// A socket when an acknowledgement has arrived that it has not worked on yet.
+/// A socket when an acknowledgment has arrived that it has not worked on yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Since the trace began.
@@ -135,7 +135,7 @@ impl Trace {
         }
         let (started, log) = quietly(|| load(filter));
         started.map_err(|source| Error::Refused {
-            name: "the trace of acknowledgements",
+            name: "the trace of acknowledgments",
             source,
             log,
         })
@@ -152,7 +152,7 @@ impl Trace {
         mut each: impl FnMut(Record),
         mut goes_on: impl FnMut() -> bool,
     ) -> Result<(), Error> {
-        let failed = || Error::map("reading the trace of acknowledgements");
+        let failed = || Error::map("reading the trace of acknowledgments");
         let mut owners = match self.filter {
             Filter::Process(pid) => Some(Owners::new(pid, &self.owned)),
             _ => None,

@@ -297,7 +297,7 @@ mod tests {
             Twin::of("vegas")
                 .expect_err("none")
                 .to_string()
-                .starts_with("there is no congestion control \"vegas\" for the kernel; there are: uncoupled, coupled, ")
+                .starts_with("no congestion control \"vegas\" for the kernel; available: uncoupled, coupled, ")
         );
     }
 

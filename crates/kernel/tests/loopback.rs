@@ -73,7 +73,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (connected, listener.accept().expect("a connection").0)
 }
 
-/// A byte there and one back, which carries the acknowledgement.
+/// A byte there and one back, which carries the acknowledgment.
 fn exchange(mut from: &TcpStream, mut to: &TcpStream) {
     from.write_all(b"x").expect("writes");
     to.read_exact(&mut [0]).expect("reads");
@@ -474,7 +474,7 @@ fn traced(filter: impl Fn(&TcpStream) -> Filter) -> (SocketAddr, Vec<Record>) {
         error => panic!("{error}"),
     });
     let address = sockets.0.local_addr().expect("bound");
-    // Taken meanwhile: a fast loopback has more acknowledgements than the buffer has room for.
+    // Taken meanwhile: a fast loopback has more acknowledgments than the buffer has room for.
     let (mut records, moving) = (Vec::new(), thread::spawn(move || transfer(sockets)));
     trace
         .follow(|record| records.push(record), || !moving.is_finished())
@@ -485,7 +485,7 @@ fn traced(filter: impl Fn(&TcpStream) -> Filter) -> (SocketAddr, Vec<Record>) {
 }
 
 #[test]
-fn a_trace_has_every_acknowledgement_of_a_port_and_no_other() {
+fn a_trace_has_every_acknowledgment_of_a_port_and_no_other() {
     let Some(_turn) = turn() else { return };
     let (address, records) =
         traced(|socket| Filter::Port(socket.local_addr().expect("bound").port()));

@@ -3,7 +3,7 @@
  * Edinburgh: WhiteHaul without its flaws. The twin of edinburgh.rs; see there for the source.
  *
  * Rounds and rates go on while losses are repaired, when the kernel asks for no window. They are therefore looked at
- * whenever an acknowledgement was measured, and only what they do to the window waits for its turn.
+ * whenever an acknowledgment was measured, and only what they do to the window waits for its turn.
  */
 #include "hystart.h"
 
@@ -16,7 +16,7 @@ SETTINGS(real budget_share; __u64 budget_min; __u64 budget_max; real fill; real 
 /* More than the kernel keeps for a congestion control: this is in a storage of the socket's. */
 struct edinburgh {
 	real rates[ROUNDS]; /* packets per microsecond in the last rounds; the oldest is overwritten */
-	real advertised; /* the window to step back to with this acknowledgement, 0 if there is no need */
+	real advertised; /* the window to step back to with this acknowledgment, 0 if there is no need */
 	__u64 since_us; /* when this round began, 0 if that is not known */
 	struct delays delays;
 	struct round round;

@@ -58,7 +58,7 @@ static __always_inline void hystart_judge(struct hystart *hystart,
 		hystart->baseline_us = hystart->current_us;
 }
 
-/* By how many 2^-20 packets the window grows with this acknowledgement, which has measured rtt_us, or 0. */
+/* By how many 2^-20 packets the window grows with this acknowledgment, which has measured rtt_us, or 0. */
 static __always_inline __u64 hystart_growth(struct hystart *hystart, struct tcp_sock *tp, __u32 acked, __u32 rtt_us,
 					    const volatile struct hystart_settings *settings)
 {

@@ -122,7 +122,7 @@ static __always_inline void acknowledged(struct sock *sk, __u32 acked)
 		begin_delays(&illinois->delays);
 	}
 	left = slow_start(tp, acked, settings.max_cwnd);
-	/* Liu et al.: alpha / w for each acknowledgement */
+	/* Liu et al.: alpha / w for each acknowledgment */
 	if (left)
 		grow(tp, real_divide(real_multiply(left, illinois->alpha), window_real(tp)), settings.max_cwnd);
 }

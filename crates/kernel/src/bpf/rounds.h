@@ -8,23 +8,23 @@
 /* The round trip under way: over when something is acknowledged that was sent after it began. */
 struct round {
 	__u32 end; /* sequence number of what was not sent when it began */
-	__u32 under_way; /* 0 if the next acknowledgement begins it */
+	__u32 under_way; /* 0 if the next acknowledgment begins it */
 };
 
-/* At the beginning of a flow: the first acknowledgement ends the first round. */
+/* At the beginning of a flow: the first acknowledgment ends the first round. */
 static __always_inline void first_round(struct round *round, struct tcp_sock *tp)
 {
 	round->end = tp->snd_una;
 	round->under_way = 1;
 }
 
-/* The next acknowledgement begins a new one. */
+/* The next acknowledgment begins a new one. */
 static __always_inline void restart_round(struct round *round)
 {
 	round->under_way = 0;
 }
 
-/* Whether this acknowledgement ends the round; then the next one begins with it. */
+/* Whether this acknowledgment ends the round; then the next one begins with it. */
 static __always_inline bool is_over(struct round *round, struct tcp_sock *tp)
 {
 	bool over = round->under_way && (__s32)(tp->snd_una - round->end) > 0;

@@ -27,7 +27,7 @@ struct flow {
 	__u64 window; /* in 2^-20 packets */
 	__u64 longest; /* packets between losses: l in the papers on OLIA */
 	__u32 srtt_us; /* 0 before the first sample: then nobody counts this flow */
-	__u32 rtt_us; /* what the last acknowledgement has measured, 0 if nothing; for user space */
+	__u32 rtt_us; /* what the last acknowledgment has measured, 0 if nothing; for user space */
 	__u64 now_us; /* when that was, or when it last began to send; for user space */
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Tells what a TCP socket's window is when an acknowledgement arrives, through a ring buffer; the tracepoint tcp_probe
+ * Tells what a TCP socket's window is when an acknowledgment arrives, through a ring buffer; the tracepoint tcp_probe
  * comes before the socket works on it. trace.rs reads the records.
  */
 #include "kernel.h"
@@ -23,7 +23,7 @@ const volatile struct {
 	__u32 reserved;
 } wanted SEC(".rodata.wanted") = {};
 
-/* One acknowledgement; Record in trace.rs. */
+/* One acknowledgment; Record in trace.rs. */
 struct record {
 	__u64 time_ns; /* since the system started, without sleep */
 	__u64 socket; /* its cookie */

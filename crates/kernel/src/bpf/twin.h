@@ -10,7 +10,7 @@
  *
  *   void start(sk)             a flow begins
  *   void finish(sk)            it ends, or is given another congestion control
- *   void measured(sk, n, rtt)  an acknowledgement of n packets was measured, which comes before what follows; the round-trip
+ *   void measured(sk, n, rtt)  an acknowledgment of n packets was measured, which comes before what follows; the round-trip
  *                              time is in microseconds, 0 without a sample
  *   void recovered(sk)         everything is acknowledged that was sent before a loss or a timeout
  *   void acknowledged(sk, n)   n packets are acknowledged, and nothing keeps the window from growing

@@ -32,16 +32,16 @@ struct window {
 	__u32 ssthresh_fraction; /* of ssthresh, in 2^-20 packets */
 	__u32 min_rtt_us; /* 0 before the first sample */
 	__u32 last_rtt_us; /* 0 before the first sample */
-	__u32 acks; /* acknowledgements in a row since the last loss */
+	__u32 acks; /* acknowledgments in a row since the last loss */
 	__u32 since_last; /* packets acknowledged since the last loss, no more than 2^32 - 1 */
 	__u32 last_two; /* packets acknowledged between the last two losses */
 	__u64 bond; /* of which siblings it is one, 0 if of none */
 	__u16 place; /* among them */
 	__u8 begun; /* init was called, and release will be */
-	__u8 sampled; /* the last acknowledgement has measured last_rtt_us */
-	__u32 delivered; /* tp->delivered when the last acknowledgement was measured */
+	__u8 sampled; /* the last acknowledgment has measured last_rtt_us */
+	__u32 delivered; /* tp->delivered when the last acknowledgment was measured */
 	__u32 told_ssthresh; /* what the program last said of ssthresh */
-	__u32 left_cwnd; /* the kernel's window when the last acknowledgement was dealt with */
+	__u32 left_cwnd; /* the kernel's window when the last acknowledgment was dealt with */
 };
 
 static __always_inline struct tcp_sock *tcp_sock(struct sock *sk)
@@ -134,7 +134,7 @@ static __always_inline real grow_to_ssthresh(struct tcp_sock *tp, __u64 growth, 
 }
 
 /*
- * What an algorithm does first with every acknowledgement: slow start. Returns the packets that are left for congestion
+ * What an algorithm does first with every acknowledgment: slow start. Returns the packets that are left for congestion
  * avoidance, 0 if it is not its turn.
  */
 static __always_inline real slow_start(struct tcp_sock *tp, __u32 acked, __u64 max_cwnd)
@@ -143,7 +143,7 @@ static __always_inline real slow_start(struct tcp_sock *tp, __u32 acked, __u64 m
 
 	if (!is_limited(tp))
 		return 0;
-	/* RFC 3465, section 2.2, without a limit for one acknowledgement, as in Linux */
+	/* RFC 3465, section 2.2, without a limit for one acknowledgment, as in Linux */
 	return in_slow_start(tp) ? grow_to_ssthresh(tp, all, max_cwnd) : real_make(all, -FRACTION_BITS);
 }
 
@@ -211,7 +211,7 @@ static __always_inline void doubt_window(struct tcp_sock *tp)
 	tp->snd_cwnd = max(most, 1);
 }
 
-/* The acknowledgement at hand has been dealt with. */
+/* The acknowledgment at hand has been dealt with. */
 static __always_inline void leave_window(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -266,7 +266,7 @@ static __always_inline __u32 undo(struct tcp_sock *tp)
 	return max(tp->snd_cwnd, tp->prior_cwnd);
 }
 
-/* How many packets this acknowledgement is the first to acknowledge, selectively or not; asked once for each. */
+/* How many packets this acknowledgment is the first to acknowledge, selectively or not; asked once for each. */
 static __always_inline __u32 newly_delivered(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -276,7 +276,7 @@ static __always_inline __u32 newly_delivered(struct tcp_sock *tp)
 	return acked;
 }
 
-/* What the acknowledgement at hand has measured, 0 without a sample. */
+/* What the acknowledgment at hand has measured, 0 without a sample. */
 static __always_inline __u32 sample_us(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -284,7 +284,7 @@ static __always_inline __u32 sample_us(struct tcp_sock *tp)
 	return window->sampled ? window->last_rtt_us : 0;
 }
 
-/* Keeps what an acknowledgement of so many packets has measured. */
+/* Keeps what an acknowledgment of so many packets has measured. */
 static __always_inline void measure(struct tcp_sock *tp, __u32 acked, const struct ack_sample *sample)
 {
 	struct window *window = state(tp);

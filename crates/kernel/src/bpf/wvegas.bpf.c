@@ -50,7 +50,7 @@ static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 	note(&wvegas->delays, rtt_us);
 }
 
-/* The acknowledgement that ends a recovery has been measured already, and belongs to what comes. */
+/* The acknowledgment that ends a recovery has been measured already, and belongs to what comes. */
 static __always_inline void recovered(struct sock *sk)
 {
 	struct wvegas *wvegas = state(tcp_sock(sk));

@@ -25,7 +25,7 @@ const ROOM: usize = 1 << 20;
 /// How much a socket gets to send at once.
 const MOST: usize = 100_000;
 
-/// An acknowledgement, as the congestion control was told of it.
+/// An acknowledgment, as the congestion control was told of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     /// The flow, after it.
@@ -91,7 +91,7 @@ impl<'b> Kernel<'b> {
                 .expect("it is loaded");
             socket.set_nonblocking(true).expect("a socket");
             // More than any window here. Small writes fill the kernel's own choice sooner, which grows only by
-            // acknowledgements: nothing would be sent until the retransmission timer fires.
+            // acknowledgments: nothing would be sent until the retransmission timer fires.
             socket.set_send_buffer_size(ROOM).expect("a socket");
             let started = socket.connect(&SocketAddr::from((far, PORT)).into());
             assert_eq!(
@@ -142,8 +142,8 @@ impl<'b> Kernel<'b> {
             "so many are not in flight"
         );
         connection.pass();
-        let acknowledgement = acknowledge(&mut connection.peer);
-        self.tell(flow, &acknowledgement, |connection, info| {
+        let acknowledgment = acknowledge(&mut connection.peer);
+        self.tell(flow, &acknowledgment, |connection, info| {
             info.bytes_acked - connection.established == connection.peer.bytes()
         })
     }
@@ -180,8 +180,8 @@ impl<'b> Kernel<'b> {
         connection.lost = connection.peer.in_flight();
         assert!(behind < connection.lost, "so many are not in flight");
         connection.pass();
-        let acknowledgement = connection.peer.acknowledge_selectively(behind);
-        self.tell(flow, &acknowledgement, |_, info| info.state == RECOVERY)
+        let acknowledgment = connection.peer.acknowledge_selectively(behind);
+        self.tell(flow, &acknowledgment, |_, info| info.state == RECOVERY)
     }
 
     pub(crate) fn time_out(&mut self, flow: usize) {
@@ -211,11 +211,11 @@ impl<'b> Kernel<'b> {
         self.connections[flow].peer.in_flight()
     }
 
-    /// Sends an acknowledgement and waits until that has come of it which must.
+    /// Sends an acknowledgment and waits until that has come of it which must.
     fn tell(
         &mut self,
         flow: usize,
-        acknowledgement: &[u8],
+        acknowledgment: &[u8],
         done: impl Fn(&Connection, &Info) -> bool,
     ) -> Told {
         let before = self.info(flow);
@@ -223,14 +223,12 @@ impl<'b> Kernel<'b> {
         // All packets are full, so that this is the kernel's snd_nxt.
         let sent = before.bytes_acked - self.connections[flow].established
             + u64::from(before.unacked * MSS);
-        self.tun.send(acknowledgement);
-        self.wait(flow, "takes the acknowledgement", done);
+        self.tun.send(acknowledgment);
+        self.wait(flow, "takes the acknowledgment", done);
         let after = self.info(flow);
         let mut new = self.members().filter(|member| Some(member.seen) > seen);
-        let member = new
-            .next()
-            .expect("the twin has told of the acknowledgement");
-        assert_eq!(new.next(), None, "one acknowledgement, one flow");
+        let member = new.next().expect("the twin has told of the acknowledgment");
+        assert_eq!(new.next(), None, "one acknowledgment, one flow");
         Told {
             member,
             acked: after.delivered - before.delivered,

@@ -54,7 +54,7 @@ impl Peer {
         if flags & FIN_SYN_RST == SYN {
             self.their_port = u16_at(packet, 20);
             self.start = sequence.wrapping_add(1);
-            // MSS, selective acknowledgements, and windows times 2^7
+            // MSS, selective acknowledgments, and windows times 2^7
             let [high, low] = (MSS as u16).to_be_bytes();
             let options = [2, 4, high, low, 4, 2, 1, 1, 3, 3, 7, 1];
             return Some(self.segment(INITIAL_SEQUENCE, SYN | ACK, self.start, &options));

@@ -27,7 +27,7 @@ impl Reference {
         }
     }
 
-    /// An acknowledgement. It may end a recovery; and one that shows a loss does not make the window grow.
+    /// An acknowledgment. It may end a recovery; and one that shows a loss does not make the window grow.
     pub(crate) fn acknowledge(&mut self, flow: usize, told: &Told, shows_a_loss: bool) {
         let now = told.member.seen;
         let ack = ack(told, !shows_a_loss);
@@ -43,7 +43,7 @@ impl Reference {
         });
     }
 
-    /// An acknowledgement by which the last loss was none.
+    /// An acknowledgment by which the last loss was none.
     pub(crate) fn undo(&mut self, flow: usize, told: &Told) {
         self.now = told.member.seen;
         let (now, ack) = (self.now, ack(told, true));
