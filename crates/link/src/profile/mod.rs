@@ -61,7 +61,7 @@ pub enum Profile {
 /// The profile does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no profile \"{name}\"; there are mmwave-los, mmwave-nlos, mmwave-mobile, train, lte and wifi"
+    "unknown profile \"{name}\"; known: mmwave-los, mmwave-nlos, mmwave-mobile, train, lte, wifi"
 )]
 pub struct UnknownProfile {
     /// The requested name, truncated if long.
