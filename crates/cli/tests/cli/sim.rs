@@ -238,7 +238,7 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
         (
             vec!["two.toml", "--systems", "sumlink:fbdt+cubik"],
             2,
-            "--systems: there is no congestion control \"cubik\"; there are: reno, cubic,",
+            "--systems: unknown congestion control \"cubik\"; known: reno, cubic,",
         ),
         (
             vec!["two.toml", "--systems", "alone,alone"],
