@@ -5,13 +5,13 @@ import statistics
 import matplotlib
 
 matplotlib.use("svg")
-# The same lines give the same file.
+# Makes the output reproducible.
 matplotlib.rcParams["svg.hashsalt"] = "sumlink"
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what it draws on)
 
-# What the node did with an acknowledgement, with its colour.
+# How the node handled an acknowledgment, with its color.
 ANSWERS = {"advance": "0.5", "unneeded": "tab:purple", "duplicate": "tab:orange", "hold": "tab:blue", "boost": "tab:green", "repair": "tab:red"}
-# Of each figure over time: the heading, and of each curve its name, its field, and what its values are divided by.
+# For each figure over time: the title, and for each curve its name, field and divisor.
 OVER_TIME = {
     "fig7": ("time that duplicates are held, ms", [("H", "held_ms", 1)]),
     "fig8": ("duplicate acknowledgements", [("since the last advance (P)", "duplicates", 1), ("average held (PH^a)", "held_average", 1)]),
@@ -89,7 +89,7 @@ def bars(lines):
     panel.set_ylabel("goodput, Mbit/s")
     panel.grid(axis="y", alpha=0.3)
     panel.set_ylim(bottom=0)
-    # Above the bars, where it hides none.
+    # Above the bars, where the legend hides none.
     panel.legend(fontsize="small", ncols=min(len(systems), 5), loc="lower left", bbox_to_anchor=(0, 1))
     picture.tight_layout()
     return picture

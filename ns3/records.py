@@ -8,7 +8,7 @@ import pathlib
 SCHEMA = 1
 WARM = 2
 LINKS = ["lte", "wifi"]
-# What the laboratory calls each link by itself, one after the other.
+# The laboratory's name for each link used alone, one after another.
 ALONE = "alone"
 ABOUT = {
     "lte-11": "The VISIBLE paper's cell in ns-3: LTE of 10 MHz, and 802.11{} with AARF, ten metres away; a server 10 ms behind the node.",
@@ -37,7 +37,7 @@ def write(directory, args, lines):
                 run |= {"started_unix_s": 0, "environment": environment(args), "outcome": of_system}
                 file = place / f"seed-{seed}" / f"{system.replace(':', '-')}.json"
                 file.parent.mkdir(exist_ok=True)
-                # Whole or not at all.
+                # Atomic: the file is complete or absent.
                 part = file.with_suffix(".tmp")
                 part.write_text(json.dumps(run, indent=1), encoding="utf-8")
                 os.replace(part, file)
@@ -52,7 +52,7 @@ def description(scenario, args, lines):
     text = f'name = "{scenario}"\nabout = "{about} {args.users} user(s), {args.flows} flow(s) each."\n'
     text += f'duration = "{warm + args.seconds:g}s"\nwarmup = "{warm}s"\ndirection = "down"\nseeds = {args.seeds}\n'
     text += f'congestion = "reno"\nsystems = {json.dumps(systems)}\n'
-    # Rates are the radio's business: none is said.
+    # Rates depend on the radio, so none is stated.
     return text + "".join(f'\n[[link]]\nname = "{link}"\n' for link in (LINKS if is_cell else []))
 
 

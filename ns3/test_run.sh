@@ -1,6 +1,6 @@
 #!/bin/sh
-# SPDX-License-Identifier: GPL-2.0-only
-# What `ns3/run` refuses, with one line and exit code 2; short runs, whose lines must be measurements; what the paper is about.
+# SPDX-License-Identifier: GPL-2.0-only Tests of `ns3/run`: invalid arguments give one line and exit
+# code 2; short runs produce measurements; the paper's claims hold.
 cd "$(dirname "$0")" || exit 1
 failed=0
 refuses() {
@@ -47,7 +47,7 @@ line=$(./run fig12 --json --systems lwip --seconds 1) || failed=1
     echo "ns3/run fig12 --json: $line" >&2
     failed=1
 }
-# Each link carries: one that is lost leaves a measurement, too, but of next to nothing.
+# Each link carries data: a broken one would leave a measurement of almost 0.
 line=$(./run fig12 --json --systems lte,wifi --seconds 1) || failed=1
 [ "$(printf '%s\n' "$line" | grep -c '"goodput_bps":[1-9][0-9]\{6\}')" -eq 6 ] || {
     echo "ns3/run fig12 --json, a link alone: $line" >&2
@@ -58,7 +58,8 @@ line=$(./run fig13 --json --systems lwip,lwa --seconds 1) || failed=1
     echo "ns3/run fig13 --json: $line" >&2
     failed=1
 }
-# Parameters reach the node: without boosting nothing is boosted, and both are measured under their own names.
+# Parameters reach the node: without boosting the counter stays 0, and both systems keep their
+# names.
 line=$(./run fig12 --json --systems lwip+visible,lwip+visible@boost=off:sack=strip --seconds 1 --sack) || failed=1
 [ "$(printf '%s\n' "$line" | grep -c '"system":"lwip+visible@boost=off:sack=strip".*"boosted":0,')" -eq 3 ] &&
     printf '%s\n' "$line" | grep -q '"system":"lwip+visible",.*"boosted":[1-9]' || {
@@ -70,7 +71,8 @@ line=$(./run fig13 --json --users 2 --systems lwip --seconds 1) || failed=1
     echo "ns3/run fig13 --users 2 --json: $line" >&2
     failed=1
 }
-# What the paper is about: on g and a VISIBLE has at least twice what basic LWIP has, whether senders use SACK or not.
+# The paper's claim: on g and a, VISIBLE has at least twice the goodput of basic LWIP, whether
+# senders use SACK or not.
 for sack in '' --sack; do
     # shellcheck disable=SC2086
     ./run fig12 --json --systems lwip,lwip+visible --seconds 5 $sack | python3 -c '
@@ -88,7 +90,7 @@ for scenario in scenarios:
         failed=1
     }
 done
-# Each acknowledgement has its line: what advances is passed on as it came, what is held is not.
+# Each acknowledgment has a line: advancing ones are passed on unchanged, held ones are not.
 lines=$(./run fig6 --seconds 1) || failed=1
 for what in '"what":"advance","ack":\([0-9]*\),"passed":\1,' '"what":"hold","ack":[0-9]*,"passed":null' \
     '"what":"boost","ack":[0-9]*,"passed":[0-9]' '"what":"repair"'; do
@@ -118,7 +120,8 @@ else
         failed=1
     }
 fi
-# The bond carries, and its bytes are those of their places (or the run fails). What is kept is as the laboratory keeps it.
+# The bond carries data, and its bytes match their offsets (or the run fails). Records have the
+# laboratory's format.
 kept=$(mktemp -d)
 line=$(./run fig12 --json --systems lte,wifi,sumlink:fbdt,sumlink:minrtt --seconds 1 --sack --out "$kept") || failed=1
 [ "$(printf '%s\n' "$line" | grep -c '"system":"sumlink:.*"goodput_bps":[1-9][0-9]\{6\}')" -eq 6 ] || {
@@ -134,7 +137,7 @@ for program in ../target/release/sumlink ../target/debug/sumlink; do
     break
 done
 rm -r "$kept"
-# Every topology carries, and so do the bonds that fig12 has where nothing is said, each under its name.
+# Every topology carries data, and so do the default bonds of fig12, each under its name.
 for figure in csma wifi-csma manet-static manet-mobile full-mesh dual-homed; do
     line=$(./run $figure --json --systems mptcp:lia --seconds 2) || failed=1
     [ "$(printf '%s\n' "$line" | grep -c '"system":"mptcp:lia".*"goodput_bps":[1-9][0-9]\{4\}')" -eq 1 ] || {

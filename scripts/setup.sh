@@ -1,14 +1,13 @@
 #!/bin/sh
-# Installs the Debian packages that `make demo`, `make lint`, `make test` or `make ns3` need and that are not there yet.
+# Installs missing Debian packages for `make demo`, `make lint`, `make test` or `make ns3`.
 #
-#   scripts/setup.sh demo     what the demonstration needs
-#   scripts/setup.sh lint     what building all crates needs
-#   scripts/setup.sh test     what the whole test suite needs
-#   scripts/setup.sh ns3      what the edge node in ns-3 needs
+#   scripts/setup.sh demo     packages for the demonstration scripts/setup.sh lint     packages for
+# building all crates scripts/setup.sh test     packages for the whole test suite scripts/setup.sh
+# ns3      packages for the edge node in ns-3
 #
-# As root, or with sudo that asks for no password, it installs without asking and says which package is
-# for what. Otherwise it prints the one command to run and exits with 1. Services that packages bring
-# along (nginx, sshd, iperf3) are not started.
+# As root, or with passwordless sudo, it installs without asking and prints the purpose of each
+# package. Otherwise it prints the command to run and exits with 1. Services contained in packages
+# (nginx, sshd, iperf3) are not started.
 set -eu
 
 purpose=${1:-}
@@ -23,7 +22,7 @@ esac
 missing=
 why=
 
-# need PACKAGE REASON TEST...: the package is wanted unless the test command succeeds.
+# need PACKAGE REASON TEST...: requests the package unless the test command succeeds.
 need() {
     package=$1
     reason=$2
@@ -35,7 +34,7 @@ need() {
     fi
 }
 
-# Administrators' programs are often outside an ordinary user's PATH.
+# Administration programs are often outside an ordinary user's PATH.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
@@ -111,8 +110,8 @@ else
     exit 1
 fi
 
-# Debian starts a package's services when it is installed. A policy-rc.d that answers 101 ("not allowed")
-# prevents that; one that is already there is the administrator's and stays.
+# Debian starts a package's services on installation. A policy-rc.d that answers 101 ("not allowed")
+# prevents that; an existing one belongs to the administrator and stays.
 policy=/usr/sbin/policy-rc.d
 made_policy=
 forbid_services() {
@@ -138,7 +137,7 @@ if ! $as_root apt-get update >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "setup: 'apt-get update' failed; trying with the package lists that are there" >&2
 fi
-# Older releases do not have it, and the demonstration does without.
+# Older releases lack it, and the demonstration works without it.
 case "$missing" in
     *" mptcpize"*)
         if ! apt-cache show mptcpize >/dev/null 2>&1; then

@@ -3,7 +3,7 @@ use std::ptr;
 
 use super::*;
 
-/// A UDP packet of 192.0.2.1 for 10.0.0.2.
+/// A UDP packet from 192.0.2.1 to 10.0.0.2.
 const PACKET: [u8; 29] = [
     0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0xb0, 0xcd, 192, 0, 2, 1, 10, 0, 0, 2, 0, 53, 0xc3, 0x50,
     0, 9, 0, 0, b'x',
@@ -145,7 +145,8 @@ fn what_is_wrong_is_said_in_a_line() {
     assert_eq!(unsafe { CStr::from_ptr(short.as_ptr()) }, c"no conf");
 }
 
-/// Functions with the number of their parameters, and fields in order, of the headers and of the code.
+/// Compares the headers with the code: functions with their number of parameters, and fields in
+/// order.
 #[test]
 fn the_headers_declare_what_is_here() {
     let header = concat!(
@@ -189,7 +190,7 @@ fn the_headers_declare_what_is_here() {
     assert_eq!(of_header, of_code);
 }
 
-/// The name and the number of parameters of the function whose parentheses come first.
+/// Name and number of parameters of the function whose parentheses come first.
 fn function(text: &str) -> Option<(String, usize)> {
     let (before, after) = text.split_once('(')?;
     let name = before.rsplit([' ', '*', '\n']).next()?;
