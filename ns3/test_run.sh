@@ -1,6 +1,7 @@
 #!/bin/sh
-# SPDX-License-Identifier: GPL-2.0-only Tests of `ns3/run`: invalid arguments give one line and exit
-# code 2; short runs produce measurements; the paper's claims hold.
+# SPDX-License-Identifier: GPL-2.0-only
+# Tests of `ns3/run`: invalid arguments give one line and exit code 2; short runs produce
+# measurements; the paper's claims hold.
 cd "$(dirname "$0")" || exit 1
 failed=0
 refuses() {

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Installs missing Debian packages for `make demo`, `make lint`, `make test` or `make ns3`.
 #
-#   scripts/setup.sh demo     packages for the demonstration scripts/setup.sh lint     packages for
-# building all crates scripts/setup.sh test     packages for the whole test suite scripts/setup.sh
-# ns3      packages for the edge node in ns-3
+#   scripts/setup.sh demo     packages for the demonstration
+#   scripts/setup.sh lint     packages for building all crates
+#   scripts/setup.sh test     packages for the whole test suite
+#   scripts/setup.sh ns3      packages for the edge node in ns-3
 #
 # As root, or with passwordless sudo, it installs without asking and prints the purpose of each
 # package. Otherwise it prints the command to run and exits with 1. Services contained in packages

@@ -215,7 +215,7 @@ fn simulation_agrees_with_the_pair_of_figure_3() {
     }
 }
 
-/// The error of equation 1: the figures of docs/notes/edge.md.
+/// The error of equation 1: the figures of docs/notes/edge-cost.md.
 #[test]
 fn equation_1_underestimates_the_second_queue_by_more_than_half() {
     for (load, true_length, by_equation) in [(0.7, 0.66, 0.25), (0.8, 2.4, 0.9), (0.9, 6.9, 2.75)] {
