@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Draws what `ns3/run` has run."""
+"""Draws the results of `ns3/run`."""
 import statistics
 
 import matplotlib
@@ -7,14 +7,14 @@ import matplotlib
 matplotlib.use("svg")
 # Makes the output reproducible.
 matplotlib.rcParams["svg.hashsalt"] = "sumlink"
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what it draws on)
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the backend)
 
 # How the node handled an acknowledgment, with its color.
 ANSWERS = {"advance": "0.5", "unneeded": "tab:purple", "duplicate": "tab:orange", "hold": "tab:blue", "boost": "tab:green", "repair": "tab:red"}
 # For each figure over time: the title, and for each curve its name, field and divisor.
 OVER_TIME = {
-    "fig7": ("time that duplicates are held, ms", [("H", "held_ms", 1)]),
-    "fig8": ("duplicate acknowledgements", [("since the last advance (P)", "duplicates", 1), ("average held (PH^a)", "held_average", 1)]),
+    "fig7": ("holding time of duplicates, ms", [("H", "held_ms", 1)]),
+    "fig8": ("duplicate acknowledgments", [("since the last advance (P)", "duplicates", 1), ("average held (PH^a)", "held_average", 1)]),
     "fig9": ("packets in the queue", [("LTE", "queue_0", 1), ("802.11", "queue_1", 1)]),
     "fig10": ("congestion window, kB", [("window", "cwnd", 1000)]),
     "fig11": ("round trip, ms", [("round trip", "rtt_ms", 1)]),
@@ -22,7 +22,7 @@ OVER_TIME = {
 
 
 def draw(figure, lines, path):
-    """Writes the figure as SVG; of several seeds over time, the first."""
+    """Writes the figure as SVG; traces show the first seed."""
     lines = [line for line in lines if line.get("outcome") != "failed"]
     if figure in OVER_TIME or figure == "fig6":
         picture = over_time(figure, [line for line in lines if line["seed"] == 1])
@@ -63,18 +63,18 @@ def over_time(figure, lines):
 
 
 def acknowledgements(panel, lines):
-    """Numbers as they came, and below them when each thing was done: where much is done, marks at the numbers would hide each other."""
+    """Numbers over time, and below them the time of each action; marks at the numbers would overlap."""
     panel.set_ylabel("number, MB")
     top = max((line["ack"] for line in lines), default=0) / 1e6
     panel.plot([line["t"] for line in lines], [line["ack"] / 1e6 for line in lines], color="black", linewidth=0.8)
-    for lane, (answer, colour) in enumerate(ANSWERS.items(), 1):
+    for lane, (answer, color) in enumerate(ANSWERS.items(), 1):
         times = [line["t"] for line in lines if line["what"] == answer]
-        panel.scatter(times, [-0.08 * lane * top] * len(times), marker="|", linewidths=0.5, color=colour, label=f"{answer} ({len(times)})")
+        panel.scatter(times, [-0.08 * lane * top] * len(times), marker="|", linewidths=0.5, color=color, label=f"{answer} ({len(times)})")
     panel.legend(fontsize="small")
 
 
 def bars(lines):
-    """Medians of the seeds, with the least and the most, grouped by scenario."""
+    """Medians of the seeds with minimum and maximum, grouped by scenario."""
     scenarios = list(dict.fromkeys(line["scenario"] for line in lines))
     systems = of_system(lines)
     picture, panel = plt.subplots(figsize=(max(6, 1 + 0.5 * len(systems) * len(scenarios)), 4.5))

@@ -64,7 +64,7 @@ impl Rtt {
 impl Bond {
     fn new(name: &str, flows: u8) -> Result<Self, String> {
         if flows == 0 {
-            return Err("a connection has at least one flow".into());
+            return Err("a connection needs at least one flow".into());
         }
         let one = |_| build(name, &Settings::default()).map_err(|error| error.to_string());
         let controls = (0..flows).map(one).collect::<Result<Vec<_>, _>>()?;
@@ -77,7 +77,7 @@ impl Bond {
 
     /// Applies an event to one flow, and notifies its siblings of its state. An unknown flow is
     /// ignored.
-    fn tell(&mut self, flow: u8, what: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
+    fn notify(&mut self, flow: u8, what: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
         let flow = usize::from(flow);
         if let Some(control) = self.controls.get_mut(flow) {
             what(control.as_mut(), &Siblings::of(&self.flows, flow));
@@ -102,7 +102,7 @@ impl Bond {
             sent: ack.sent,
             cwnd_limited: false,
         };
-        self.tell(flow, |control, siblings| {
+        self.notify(flow, |control, siblings| {
             told.cwnd_limited = control.window().limits(ack.in_flight);
             control.on_ack(&told, siblings);
         });
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn sumlink_bond_new(
     room: usize,
 ) -> *mut Bond {
     let made = if name.is_null() {
-        Err("no congestion control is named".into())
+        Err("no congestion control given".into())
     } else {
         match unsafe { CStr::from_ptr(name) }.to_str() {
             Ok(name) => Bond::new(name, flows),
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn sumlink_bond_on_ack(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_on_loss(bond: *mut Bond, flow: u8, now: u64) {
     let now = Duration::from_nanos(now);
-    unsafe { &mut *bond }.tell(flow, |control, siblings| {
+    unsafe { &mut *bond }.notify(flow, |control, siblings| {
         control.on_loss(&Loss { now }, siblings);
     });
 }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn sumlink_bond_on_rto(bond: *mut Bond, flow: u8, now: u64
         now: Duration::from_nanos(now),
         repeated: repeated != 0,
     };
-    unsafe { &mut *bond }.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
+    unsafe { &mut *bond }.notify(flow, |control, siblings| control.on_rto(&timeout, siblings));
 }
 
 /// Ends a recovery: all data sent before the loss or the timer's expiry is acknowledged. Call it
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn sumlink_bond_on_rto(bond: *mut Bond, flow: u8, now: u64
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_on_recovery_exit(bond: *mut Bond, flow: u8, now: u64) {
     let now = Duration::from_nanos(now);
-    unsafe { &mut *bond }.tell(flow, |control, _| control.on_recovery_exit(now));
+    unsafe { &mut *bond }.notify(flow, |control, _| control.on_recovery_exit(now));
 }
 
 /// Handles the first packet after an idle time in nanoseconds without data in flight.
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn sumlink_bond_on_idle_end(
         lasted: Duration::from_nanos(lasted),
         rto: rtt.rto(),
     };
-    bond.tell(flow, |control, _| control.on_idle_end(&idle));
+    bond.notify(flow, |control, _| control.on_idle_end(&idle));
 }
 
 /// The congestion window in packets; its integer part may be in flight. 0 for an unknown flow.

@@ -88,26 +88,27 @@ unsafe fn name(name: *const c_char, default: &str) -> Result<&str, String> {
 
 /// # Safety
 /// As for [`SumlinkEdgeConfig`].
-unsafe fn read(told: &SumlinkEdgeConfig) -> Result<Config, String> {
+unsafe fn read(settings: &SumlinkEdgeConfig) -> Result<Config, String> {
     let mut config = Config::default();
-    let mode = unsafe { name(told.mode, "lwip+visible") }?;
-    config.mode = Mode::named(mode).ok_or_else(|| {
-        format!("no mode is called `{mode}`: there are lwip, lwa and lwip+visible")
-    })?;
-    config.steering = unsafe { name(told.steering, "qdepl") }?.into();
-    config.sack = match unsafe { name(told.sack, "rewrite") }? {
+    let mode = unsafe { name(settings.mode, "lwip+visible") }?;
+    config.mode = Mode::named(mode)
+        .ok_or_else(|| format!("unknown mode `{mode}`; choose lwip, lwa or lwip+visible"))?;
+    config.steering = unsafe { name(settings.steering, "qdepl") }?.into();
+    config.sack = match unsafe { name(settings.sack, "rewrite") }? {
         "rewrite" => Sack::Rewrite,
         "strip" => Sack::Strip,
-        other => return Err(format!("sack is rewrite or strip, not `{other}`")),
+        other => return Err(format!("sack must be rewrite or strip, not `{other}`")),
     };
-    config.visible.boost = told.boost != 0;
-    let rate = |link: u8| match told.rates.is_null() {
+    config.visible.boost = settings.boost != 0;
+    let rate = |link: u8| match settings.rates.is_null() {
         true => None,
-        false => Some(unsafe { *told.rates.add(usize::from(link)) }).filter(|rate| *rate != 0.0),
+        false => {
+            Some(unsafe { *settings.rates.add(usize::from(link)) }).filter(|rate| *rate != 0.0)
+        }
     };
-    config.links = (0..told.links)
+    config.links = (0..settings.links)
         .map(|link| LinkSettings {
-            queue: usize::try_from(told.queue).unwrap_or(usize::MAX),
+            queue: usize::try_from(settings.queue).unwrap_or(usize::MAX),
             rate: rate(link),
         })
         .collect();
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn sumlink_edge_new(
     room: usize,
 ) -> *mut Edge {
     let made = match unsafe { config.as_ref() } {
-        Some(told) => unsafe { read(told) }
+        Some(settings) => unsafe { read(settings) }
             .and_then(|config| Edge::new(config).map_err(|error| error.to_string())),
         None => Err("no configuration".into()),
     };

@@ -157,7 +157,7 @@ pub unsafe extern "C" fn sumlink_session_new(
     room: usize,
 ) -> *mut End {
     let made = if scheduler.is_null() {
-        Err("no scheduler is named".into())
+        Err("no scheduler given".into())
     } else {
         match unsafe { CStr::from_ptr(scheduler) }.to_str() {
             Ok(name) => End::new(name, opens != 0, at(now)),

@@ -41,9 +41,9 @@ fn what_cannot_be_built_is_refused_with_a_reason() {
     assert!(refusal(Some(c"tahoe"), 2).contains("tahoe"));
     assert_eq!(
         refusal(Some(c"lia"), 0),
-        "a connection has at least one flow"
+        "a connection needs at least one flow"
     );
-    assert_eq!(refusal(None, 2), "no congestion control is named");
+    assert_eq!(refusal(None, 2), "no congestion control given");
     assert_eq!(refusal(Some(c"\xff"), 2), "a name is not UTF-8");
     // Truncated, with a terminating zero.
     assert_eq!(

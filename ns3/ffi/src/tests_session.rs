@@ -136,7 +136,7 @@ fn what_makes_no_session_is_refused_with_a_reason_and_garbage_ends_it() {
         said.to_str().unwrap().to_owned()
     };
     assert!(refusal(c"best".as_ptr()).contains("best"));
-    assert_eq!(refusal(ptr::null()), "no scheduler is named");
+    assert_eq!(refusal(ptr::null()), "no scheduler given");
     assert_eq!(refusal(c"\xff".as_ptr()), "a name is not UTF-8");
     unsafe { sumlink_session_free(ptr::null_mut()) };
 
