@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that `make demo`, `make lint`, `make test` or `make ns3` need and that are not there yet.
+# Installs missing Debian packages for `make demo`, `make lint`, `make test`, `make nightly` or
+# `make ns3`.
 #
 #   scripts/setup.sh demo     what the demonstration needs
 #   scripts/setup.sh lint     what building all crates needs
@@ -7,9 +8,9 @@
 #   scripts/setup.sh nightly  what `make nightly` needs, but for ns-3
 #   scripts/setup.sh ns3      what the edge node in ns-3 needs
 #
-# As root, or with sudo that asks for no password, it installs without asking and says which package is
-# for what. Otherwise it prints the one command to run and exits with 1. Services that packages bring
-# along (nginx, sshd, iperf3) are not started.
+# As root, or with passwordless sudo, it installs without asking and prints the purpose of each
+# package. Otherwise it prints the command to run and exits with 1. Services contained in packages
+# (nginx, sshd, iperf3) are not started.
 set -eu
 
 purpose=${1:-}
@@ -24,7 +25,7 @@ esac
 missing=
 why=
 
-# need PACKAGE REASON TEST...: the package is wanted unless the test command succeeds.
+# need PACKAGE REASON TEST...: requests the package unless the test command succeeds.
 need() {
     package=$1
     reason=$2
@@ -36,7 +37,7 @@ need() {
     fi
 }
 
-# Administrators' programs are often outside an ordinary user's PATH.
+# Administration programs are often outside an ordinary user's PATH.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
@@ -117,8 +118,8 @@ else
     exit 1
 fi
 
-# Debian starts a package's services when it is installed. A policy-rc.d that answers 101 ("not allowed")
-# prevents that; one that is already there is the administrator's and stays.
+# Debian starts a package's services on installation. A policy-rc.d that answers 101 ("not allowed")
+# prevents that; an existing one belongs to the administrator and stays.
 policy=/usr/sbin/policy-rc.d
 made_policy=
 forbid_services() {
@@ -144,7 +145,7 @@ if ! $as_root apt-get update >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "setup: 'apt-get update' failed; trying with the package lists that are there" >&2
 fi
-# Older releases do not have it, and the demonstration does without.
+# Older releases lack it, and the demonstration works without it.
 case "$missing" in
     *" mptcpize"*)
         if ! apt-cache show mptcpize >/dev/null 2>&1; then
