@@ -30,7 +30,7 @@ struct Measured {
 impl OneWay {
     fn note(&mut self, new: Measured) {
         let kept = self.0.filter(|known| {
-            // The route of this measurement has left TCP's memory.
+            // TCP has forgotten the route of this measurement: its lowest round trip has risen.
             let is_gone = new.min_rtt > known.min_rtt + REPORT_SLACK;
             !is_gone && known.back <= new.back + REPORT_SLACK
         });
