@@ -202,12 +202,12 @@ fn a_row_is_measured_once_and_judged() {
     // Again: nothing is run, and a row that falls short is an exit code of its own.
     let again = place.bench(&arguments);
     assert!(again.status.success(), "{}", text(&again.stderr));
-    assert!(text(&again.stderr).contains("4 of 4 runs are in lab-out/bench already"));
+    assert!(text(&again.stderr).contains("4 of 4 runs are already in lab-out/bench"));
     let short = place.bench(&["--seeds", "1", "--systems", "alone", "--rows", "tiny/dream"]);
     assert_eq!(short.status.code(), Some(10), "{}", text(&short.stderr));
     let told = text(&short.stderr);
     assert!(
-        told.contains("1 of 2 runs are in lab-out/bench already"),
+        told.contains("1 of 2 runs are already in lab-out/bench"),
         "{told}"
     );
     let told = text(&short.stdout);
