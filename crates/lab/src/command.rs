@@ -18,9 +18,9 @@ use crate::scenario::Scenario;
 use crate::self_test::{self, SelfTestOptions};
 use crate::topology::Side;
 use crate::traffic::TrafficCommand;
-use crate::units::format_rate;
 use crate::video::{self, VideoOptions};
 use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic};
+use sumlink_settings::units::format_rate;
 
 /// What `sumlink lab` can do.
 #[derive(Debug, Subcommand)]

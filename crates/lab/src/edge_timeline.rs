@@ -8,7 +8,7 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 
-use crate::plot::{Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
+use sumlink_plot::{Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
 
 /// A line of a trace; what is not of these two events is passed over.
 #[derive(Debug, Deserialize)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use sumlink_scenario::error::{LinkError, LoadError, lines};
 use sumlink_scenario::scenario::Problem;
-use sumlink_scenario::units::UnitError;
+use sumlink_settings::units::UnitError;
 use sumlink_util::plain;
 
 /// Why a laboratory command failed. Each message is one line that says what to do.

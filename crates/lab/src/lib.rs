@@ -38,7 +38,6 @@ mod faults;
 mod laboratory;
 mod list;
 mod netns;
-mod plot;
 mod process;
 mod programs;
 mod prose;
@@ -76,7 +75,7 @@ pub use sumlink_scenario::config::{
 pub use sumlink_scenario::error::LinkError;
 pub use sumlink_scenario::health::Health;
 pub use sumlink_scenario::plan::LabConfig;
-pub use sumlink_scenario::{MTU, scenario, session, system, units};
+pub use sumlink_scenario::{MTU, scenario, system};
 pub(crate) use sumlink_scenario::{config, health};
 pub use timeline::timeline;
 pub use topology::{SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::error::LabError;
 use crate::prose::{cut, first_sentence, print};
 use crate::scenario::Scenario;
-use crate::units::format_duration;
+use sumlink_settings::units::format_duration;
 
 /// Characters for what a scenario is about: its first sentence, if that is not too long for a line.
 const ABOUT: usize = 84;

@@ -1,6 +1,6 @@
 //! A picture of what congestion windows do: for each flow window and threshold over time, and below the round-trip time.
 
-use crate::plot::{Across, Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
 
 /// What was seen of one flow.
 #[derive(Clone, Debug, Default, PartialEq)]

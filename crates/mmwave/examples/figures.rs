@@ -18,7 +18,7 @@ use sumlink_mmwave::figures::timeline::{self, Sweeping};
 use sumlink_mmwave::jpoc::control::Target;
 use sumlink_mmwave::mac::air::Hearing;
 use sumlink_mmwave::mac::trigger::Behaviour;
-use sumlink_mmwave::picture::{Chart, Labels, Mark, Row, Series, frames, lines};
+use sumlink_plot::figures::{Chart, Labels, Mark, Row, Series, frames, lines};
 
 type Done = Result<(), Box<dyn Error>>;
 

@@ -10,7 +10,7 @@
 //! - [`mobility`]: clients that walk about.
 //! - [`jpoc`]: power control and the number of mini-slots.
 //! - [`cell`]: many clients over many beacon intervals; [`figures`]: the chapter's figures as data.
-//! - [`experiment`]: the figures that files ask for, as tables and as [`picture`]s.
+//! - [`experiment`]: the figures that files ask for, as tables and as pictures.
 //! - [`wigig`]: one of the clients as a link of a bond, its rate and its outages over time.
 //!
 //! ```
@@ -44,7 +44,6 @@ pub mod mac;
 pub mod mobility;
 mod pattern;
 pub mod phy;
-pub mod picture;
 pub mod units;
 pub mod wigig;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sumlink_util::plain;
 
 use crate::scenario::Problem;
-use crate::units::UnitError;
+use sumlink_settings::units::UnitError;
 
 /// Why a scenario cannot be read.
 #[derive(Debug, thiserror::Error)]

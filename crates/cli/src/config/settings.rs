@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sumlink_edge_node::NodeConfig;
 use sumlink_engine::SelectorConfig;
-use sumlink_lab::session::SessionOptions;
 use sumlink_proxy::{ClassRule, Forward};
+use sumlink_settings::session::SessionOptions;
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientLimits, HalfOpenLimits, LinkConfig, SessionConfig,
 };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use sumlink_lab::units;
+use sumlink_settings::units;
 use sumlink_transport::policy::{
     Beyond, Direction, Source, parse_beyond, parse_direction, parse_priority,
 };

@@ -4,8 +4,8 @@
 use sumlink_lab::results::{Outcome, Spread};
 use sumlink_lab::scenario::Scenario;
 use sumlink_mmwave::experiment::{Point, series};
-use sumlink_mmwave::picture::{Labels, lines};
 use sumlink_mmwave::wigig::outages;
+use sumlink_plot::figures::{Labels, lines};
 use sumlink_scenario::experiment::BondExperiment;
 
 /// What is compared: the names of its figures, and the system. Alone means the WiGig link by itself.

@@ -1,6 +1,6 @@
 //! A group of the matrix as a picture: for each line the first bar's figure, its spread, the bound, and the others.
 
-use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short, shortened};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short, shortened};
 
 use super::bar::Quantity;
 use super::judge::{Judged, Line, Verdict};

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::Lines;
 use super::bar::Quantity;
 use super::judge::{Judged, Line};
-use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 use crate::results::Spread;
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 
 /// By more than this share most runs do not differ by chance.
 const CLEARLY: f64 = 0.9;

@@ -20,8 +20,8 @@ use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::programs;
 use crate::prose::{print, say};
-use crate::units::parse_size;
 use sumlink_link::Loss;
+use sumlink_settings::units::parse_size;
 
 use fetch::Progress;
 use report::{Condition, DemoReport, Outcome};

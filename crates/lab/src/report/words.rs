@@ -1,9 +1,9 @@
 //! What the figures say, in words.
 
-use crate::plot::short;
 use crate::results::{
     ALONE, Environment, Quantiles, Run, SIMULTANEOUS, Spread, Summary, SystemSummary,
 };
+use sumlink_plot::short;
 
 /// A rate for people.
 pub(super) fn rate(bps: f64) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::plot::{Axis, Ink, Svg};
+use sumlink_plot::{Axis, Ink, Svg};
 
 /// Places of the raster for a pixel.
 pub(super) const RASTER: f64 = 2.0;

@@ -10,7 +10,7 @@ use super::syntax::{
     parse_burst, parse_jitter, parse_loss, parse_policer, parse_queue, read_trace,
 };
 use crate::error::LinkError;
-use crate::units::{parse_duration, parse_rate};
+use sumlink_settings::units::{parse_duration, parse_rate};
 
 const KEYS_OF_SET: &str = "rate, trace, burst, policer, delay, jitter, loss, queue, state, address, connections; down.KEY or up.KEY for one direction";
 

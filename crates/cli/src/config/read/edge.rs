@@ -9,7 +9,7 @@ use sumlink_edge::lwa::{ReorderConfig, SequenceBits};
 use sumlink_edge::visible::Parameters;
 use sumlink_edge::{Config, ConfigError, LinkId, LinkSettings, Mode, Sack, steering};
 use sumlink_edge_node::{LinkConfig, NodeConfig, Role, TunConfig};
-use sumlink_lab::units;
+use sumlink_settings::units;
 use sumlink_transport::address::collide;
 use toml::Spanned;
 

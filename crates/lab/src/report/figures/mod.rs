@@ -5,8 +5,8 @@ mod plane;
 mod throughput;
 
 use super::{View, words};
-use crate::plot::{Anchor, Ink, Svg, shortened};
 use crate::results::{Measurement, figures};
+use sumlink_plot::{Anchor, Ink, Svg, shortened};
 
 /// A picture, the same as numbers, and what is to be said of it.
 pub(super) struct Figure {

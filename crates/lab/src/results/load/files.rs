@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::super::{Run, SCHEMA};
 use super::{EventMark, ScenarioResults};
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
 /// A result larger than this is not one of ours: an hour of a thousand intervals of 64 links is a tenth of it.
 const LARGEST_FILE: u64 = 256 << 20;

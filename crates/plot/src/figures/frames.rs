@@ -1,6 +1,6 @@
 //! Frames and other spans on a time axis.
 
-use super::{heading, line, paper, rect, short, text, ticks};
+use super::{Anchor, Ink, Svg, heading, short, ticks};
 
 /// What a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub fn frames(title: &str, charts: &[Chart]) -> String {
         rows as f64 * ROW + chart.panels.len() as f64 * 46.0 + 58.0
     };
     let height = 70.0 + charts.iter().map(high).sum::<f64>();
-    let mut svg = paper(960.0, height, title);
+    let mut svg = Svg::new(960.0, height, title);
     heading(&mut svg, (24.0, 28.0), title);
     let used = |mark: &Mark| {
         let rows = charts.iter().flat_map(|chart| &chart.panels);
@@ -87,32 +87,39 @@ pub fn frames(title: &str, charts: &[Chart]) -> String {
     };
     let mut x = 24.0;
     for (fill, name) in Mark::ALL.into_iter().filter(used).map(Mark::told) {
-        rect(&mut svg, (x, 42.0), (12.0, 12.0), fill);
-        text(&mut svg, (x + 17.0, 52.0), 11, "start", "", name);
+        svg.shade((x, 42.0), (12.0, 12.0), fill);
+        svg.text((x + 17.0, 52.0), 11.0, Ink::Text, Anchor::Start, "", name);
         x += 34.0 + 6.0 * name.chars().count() as f64;
     }
     let mut y = 68.0;
     for chart in charts {
         y = draw(&mut svg, chart, y);
     }
-    svg + "</svg>\n"
+    svg.finish()
 }
 
 /// Draws one below that height; says where it ends.
-fn draw(svg: &mut String, chart: &Chart, mut y: f64) -> f64 {
+fn draw(svg: &mut Svg, chart: &Chart, mut y: f64) -> f64 {
     let at = |value: f64| LEFT + (RIGHT - LEFT) * value / chart.end;
     for (name, rows) in &chart.panels {
         let bold = "font-weight=\"600\"";
-        text(svg, (24.0, y + 14.0), 13, "start", bold, name);
+        svg.text((24.0, y + 14.0), 13.0, Ink::Text, Anchor::Start, bold, name);
         y += 26.0;
         for row in rows {
-            text(svg, (LEFT - 10.0, y + 12.0), 11, "end", "", &row.name);
+            svg.text(
+                (LEFT - 10.0, y + 12.0),
+                11.0,
+                Ink::Text,
+                Anchor::End,
+                "",
+                &row.name,
+            );
             let under = y + ROW - 1.0;
-            line(svg, (LEFT, under), (RIGHT, under), "#e6e9ec");
+            svg.line((LEFT, under), (RIGHT, under), Ink::Grid, 1.0, "");
             for (start, length, mark) in &row.spans {
                 let wide = (at(start + length) - at(*start) - 0.4).max(1.2);
                 let place = (at(*start), y + 2.0);
-                rect(svg, place, (wide, ROW - 5.0), mark.told().0);
+                svg.shade(place, (wide, ROW - 5.0), mark.told().0);
             }
             y += ROW;
         }
@@ -120,11 +127,18 @@ fn draw(svg: &mut String, chart: &Chart, mut y: f64) -> f64 {
     }
     for tick in ticks((0.0, chart.end), 8.0) {
         let place = at(tick);
-        line(svg, (place, y - 14.0), (place, y - 8.0), "#52606d");
-        text(svg, (place, y + 6.0), 12, "middle", "", &short(tick));
+        svg.line((place, y - 14.0), (place, y - 8.0), Ink::Muted, 1.0, "");
+        svg.text(
+            (place, y + 6.0),
+            12.0,
+            Ink::Text,
+            Anchor::Middle,
+            "",
+            &short(tick),
+        );
     }
     let middle = ((LEFT + RIGHT) / 2.0, y + 26.0);
-    text(svg, middle, 13, "middle", "", &chart.x);
+    svg.text(middle, 13.0, Ink::Text, Anchor::Middle, "", &chart.x);
     y + 58.0
 }
 

@@ -7,19 +7,19 @@
 
 /// A linear or logarithmic axis from values to places in the picture.
 #[derive(Clone, Debug)]
-pub(crate) struct Axis {
+pub struct Axis {
     /// Values at the two ends.
-    pub(crate) range: (f64, f64),
+    pub range: (f64, f64),
     /// Places of the two ends.
-    pub(crate) place: (f64, f64),
+    pub place: (f64, f64),
     logarithmic: bool,
     /// Values of the ticks.
-    pub(crate) ticks: Vec<f64>,
+    pub ticks: Vec<f64>,
 }
 
 /// The end of an axis beyond which a value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// Below the first value of the axis.
     Low,
     /// Above its last value.
@@ -37,17 +37,13 @@ const LEAST: f64 = 1e-12;
 impl Axis {
     /// From 0 to a round number at or above `largest`, with about that many ticks. Negative values
     /// need [`Axis::covering`].
-    pub(crate) fn from_zero(largest: f64, place: (f64, f64), about: f64) -> Self {
+    pub fn from_zero(largest: f64, place: (f64, f64), about: f64) -> Self {
         Self::covering([largest.max(0.0)], place, about)
     }
 
     /// Over 0 and all of the values, between two round numbers, with about that many ticks. Values
     /// that are not finite do not count.
-    pub(crate) fn covering(
-        values: impl IntoIterator<Item = f64>,
-        place: (f64, f64),
-        about: f64,
-    ) -> Self {
+    pub fn covering(values: impl IntoIterator<Item = f64>, place: (f64, f64), about: f64) -> Self {
         let values = values.into_iter().filter(|value| value.is_finite());
         let (least, largest) = values.fold((0.0_f64, 0.0_f64), |(least, largest), value| {
             (least.min(value), largest.max(value))
@@ -69,7 +65,7 @@ impl Axis {
 
     /// As [`Axis::covering`], but of values beyond `limits` only those within them count. The
     /// others are to be drawn with [`Svg::beyond`](super::Svg::beyond).
-    pub(crate) fn limited(
+    pub fn limited(
         values: impl IntoIterator<Item = f64>,
         limits: (f64, f64),
         place: (f64, f64),
@@ -80,7 +76,7 @@ impl Axis {
     }
 
     /// From 0 to exactly `end`.
-    pub(crate) fn exact(end: f64, place: (f64, f64), about: f64) -> Self {
+    pub fn exact(end: f64, place: (f64, f64), about: f64) -> Self {
         let mut axis = Self::from_zero(end, place, about);
         if end.is_finite() && end > 0.0 {
             axis.range.1 = end.min(LARGEST);
@@ -91,7 +87,7 @@ impl Axis {
 
     /// Over the powers of ten around all of the values that are above 0. What is 0 or less lies
     /// beyond the low end.
-    pub(crate) fn logarithmic(values: impl IntoIterator<Item = f64>, place: (f64, f64)) -> Self {
+    pub fn logarithmic(values: impl IntoIterator<Item = f64>, place: (f64, f64)) -> Self {
         let values = values.into_iter();
         let positive = values.filter(|value| value.is_finite() && *value > 0.0);
         let (least, largest) = positive
@@ -112,7 +108,7 @@ impl Axis {
     /// Where a value stands. A value beyond the axis stands outside of the plot, where everybody
     /// sees the mistake; one that has no place at all, such as 0 on a logarithmic axis, stands at
     /// the end.
-    pub(crate) fn at(&self, value: f64) -> f64 {
+    pub fn at(&self, value: f64) -> f64 {
         let (low, high) = self.range;
         let value = match value {
             _ if value.is_nan() || value == f64::NEG_INFINITY => low,
@@ -131,7 +127,7 @@ impl Axis {
     }
 
     /// Beyond which end a value lies, if it is not on the axis.
-    pub(crate) fn beyond(&self, value: f64) -> Option<End> {
+    pub fn beyond(&self, value: f64) -> Option<End> {
         let (low, high) = self.range;
         // Rounding must not put a value beyond the tick that was made for it.
         let hair = (high - low) * 1e-9;
@@ -149,7 +145,7 @@ impl Axis {
 
     /// The place of a value, or of the end beyond which it lies: for shapes that go on to an arrow
     /// there.
-    pub(crate) fn up_to(&self, value: f64) -> f64 {
+    pub fn up_to(&self, value: f64) -> f64 {
         match self.beyond(value) {
             None => self.at(value),
             Some(End::Low) => self.place.0,
@@ -159,7 +155,7 @@ impl Axis {
 }
 
 /// A step of 1, 2 or 5 times a power of ten with which `largest` has at most `about` ticks.
-pub(crate) fn tick_step(largest: f64, about: f64) -> f64 {
+pub fn tick_step(largest: f64, about: f64) -> f64 {
     let magnitude = 10f64.powf((largest / about).log10().floor());
     [1.0, 2.0, 5.0]
         .into_iter()
@@ -170,14 +166,16 @@ pub(crate) fn tick_step(largest: f64, about: f64) -> f64 {
 
 /// A unit, and what one of it is in the basic unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Unit {
-    pub(crate) name: &'static str,
-    pub(crate) size: f64,
+pub struct Unit {
+    /// What stands at the axis.
+    pub name: &'static str,
+    /// Its size in the base unit.
+    pub size: f64,
 }
 
 impl Unit {
     /// For rates up to `largest` bit/s.
-    pub(crate) fn of_rate(largest: f64) -> Self {
+    pub fn of_rate(largest: f64) -> Self {
         let (name, size) = match largest {
             bps if bps >= 10e9 => ("Gbit/s", 1e9),
             bps if bps >= 1e6 => ("Mbit/s", 1e6),
@@ -188,7 +186,7 @@ impl Unit {
     }
 
     /// For times up to `largest` seconds.
-    pub(crate) fn of_time(largest: f64) -> Self {
+    pub fn of_time(largest: f64) -> Self {
         let (name, size) = if largest >= 2.0 {
             ("s", 1.0)
         } else {
@@ -198,13 +196,13 @@ impl Unit {
     }
 
     /// A tick's number, without the unit.
-    pub(crate) fn tick(self, value: f64) -> String {
+    pub fn tick(self, value: f64) -> String {
         short(value / self.size)
     }
 }
 
 /// At most three significant digits after those before the point, no trailing zeros.
-pub(crate) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     if !value.is_finite() || value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-6) {
         return format!("{value:.2e}");
     }

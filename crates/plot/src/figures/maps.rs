@@ -1,10 +1,12 @@
 //! Maps of cells.
 
-use super::{covering, heading, line, paper, rect, text};
+use super::{Anchor, Ink, Svg, covering, heading};
 
 /// Pixels of a cell, and between maps.
 const CELL: f64 = 46.0;
 const GAP: f64 = 40.0;
+/// Colour of cells without a value, and of the access point.
+const NOTHING: &str = "#8a949e";
 /// Most maps side by side.
 const COLUMNS: usize = 3;
 /// What a map needs besides its cells: its name, and room below.
@@ -31,7 +33,7 @@ pub fn maps(
         .max(640.0)
         .max(48.0 + 6.4 * longest.unwrap_or(0) as f64);
     let height = 96.0 + below + 18.0 * notes.len() as f64;
-    let mut svg = paper(width, height, title);
+    let mut svg = Svg::new(width, height, title);
     heading(&mut svg, (24.0, 28.0), title);
     // The scale: what 0 means, eleven shades, what 1 means; below them the numbers where 1 is not
     // the last shade.
@@ -42,28 +44,42 @@ pub fn maps(
     let part_of = |value: f64| (value - least) / (most - least);
     let (words, shade) = (6.2, 16.0);
     let start = 24.0 + words * scale[0].chars().count() as f64 + 10.0;
-    text(&mut svg, (24.0, 56.0), 12, "start", "", scale[0]);
+    svg.text((24.0, 56.0), 12.0, Ink::Text, Anchor::Start, "", scale[0]);
     for step in 0..=10 {
         let part = f64::from(step) / 10.0;
         let place = (start + shade * f64::from(step), 44.0);
-        rect(&mut svg, place, (shade, 16.0), &colour(part));
+        svg.shade(place, (shade, 16.0), &colour(part));
     }
     let end = (start + shade * 11.0 + 10.0, 56.0);
-    text(&mut svg, end, 12, "start", "", scale[1]);
+    svg.text(end, 12.0, Ink::Text, Anchor::Start, "", scale[1]);
     if (least, most) != (0.0, 1.0) {
         for value in [least, 0.0, 1.0, most] {
             let place = start + shade * (0.5 + 10.0 * part_of(value));
-            line(&mut svg, (place, 60.0), (place, 64.0), "#52606d");
+            svg.line((place, 60.0), (place, 64.0), Ink::Muted, 1.0, "");
         }
         for value in [least, most] {
             let place = (start + shade * (0.5 + 10.0 * part_of(value)), 76.0);
-            text(&mut svg, place, 11, "middle", "", &format!("{value:.2}"));
+            svg.text(
+                place,
+                11.0,
+                Ink::Text,
+                Anchor::Middle,
+                "",
+                &format!("{value:.2}"),
+            );
         }
     }
     for (index, (name, map)) in maps.iter().enumerate() {
         let x0 = 24.0 + (index % COLUMNS) as f64 * map_width;
         let y0 = 108.0 + (index / COLUMNS) as f64 * map_height;
-        text(&mut svg, (x0 + 4.0, y0 - 12.0), 13, "start", "", name);
+        svg.text(
+            (x0 + 4.0, y0 - 12.0),
+            13.0,
+            Ink::Text,
+            Anchor::Start,
+            "",
+            name,
+        );
         for (row, cells) in map.iter().enumerate() {
             for (column, value) in cells.iter().enumerate() {
                 let place = (x0 + column as f64 * CELL, y0 + row as f64 * CELL);
@@ -71,26 +87,33 @@ pub fn maps(
                 let fill = if part.is_finite() {
                     colour(part)
                 } else {
-                    "#8a949e".to_owned()
+                    NOTHING.to_owned()
                 };
-                rect(&mut svg, place, (CELL - 2.0, CELL - 2.0), &fill);
+                svg.shade(place, (CELL - 2.0, CELL - 2.0), &fill);
                 let ink = if part < 0.5 {
                     "style=\"fill:#ffffff\""
                 } else {
                     ""
                 };
                 let middle = (place.0 + CELL / 2.0 - 1.0, place.1 + CELL / 2.0 + 4.0);
-                text(&mut svg, middle, 12, "middle", ink, &format!("{value:.2}"));
+                svg.text(
+                    middle,
+                    12.0,
+                    Ink::Text,
+                    Anchor::Middle,
+                    ink,
+                    &format!("{value:.2}"),
+                );
             }
         }
         // The access point, in the corner.
-        rect(&mut svg, (x0 - 9.0, y0 - 9.0), (9.0, 9.0), "#8a949e");
+        svg.shade((x0 - 9.0, y0 - 9.0), (9.0, 9.0), NOTHING);
     }
     for (index, note) in notes.iter().enumerate() {
         let y = height - 12.0 - 18.0 * (notes.len() - 1 - index) as f64;
-        text(&mut svg, (24.0, y), 12, "start", "", note);
+        svg.text((24.0, y), 12.0, Ink::Text, Anchor::Start, "", note);
     }
-    svg + "</svg>\n"
+    svg.finish()
 }
 
 /// From dark blue for 0 to pale yellow for 1, which are the ends of the scale.

@@ -3,7 +3,7 @@
 use super::{Anchor, Axis, Ink, Svg, short};
 
 /// The ground of a panel over time, from `top` to `bottom`, with the grid of both axes and the unit of its values.
-pub(crate) fn draw_panel(
+pub fn draw_panel(
     svg: &mut Svg,
     time: &Axis,
     values: &Axis,
@@ -33,7 +33,7 @@ pub(crate) fn draw_panel(
 
 /// Places of values that change in steps; no more points than can be seen: of each pixel's width the first, the least, the
 /// largest and the last.
-pub(crate) fn thinned(points: &[(f64, f64)], time: &Axis, values: &Axis) -> Vec<(f64, f64)> {
+pub fn thinned(points: &[(f64, f64)], time: &Axis, values: &Axis) -> Vec<(f64, f64)> {
     let mut places: Vec<(f64, f64)> = Vec::new();
     let column = |point: &(f64, f64)| time.at(point.0).round();
     for part in points.chunk_by(|a, b| column(a) == column(b)) {

@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::results::{ALONE, MPTCP, SIMULTANEOUS};
-
 /// Colours on white and on black paper. After Okabe and Ito (2008), with the two palest made darker on white: they
 /// differ for all common kinds of colour blindness.
-pub(crate) const COLOURS: [(&str, &str); 9] = [
+pub const COLOURS: [(&str, &str); 9] = [
     ("#6b7280", "#a3acb8"), // grey
     ("#222222", "#eeeeee"), // black
     ("#0072b2", "#4aa3e0"), // blue
@@ -23,32 +21,32 @@ const DASHES: [&str; 3] = ["", "6 3", "2 2"];
 
 /// How a system is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Style {
+pub struct Style {
     /// Index in [`COLOURS`].
-    pub(crate) colour: usize,
+    pub colour: usize,
     /// Index in [`DASHES`], and the shape of its markers.
-    pub(crate) variant: usize,
+    pub variant: usize,
 }
 
 impl Style {
     /// The SVG dash pattern, empty for a solid line.
-    pub(crate) fn dash(self) -> &'static str {
+    pub fn dash(self) -> &'static str {
         DASHES[self.variant % DASHES.len()]
     }
 }
 
 /// The styles of all systems of a report.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Palette(BTreeMap<String, Style>);
+pub struct Palette(BTreeMap<String, Style>);
 
 impl Palette {
     /// Well-known systems always look the same; the others share what is left, by the order of their names.
-    pub(crate) fn new<'a>(systems: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new<'a>(systems: impl IntoIterator<Item = &'a str>) -> Self {
         let systems: BTreeSet<&str> = systems.into_iter().collect();
         let known = |system: &str| match system {
-            ALONE => Some(0),
-            SIMULTANEOUS => Some(1),
-            MPTCP => Some(2),
+            "alone" => Some(0),
+            "simultaneous" => Some(1),
+            "mptcp" => Some(2),
             "sumlink:fbdt" => Some(3),
             "aggligator" => Some(4),
             "noq" => Some(5),
@@ -90,7 +88,7 @@ impl Palette {
     }
 
     /// How that system is drawn.
-    pub(crate) fn style(&self, system: &str) -> Style {
+    pub fn style(&self, system: &str) -> Style {
         self.0.get(system).copied().unwrap_or_default()
     }
 }

@@ -1,25 +1,31 @@
-//! Drawing: a small SVG writer, axes, and colours.
+//! Charts as SVG: a small writer ([`Svg`]), axes, colours, and whole charts ([`figures`]).
+//!
+//! The laboratory's reports, the pictures of recorded windows and edge nodes, and those of 60 GHz Wi-Fi are all drawn
+//! here, so that they have one style.
 //!
 //! Pictures stand alone on white paper by their attributes; every shape has a class too, by which a page that holds
 //! the picture gives it other colours (dark paper).
+
+#![forbid(unsafe_code)]
 
 mod axis;
 mod beyond;
 #[cfg(test)]
 mod committed;
+pub mod figures;
 mod palette;
 mod panel;
 
 use std::fmt::Write;
 
-pub(crate) use axis::{Axis, Unit, short, tick_step};
-pub(crate) use beyond::{Across, Inked};
-pub(crate) use palette::{COLOURS, Palette, Style};
-pub(crate) use panel::{draw_panel, thinned};
+pub use axis::{Axis, Unit, short, tick_step};
+pub use beyond::{Across, Inked};
+pub use palette::{COLOURS, Palette, Style};
+pub use panel::{draw_panel, thinned};
 
 /// What is drawn with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ink {
+pub enum Ink {
     /// Letters and axes.
     Text,
     /// Letters of less weight.
@@ -70,20 +76,24 @@ impl Ink {
 
 /// Where a text is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Anchor {
+pub enum Anchor {
+    /// Its place is at its left end.
     Start,
+    /// Its place is at its middle.
     Middle,
+    /// Its place is at its right end.
     End,
 }
 
 /// A picture that is being drawn; coordinates are pixels from the upper left corner.
-pub(crate) struct Svg {
+#[derive(Clone, Debug)]
+pub struct Svg {
     text: String,
 }
 
 impl Svg {
     /// Paper of that size; the title is for those who cannot see the picture.
-    pub(crate) fn new(width: f64, height: f64, title: &str) -> Self {
+    pub fn new(width: f64, height: f64, title: &str) -> Self {
         let title = escape(title);
         let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
@@ -95,7 +105,7 @@ impl Svg {
     }
 
     /// A filled rectangle: left, top, width, height.
-    pub(crate) fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), ink: Ink) {
+    pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), ink: Ink) {
         let _ = writeln!(
             self.text,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" {}/>",
@@ -105,15 +115,25 @@ impl Svg {
         );
     }
 
+    /// A rectangle filled with a colour that stands for a value: left, top, width, height.
+    pub fn shade(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
+        let _ = writeln!(
+            self.text,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
+        );
+    }
+
+    /// A solid dot.
+    pub fn dot(&mut self, (x, y): (f64, f64), radius: f64, ink: Ink) {
+        let _ = writeln!(
+            self.text,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" {}/>",
+            ink.fill()
+        );
+    }
+
     /// A straight line; `dash` may be empty.
-    pub(crate) fn line(
-        &mut self,
-        from: (f64, f64),
-        to: (f64, f64),
-        ink: Ink,
-        width: f64,
-        dash: &str,
-    ) {
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), ink: Ink, width: f64, dash: &str) {
         let _ = writeln!(
             self.text,
             "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" {}{}/>",
@@ -127,7 +147,7 @@ impl Svg {
     }
 
     /// A line through points.
-    pub(crate) fn polyline(&mut self, points: &[(f64, f64)], ink: Ink, width: f64, dash: &str) {
+    pub fn polyline(&mut self, points: &[(f64, f64)], ink: Ink, width: f64, dash: &str) {
         if points.len() > 1 {
             let _ = writeln!(
                 self.text,
@@ -140,7 +160,7 @@ impl Svg {
     }
 
     /// A translucent area within points.
-    pub(crate) fn area(&mut self, points: &[(f64, f64)], ink: Ink) {
+    pub fn area(&mut self, points: &[(f64, f64)], ink: Ink) {
         if points.len() > 2 {
             let _ = writeln!(
                 self.text,
@@ -152,7 +172,7 @@ impl Svg {
     }
 
     /// A marker of a system: solid for a median, hollow for a single value.
-    pub(crate) fn marker(&mut self, (x, y): (f64, f64), radius: f64, style: Style, solid: bool) {
+    pub fn marker(&mut self, (x, y): (f64, f64), radius: f64, style: Style, solid: bool) {
         let ink = Ink::Colour(style.colour);
         let paint = if solid {
             // Where markers lie upon each other, an edge of paper parts them.
@@ -181,7 +201,7 @@ impl Svg {
     }
 
     /// A text; `more` holds further attributes.
-    pub(crate) fn text(
+    pub fn text(
         &mut self,
         (x, y): (f64, f64),
         size: f64,
@@ -204,7 +224,7 @@ impl Svg {
     }
 
     /// The picture.
-    pub(crate) fn finish(mut self) -> String {
+    pub fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }
@@ -229,7 +249,7 @@ fn joined(points: &[(f64, f64)]) -> String {
 
 /// A text for XML and HTML, as content and in attributes. Characters that XML does not allow, and those that
 /// turn the direction of the text around them, become U+FFFD.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -250,7 +270,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// The start of a text with an ellipsis, if it has more than so many characters.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
+pub fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }

@@ -1,18 +1,23 @@
-//! Pictures of the figures (SVG): lines over two axes ([`lines`]), maps of cells ([`maps()`]), frames on a time axis
-//! ([`frames()`]).
+//! Whole charts: lines over two axes ([`lines`]), maps of cells ([`maps()`]), frames on a time axis ([`frames()`]).
 
 mod frames;
 mod maps;
 
-use std::fmt::Write;
+use super::{Anchor, Ink, Svg, short};
 
 pub use frames::{Chart, Mark, Row, frames};
 pub use maps::maps;
 
-/// Colours that everybody can tell apart (after Okabe and Ito, 2008).
-const COLOURS: [&str; 6] = [
-    "#0072b2", "#d55e00", "#00876a", "#b5568c", "#c98a00", "#222222",
+/// Inks of the lines, in their order.
+const INKS: [Ink; 6] = [
+    Ink::Colour(2),
+    Ink::Colour(3),
+    Ink::Colour(4),
+    Ink::Colour(5),
+    Ink::Colour(6),
+    Ink::Colour(1),
 ];
+/// Dashes of the lines, in their order.
 const DASHES: [&str; 6] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
 
 /// A line with its name.
@@ -66,46 +71,10 @@ pub struct Labels<'a> {
     pub y: &'a str,
 }
 
-/// A text as SVG may hold it.
-fn escaped(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;")
-}
-
-fn paper(width: f64, height: f64, title: &str) -> String {
-    let title = escaped(title);
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         role=\"img\" font-family=\"system-ui, Helvetica, Arial, sans-serif\">\n<title>{title}</title>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-    )
-}
-
-/// The title of a picture, at that height.
-fn heading(svg: &mut String, (x, y): (f64, f64), title: &str) {
-    text(svg, (x, y), 15, "start", "font-weight=\"600\"", title);
-}
-
-fn text(svg: &mut String, (x, y): (f64, f64), size: u32, anchor: &str, more: &str, words: &str) {
-    let words = escaped(words);
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"#1f2933\" {more}>{words}</text>"
-    );
-}
-
-fn rect(svg: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str) {
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
-    );
-}
-
-fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
-    let _ = writeln!(
-        svg,
-        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{stroke}\"/>",
-        from.0, from.1, to.0, to.1
-    );
+/// The title of a chart, at that place.
+fn heading(svg: &mut Svg, place: (f64, f64), title: &str) {
+    let bold = "font-weight=\"600\"";
+    svg.text(place, 15.0, Ink::Text, Anchor::Start, bold, title);
 }
 
 /// Round numbers within a range.
@@ -120,11 +89,6 @@ fn ticks((low, high): (f64, f64), about: f64) -> Vec<f64> {
     let first = (low / step).ceil() as i64;
     let last = (high / step + 1e-9).floor() as i64;
     (first..=last).map(|n| n as f64 * step).collect()
-}
-
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// More points than this have no dots.
@@ -170,87 +134,42 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
             bottom - (bottom - top) * (point.1 - y.0) / (y.1 - y.0),
         )
     };
-    let mut svg = paper(width, height, labels.title);
+    let mut svg = Svg::new(width, height, labels.title);
     heading(&mut svg, (left, 26.0), labels.title);
     for tick in ticks(y, 6.0) {
         let (_, place) = at((x.0, tick));
-        line(&mut svg, (left, place), (right, place), "#d9dee3");
-        text(
-            &mut svg,
-            (left - 8.0, place + 4.0),
-            12,
-            "end",
-            "",
-            &short(tick),
-        );
+        svg.line((left, place), (right, place), Ink::Grid, 1.0, "");
+        let beside = (left - 8.0, place + 4.0);
+        svg.text(beside, 12.0, Ink::Text, Anchor::End, "", &short(tick));
     }
     for tick in ticks(x, 8.0) {
         let (place, _) = at((tick, y.0));
-        line(&mut svg, (place, bottom), (place, bottom + 5.0), "#52606d");
-        text(
-            &mut svg,
-            (place, bottom + 20.0),
-            12,
-            "middle",
-            "",
-            &short(tick),
-        );
+        svg.line((place, bottom), (place, bottom + 5.0), Ink::Muted, 1.0, "");
+        let below = (place, bottom + 20.0);
+        svg.text(below, 12.0, Ink::Text, Anchor::Middle, "", &short(tick));
     }
-    line(&mut svg, (left, bottom), (right, bottom), "#52606d");
-    text(
-        &mut svg,
-        ((left + right) / 2.0, height - 18.0),
-        13,
-        "middle",
-        "",
-        labels.x,
-    );
-    let turned = format!("transform=\"rotate(-90 18 {:.0})\"", (top + bottom) / 2.0);
-    text(
-        &mut svg,
-        (18.0, (top + bottom) / 2.0),
-        13,
-        "middle",
-        &turned,
-        labels.y,
-    );
+    svg.line((left, bottom), (right, bottom), Ink::Muted, 1.0, "");
+    let below = ((left + right) / 2.0, height - 18.0);
+    svg.text(below, 13.0, Ink::Text, Anchor::Middle, "", labels.x);
+    let middle = (top + bottom) / 2.0;
+    let turned = format!("transform=\"rotate(-90 18 {middle:.0})\"");
+    let beside = (18.0, middle);
+    svg.text(beside, 13.0, Ink::Text, Anchor::Middle, &turned, labels.y);
     for (index, one) in series.iter().enumerate() {
-        let (colour, dash) = (COLOURS[index % 6], DASHES[index % 6]);
-        let style = format!(
-            "fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.2\" stroke-dasharray=\"{dash}\""
-        );
-        let points: Vec<String> = one
-            .points
-            .iter()
-            .map(|p| at(*p))
-            .map(|(x, y)| format!("{x:.1},{y:.1}"))
-            .collect();
-        let _ = writeln!(svg, "<polyline points=\"{}\" {style}/>", points.join(" "));
-        if one.dots && one.points.len() <= MOST_DOTS {
-            for (x, y) in one.points.iter().map(|p| at(*p)) {
-                let _ = writeln!(
-                    svg,
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
-                );
+        let (ink, dash) = (INKS[index % INKS.len()], DASHES[index % DASHES.len()]);
+        let points: Vec<(f64, f64)> = one.points.iter().map(|point| at(*point)).collect();
+        svg.polyline(&points, ink, 2.2, dash);
+        if one.dots && points.len() <= MOST_DOTS {
+            for place in points {
+                svg.dot(place, 3.0, ink);
             }
         }
         let row = top + 12.0 + 22.0 * index as f64;
-        let _ = writeln!(
-            svg,
-            "<polyline points=\"{},{row} {},{row}\" {style}/>",
-            right + 16.0,
-            right + 46.0
-        );
-        text(
-            &mut svg,
-            (right + 54.0, row + 4.0),
-            12,
-            "start",
-            "",
-            &one.name,
-        );
+        svg.polyline(&[(right + 16.0, row), (right + 46.0, row)], ink, 2.2, dash);
+        let name = (right + 54.0, row + 4.0);
+        svg.text(name, 12.0, Ink::Text, Anchor::Start, "", &one.name);
     }
-    svg + "</svg>\n"
+    svg.finish()
 }
 
 #[cfg(test)]
@@ -267,7 +186,6 @@ mod tests {
             ticks((-10.0, 40.0), 5.0),
             [-10.0, 0.0, 10.0, 20.0, 30.0, 40.0]
         );
-        assert_eq!((short(0.25).as_str(), short(3.0).as_str()), ("0.25", "3"));
     }
 
     #[test]

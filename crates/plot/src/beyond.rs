@@ -11,7 +11,7 @@ const DIGIT: f64 = 5.6;
 
 /// How an axis lies in the picture, and where the mark stands across it, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Across {
+pub enum Across {
     /// The axis lies from left to right, the mark at this height.
     Y(f64),
     /// The axis goes upwards, the mark at this place from the left.
@@ -19,12 +19,12 @@ pub(crate) enum Across {
 }
 
 /// Values as they stand in a picture, each with its ink.
-pub(crate) type Inked = (f64, Ink);
+pub type Inked = (f64, Ink);
 
 impl Svg {
     /// For those of the values that lie beyond the axis: an arrow at that end with their numbers
     /// beside it, each in its ink. Values on the axis are passed over.
-    pub(crate) fn beyond(
+    pub fn beyond(
         &mut self,
         axis: &Axis,
         across: Across,
