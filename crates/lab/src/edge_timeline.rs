@@ -1,7 +1,7 @@
 //! A picture of what an edge node does with a flow: the sender's window and round-trip time, duplicate acknowledgements that
 //! are held and for how long, and the node's queues, over time.
 //!
-//! It is drawn from the lines `flow` and `queue` of a trace of `sumlink lab run --trace` or `sumlink sim run --trace`.
+//! It is drawn from the lines `flow` and `queue` of a trace of `sumlink-lab run --trace` or `sumlink-lab sim run --trace`.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;

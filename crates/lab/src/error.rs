@@ -123,7 +123,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// The exit code of a program that has only these verbs, such as `examples/lab.rs`; `sumlink lab` has the codes of
+    /// The exit code of a program that has only these verbs, such as `examples/lab.rs`; `sumlink-lab` has the codes of
     /// docs/cli.md.
     ///
     /// | code | meaning |
@@ -137,7 +137,7 @@ impl LabError {
     /// | 7 | the demonstration fell short of what it must reach |
     /// | 8 | the figures are refused: a busy emulator, or a link that did not carry them |
     /// | 130 | interrupted |
-    /// | other | `lab shell` and `lab exec`: that of the command |
+    /// | other | `sumlink-lab shell` and `sumlink-lab exec`: that of the command |
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::System { .. } | Self::File { .. } | Self::Output { .. } => 1,

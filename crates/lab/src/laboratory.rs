@@ -204,12 +204,12 @@ impl Lab {
         &self.inner.config.links
     }
 
-    /// The laboratory's id, which `sumlink lab exec --lab` takes.
+    /// The laboratory's id, which `sumlink-lab exec --lab` takes.
     pub fn id(&self) -> &str {
         self.inner.run_dir.id()
     }
 
-    /// The socket that `sumlink lab set` talks to.
+    /// The socket that `sumlink-lab set` talks to.
     pub fn control(&self) -> PathBuf {
         self.inner.run_dir.control()
     }

@@ -11,7 +11,7 @@
 //! stand there and never on an end host's own interface, where they would push back on the sockets.
 //!
 //! [`Lab`] is a running laboratory, for tests and measurements; [`run`] carries out the verbs of
-//! `sumlink lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user namespaces.
+//! `sumlink-lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user namespaces.
 //!
 //! ```no_run
 //! use std::process::Command;

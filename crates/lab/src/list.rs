@@ -1,4 +1,4 @@
-//! `lab list` and `lab check`: scenarios without running them.
+//! `sumlink-lab list` and `sumlink-lab check`: scenarios without running them.
 
 use std::fmt::Write;
 use std::fs;

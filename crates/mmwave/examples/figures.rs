@@ -251,7 +251,7 @@ impl Out {
         self.experiment(kind, &["80211-thesis", "jpoc"])
     }
 
-    /// What `sumlink mmwave run` makes of a file, point after point.
+    /// What `sumlink-lab mmwave run` makes of a file, point after point.
     fn experiment(&self, kind: Kind, schemes: &[&'static str]) -> Done {
         let experiment = Experiment {
             name: kind.name().to_owned(),

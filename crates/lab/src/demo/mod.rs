@@ -1,4 +1,4 @@
-//! `lab demo`: a file fetched over two emulated links, by each alone, by kernel MPTCP and by sumlink.
+//! `sumlink-lab demo`: a file fetched over two emulated links, by each alone, by kernel MPTCP and by sumlink.
 
 mod chart;
 mod fetch;
@@ -6,7 +6,6 @@ mod process;
 mod report;
 mod systems;
 
-use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -38,7 +37,7 @@ const CONGESTION: &str = "cubic";
 /// did something else at the time.
 const ATTEMPTS: usize = 3;
 
-/// What `sumlink lab demo` can be told.
+/// What `sumlink-lab demo` can be told.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoOptions {
     /// Measure everything so often and report medians
@@ -58,7 +57,8 @@ pub struct DemoOptions {
         default_value = "alone,mptcp,sumlink"
     )]
     pub systems: Vec<DemoSystem>,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
@@ -122,7 +122,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
     let digest = make_file(&directory.path().join("file.bin"), options.size)?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let stage = Stage {
         lab,

@@ -19,7 +19,7 @@ pub(crate) struct Kind {
     pub(super) name: &'static str,
     /// For people.
     pub(super) about: &'static str,
-    /// Settings of the link, as `lab set` reads them: what brings the fault about, and what ends it. Without an end it is a
+    /// Settings of the link, as `sumlink-lab set` reads them: what brings the fault about, and what ends it. Without an end it is a
     /// moment.
     begin: &'static [&'static str],
     end: &'static [&'static str],

@@ -237,7 +237,7 @@ fn measure_phase(
     Ok(measured)
 }
 
-/// Where a run's trace is, named as those of `sumlink sim run --trace`.
+/// Where a run's trace is, named as those of `sumlink-lab sim run --trace`.
 fn trace_file(job: &Job<'_>, directory: &Path) -> PathBuf {
     let system = job.system.replace(':', "-");
     directory.join(format!(

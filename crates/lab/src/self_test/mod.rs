@@ -1,4 +1,4 @@
-//! `lab self-test`: the emulator against what was asked of it, and against the kernel's shaper.
+//! `sumlink-lab self-test`: the emulator against what was asked of it, and against the kernel's shaper.
 //!
 //! Every figure is measured several times and its median compared. A measurement during which the emulator
 //! did not keep up is repeated, and refused rather than failed if that does not help: it says something
@@ -42,7 +42,7 @@ const SUBJECTS: [&str; 14] = [
 ];
 const SHAPER: &str = "tbf";
 
-/// Options of `sumlink lab self-test`.
+/// Options of `sumlink-lab self-test`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SelfTestOptions {
     /// How often each figure is measured; the median counts

@@ -1,6 +1,6 @@
 //! The timeline of a simulated run: who carried which bytes when, what went twice, and what the receiver waited for.
 //!
-//! It is drawn from a trace of `sumlink sim run --trace`. Streams stand upon each other in the order in which they began, so
+//! It is drawn from a trace of `sumlink-lab sim run --trace`. Streams stand upon each other in the order in which they began, so
 //! that the height in the picture is a place in what one side had to send.
 
 mod draw;

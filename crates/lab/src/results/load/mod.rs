@@ -63,7 +63,7 @@ pub fn load(directory: &Path) -> Result<Vec<ScenarioResults>, LabError> {
     }
     if all.is_empty() {
         return Err(LabError::Usage(format!(
-            "there are no results in {}: make some with sumlink lab run FILE --out {}",
+            "there are no results in {}: make some with sumlink-lab run FILE --out {}",
             directory.display(),
             directory.display()
         )));

@@ -1,5 +1,5 @@
 //! What an edge node does over time: of each connection the window and the round trip of the kernel's TCP that sends, and what
-//! the node knows of it; of each link the node's queue. Lines as those of `sumlink sim run --trace`.
+//! the node knows of it; of each link the node's queue. Lines as those of `sumlink-lab sim run --trace`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
