@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs of ns-3 as the laboratory keeps its own (docs/laboratory.md): `sumlink lab report DIR` makes its page of them."""
+"""Runs of ns-3 as the laboratory keeps its own (docs/laboratory.md): `sumlink-lab report DIR` makes its page of them."""
 import hashlib
 import json
 import os

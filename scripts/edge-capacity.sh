@@ -4,7 +4,7 @@
 #
 #   scripts/edge-capacity.sh PROGRAM REPLAY MODE STEERING FLOWS [SECONDS [SEGMENTS]]
 #
-# PROGRAM is sumlink, REPLAY the example (cargo build --release -p sumlink-edge-node --example replay). Prints a JSON line.
+# PROGRAM is sumlink-edge, REPLAY the example (cargo build --release -p sumlink-edge-node --example replay). Prints a JSON line.
 set -eu
 program=$1 replay=$2 mode=$3 steering=$4 flows=$5 seconds=${6:-4} segments=${7:-}
 # Together less than the queues hold: nothing is lost for want of room.
@@ -38,7 +38,7 @@ ip netns exec "$node" sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filt
         printf '[[link]]\nname = "link%s"\nlocal = "192.0.%s.1:7400"\nremote = "192.0.%s.2:7400"\nrate = "4gbit"\nqueue = 1000\n' $one $one $one
     done
 } >"$place/node.toml"
-ip netns exec "$node" taskset -c 0 "$program" edge --config "$place/node.toml" >"$place/node.log" 2>&1 &
+ip netns exec "$node" taskset -c 0 "$program" run --config "$place/node.toml" >"$place/node.log" 2>&1 &
 pid=$!
 mkfifo "$place/ready"
 : >"$place/said"
