@@ -90,7 +90,7 @@ mod tests {
     use crate::fixture::{assert_close, steady};
 
     #[test]
-    fn the_increase_is_that_of_the_equations() {
+    fn the_increase_matches_the_equations() {
         // x = 100 and 400 packets/s; alpha = 4 on the slow path, 1 on the fast one
         let mut bond = steady("balia", &[], &[(10.0, 100), (20.0, 50)]);
         // 100 / (0.1 * 500^2) * (1 + 4)/2 * (4 + 4)/5
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_it_is_reno() {
+    fn a_single_flow_is_reno() {
         let mut bond = steady("balia", &[], &[(10.0, 100)]);
         assert_close(bond.ack(0, 1), 0.1);
         bond.place(0, 10.0);

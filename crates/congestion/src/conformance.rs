@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn cs218_is_lia_until_the_sixth_acknowledgment_and_at_best_twice_it(bond in bond(), spread in 0..200u64) {
+    fn cs218_is_lia_until_the_sixth_acknowledgment_and_at_most_twice_it(bond in bond(), spread in 0..200u64) {
         let mut lia = steady("lia", &[], &bond);
         let mut cs218 = steady("cs218", &[], &bond);
         cs218.repaired_loss(0);
@@ -313,7 +313,7 @@ fn rates(name: &str, assignments: &[&str], paths: &[(u64, u64)]) -> Vec<f64> {
 
 /// RFC 6356, section 2, goal 2, in its simplest case: equal paths.
 #[test]
-fn on_two_equal_paths_a_fair_bond_takes_what_one_flow_does() {
+fn a_fair_bond_takes_the_share_of_one_flow_on_two_equal_paths() {
     let paths = [(50, 500), (50, 500)];
     let reno = rates("reno", &[], &paths[..1])[0];
     let times_reno = |name, assignments: &[&str]| {
@@ -343,7 +343,7 @@ fn on_two_equal_paths_a_fair_bond_takes_what_one_flow_does() {
 /// RFC 6356, section 2: goal 1, as much as on the best path, and goal 2, no path with more than
 /// Reno there.
 #[test]
-fn lia_takes_what_reno_does_on_its_best_path_and_nowhere_more() {
+fn lia_equals_reno_on_its_best_path_and_never_exceeds_it() {
     // Wi-Fi: fast and lossy; 3G: slow and clean. By 1.2 / (rtt sqrt(p)), Wi-Fi is the better one.
     let paths = [(10, 50), (100, 1000)];
     let reno: Vec<f64> = paths

@@ -69,7 +69,7 @@ mod tests {
     use crate::fixture::{assert_close, steady};
 
     #[test]
-    fn each_of_n_flows_takes_its_part_of_renos_step() {
+    fn each_of_n_flows_takes_its_share_of_renos_step() {
         let step = |assignments: &[&str], flows: &[(f64, u64)]| {
             steady("ewtcp", assignments, flows).ack(0, 1)
         };

@@ -62,7 +62,7 @@ mod tests {
     use crate::fixture::{assert_close, steady};
 
     #[test]
-    fn the_increase_is_that_of_the_equations() {
+    fn the_increase_matches_the_equations() {
         // alpha = 30 * max(10/0.1^2, 20/0.05^2) / (10/0.1 + 20/0.05)^2 = 30 * 8000 / 500^2 = 0.96
         for name in ["lia", "rtt-compensator"] {
             let mut bond = steady(name, &[], &[(10.0, 100), (20.0, 50)]);

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_reason() {
+    fn invalid_values_are_rejected_with_a_reason() {
         let mut example = Example::default();
         let mut set = |key: &str, value: &str| example.set(key, value.parse().unwrap());
         assert_eq!(set("x_share", "1"), Ok(true));

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_doubles_the_window_up_to_ssthresh_and_what_is_left_is_congestion_avoidance() {
+    fn slow_start_doubles_up_to_ssthresh_and_the_rest_is_congestion_avoidance() {
         let mut reno = young(&[]);
         assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (10.0, f64::INFINITY));
         assert_eq!(reno.round(0), 10.0);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_avoidance_adds_one_packet_per_window_delayed_acknowledgments_or_not() {
+    fn congestion_avoidance_adds_one_packet_per_window_with_or_without_delayed_acknowledgments() {
         let mut reno = steady("reno", &[], &[(10.0, 100)]);
         assert_close(reno.ack(0, 1), 0.1);
         reno.place(0, 10.0);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
+    fn an_unused_window_does_not_grow() {
         let mut reno = young(&[]);
         assert_eq!(reno.ack_if(0, 5, false), 0.0);
         let window = reno.controls[0].window();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_no_loss_is_undone() {
+    fn a_spurious_loss_is_undone() {
         let mut reno = steady("reno", &[], &[(20.0, 100)]);
         reno.controls[0].window_mut().set_ssthresh(15.0);
         reno.lose(0);

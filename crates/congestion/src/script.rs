@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_expectation_is_an_error_of_so_many_packets() {
+    fn a_wrong_expectation_reports_its_error_in_packets() {
         let script: Script = "algorithm reno\nflow 10ms\nexpect 11 inf\nexpect 10 9"
             .parse()
             .unwrap();

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_of_a_step_is_lost() {
+    fn the_remainder_of_a_step_is_lost() {
         let mut whitehaul = steady("whitehaul", &[], &[(60.0, 100)]);
         // 50 < 60; 100 / 60 is one packet, where 1.67 would be due
         assert_eq!(whitehaul.ack(0, 1), 0.0);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_of_the_budget_does_not() {
+    fn a_delay_equal_to_the_budget_does_not() {
         let mut whitehaul = steady("whitehaul", &[], &[(300.0, 20)]);
         whitehaul.rounds(0, 2);
         whitehaul.set_rtt(0, ms(70));

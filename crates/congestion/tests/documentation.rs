@@ -77,12 +77,12 @@ fn assert_documented(table: &str) {
 }
 
 #[test]
-fn the_algorithms_are_those_of_the_registry() {
+fn documentation_lists_the_algorithms_of_the_registry() {
     assert_documented(&algorithms());
 }
 
 #[test]
-fn the_parameters_are_those_of_the_registry() {
+fn documentation_lists_the_parameters_of_the_registry() {
     assert_documented(&parameters());
 }
 

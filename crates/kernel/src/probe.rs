@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thing_that_is_missing_is_one_line() {
+    fn each_missing_requirement_is_one_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = |name: &str, content: &[u8]| {
             let path = folder.path().join(name);

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn written_traces_parse_back() {
         for text in ["0\n1\n1\n7\n", "# unit: us\n1\n1\n2500\n"] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }

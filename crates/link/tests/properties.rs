@@ -87,7 +87,7 @@ fn number(packet: &[u8]) -> u64 {
 
 proptest! {
     #[test]
-    fn nothing_appears_disappears_or_overtakes(config in config(), steps in proptest::collection::vec(step(), 1..200)) {
+    fn packets_are_conserved_and_keep_their_order(config in config(), steps in proptest::collection::vec(step(), 1..200)) {
         let mut link = Link::new(config);
         let mut now = Duration::ZERO;
         let mut sent = 0;

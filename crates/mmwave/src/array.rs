@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_radiates_no_more_than_it_is_given() {
+    fn an_element_radiates_at_most_its_power() {
         // The mean over the sphere: the table's 8 dBi and widths leave 1.8 dB of losses in the
         // element.
         let mut sum = 0.0;
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn beams_side_by_side_have_the_gains_of_each_by_its_phases() {
+    fn summed_beams_have_the_gains_of_single_ones() {
         let array = Array::THESIS;
         let beams: Vec<Weights> = (-4..=4)
             .map(|n| array.steer(degrees(f64::from(n) * 13.0, f64::from(n) * 5.0)))
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_exist_are_refused() {
+    fn invalid_sizes_are_rejected() {
         assert!(Array::new(0, 4, 2).is_err());
         assert!(Array::new(8, 65, 2).is_err());
         assert!(Array::new(8, 4, 9).is_err());

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_zenith_is_the_other_side() {
+    fn elevations_beyond_the_zenith_continue_on_the_other_side() {
         let direction = Direction::from_degrees(10.0, 100.0);
         assert!((direction.elevation.to_degrees() - 80.0).abs() < 1e-9);
         assert!((direction.azimuth.to_degrees() - -170.0).abs() < 1e-9);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_standard() {
+    fn rates_match_the_standard() {
         let rates = [
             385.0, 770.0, 962.5, 1155.0, 1251.25, 1540.0, 1925.0, 2310.0, 2502.5, 3080.0, 3850.0,
             4620.0,

@@ -59,7 +59,7 @@ pub(crate) struct Kernel<'b> {
     tun: Tun,
     bonds: &'b Bonds,
     /// Whether sockets get only as much data as the window holds, because they are to become idle.
-    sparing: bool,
+    withholding: bool,
     connections: Vec<Connection>,
 }
 
@@ -69,7 +69,7 @@ impl<'b> Kernel<'b> {
         let mut kernel = Self {
             tun: Tun::new(),
             bonds,
-            sparing: script
+            withholding: script
                 .steps
                 .iter()
                 .any(|(_, _, step)| matches!(step, Step::Idle(_))),
@@ -79,7 +79,7 @@ impl<'b> Kernel<'b> {
             let far = there(flow);
             let of_flow = |step: &(usize, usize, Step)| step.1 == flow && step.2 == Step::Timeout;
             let times_out = script.steps.iter().any(of_flow);
-            let least = if times_out || kernel.sparing {
+            let least = if times_out || kernel.withholding {
                 SOON
             } else {
                 PATIENCE
@@ -285,7 +285,11 @@ impl<'b> Kernel<'b> {
             );
             // Room in the window, without the data already in the socket.
             let room = (info.cwnd.saturating_sub(info.unacked) * MSS).saturating_sub(info.waiting);
-            let more = if self.sparing { room as usize } else { MOST };
+            let more = if self.withholding {
+                room as usize
+            } else {
+                MOST
+            };
             match (&connection.socket).write(&[0; MOST][..more.min(MOST)]) {
                 Err(error)
                     if !matches!(

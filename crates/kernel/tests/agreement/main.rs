@@ -34,7 +34,7 @@ const ERROR: f64 = 0.001;
 /// Allowed difference of the threshold, of which TCP_INFO has the whole part.
 const BELOW: f64 = 1.0 + ERROR;
 /// More packets than any script reaches: a larger threshold was not computed by a twin.
-const UNSAID: f64 = 1e6;
+const IMPLAUSIBLE: f64 = 1e6;
 /// Maximum number of plays of a script in which the kernel was seen not to ask the twin.
 const PLAYS: usize = 3;
 
@@ -55,7 +55,7 @@ fn scripts() -> Vec<(String, Script)> {
 
 #[test]
 fn every_twin_has_the_windows_of_its_reference() {
-    if is_left_out() {
+    if is_skipped() {
         return;
     }
     let scripts = scripts();
@@ -70,11 +70,11 @@ fn every_twin_has_the_windows_of_its_reference() {
     );
 }
 
-/// Linux 6.18 sometimes ignores an answer ([`Unasked`]); here it ignores every one: the kernel does
+/// Linux 6.18 sometimes ignores an answer ([`NotAsked`]); here it ignores every one: the kernel does
 /// not use the threshold that a program computed.
 #[test]
-fn answers_that_the_kernel_does_not_get_are_put_right() {
-    if is_left_out() {
+fn lost_answers_are_corrected() {
+    if is_skipped() {
         return;
     }
     let wrong = disagreements(&scripts(), "uncoupled", load_forgetful);
@@ -84,7 +84,7 @@ fn answers_that_the_kernel_does_not_get_are_put_right() {
     );
 }
 
-fn is_left_out() -> bool {
+fn is_skipped() -> bool {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
         return true;
@@ -127,7 +127,7 @@ fn disagreements(
         let result =
             (0..PLAYS).find_map(|_| match thread::scope(|scope| scope.spawn(play).join()) {
                 Ok(Ok(())) => Some(true),
-                Ok(Err(Unasked(what))) => {
+                Ok(Err(NotAsked(what))) => {
                     eprintln!("{name} is played again, for the kernel was wrong: {what}");
                     None
                 }
@@ -143,7 +143,7 @@ fn disagreements(
 
 /// In that step the kernel used values that no program computed (docs/congestion.md, "A kernel
 /// fault"): the play proves nothing about the twin.
-struct Unasked(String);
+struct NotAsked(String);
 
 /// A twin and its reference, playing the same script.
 struct Play<'b> {
@@ -152,7 +152,7 @@ struct Play<'b> {
 }
 
 impl Play<'_> {
-    fn step(&mut self, at: &str, flow: usize, step: &Step) -> Result<(), Unasked> {
+    fn step(&mut self, at: &str, flow: usize, step: &Step) -> Result<(), NotAsked> {
         match *step {
             Step::Rounds(count) => {
                 for _ in 0..count {
@@ -186,26 +186,26 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) -> Result<(), Unasked> {
+    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) -> Result<(), NotAsked> {
         let told = self.kernel.acknowledge(flow, packets);
         self.tell(at, flow, &told)
     }
 
-    fn lose(&mut self, at: &str, flow: usize, behind: u32) -> Result<(), Unasked> {
+    fn lose(&mut self, at: &str, flow: usize, behind: u32) -> Result<(), NotAsked> {
         let told = self.kernel.lose(flow, behind);
         self.reference.acknowledge(flow, &told, true);
         // The kernel's window approaches ssthresh; the reference's is already there.
         self.compare(at, flow, None)
     }
 
-    fn recover(&mut self, at: &str, flow: usize) -> Result<(), Unasked> {
+    fn recover(&mut self, at: &str, flow: usize) -> Result<(), NotAsked> {
         let told = self.kernel.recover(flow);
         self.tell(at, flow, &told)
     }
 
     /// The kernel halves whole packets. The reference then adopts the kernel's lower window, so
     /// that later steps are compared as exactly as earlier ones.
-    fn idle(&mut self, at: &str, lasted: Duration) -> Result<(), Unasked> {
+    fn idle(&mut self, at: &str, lasted: Duration) -> Result<(), NotAsked> {
         let flows = self.reference.flows();
         for flow in 0..flows {
             let told = self.kernel.drain(flow);
@@ -232,16 +232,16 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, at: &str, flow: usize, told: &Told) -> Result<(), Unasked> {
+    fn tell(&mut self, at: &str, flow: usize, told: &Told) -> Result<(), NotAsked> {
         self.reference.acknowledge(flow, told, false);
         self.compare(at, flow, Some(told.member.cwnd))
     }
 
-    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) -> Result<(), Unasked> {
+    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) -> Result<(), NotAsked> {
         let (expected, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
         let found = self.kernel.info(flow).ssthresh;
-        if found.is_finite() && found > UNSAID && ssthresh < UNSAID {
-            return Err(Unasked(format!(
+        if found.is_finite() && found > IMPLAUSIBLE && ssthresh < IMPLAUSIBLE {
+            return Err(NotAsked(format!(
                 "{at}, flow {flow}: it has a threshold of {found}, the reference {ssthresh}"
             )));
         }

@@ -24,8 +24,8 @@
 //! capacity of the radio. Delays, jitter and the length of outages are assumptions too, because the
 //! recordings do not contain them. The profiles have no loss, because radios repeat lost frames.
 
+mod obstruction;
 mod wander;
-mod weather;
 
 use core::fmt;
 use core::time::Duration;
@@ -33,8 +33,8 @@ use std::str::FromStr;
 
 use crate::random::Random;
 use crate::{Change, Jitter, Trace, TraceError};
+use obstruction::Obstruction;
 use wander::Wander;
-use weather::Weather;
 
 /// Changes with their times, in order, starting at 0. See [`Network::set`](crate::Network::set).
 pub type Timeline = Vec<(Duration, Change)>;
@@ -123,11 +123,11 @@ impl Profile {
     fn rates(self, seed: u64, duration: Duration) -> Vec<(Duration, u64)> {
         let random = Random::new(seed).split(self as u64);
         let mut wander = Wander::new(STEP, self.memory(), random.split(1));
-        let mut weather = Weather::new(self, random.split(2));
+        let mut obstruction = Obstruction::new(self, random.split(2));
         let mut rates = Vec::new();
         let mut at = Duration::ZERO;
         while at < duration {
-            let mbit = weather.next().at(wander.next());
+            let mbit = obstruction.next().at(wander.next());
             rates.push((at, (mbit * 1e6).round() as u64));
             at += STEP;
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_on_foot_meets_outages() {
+    fn a_client_on_foot_has_outages() {
         let rates = Profile::MmwaveMobile.rates(1, 600 * SECOND);
         let mut outages = Vec::new();
         for (i, (_, rate)) in rates.iter().enumerate() {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_carries_what_the_timeline_does() {
+    fn a_trace_carries_as_much_as_its_timeline() {
         let rates = Profile::Lte.rates(3, 60 * SECOND);
         let mean = rates.iter().map(|(_, rate)| *rate).sum::<u64>() / rates.len() as u64;
         let trace = Profile::Lte.trace(3, 60 * SECOND).unwrap();

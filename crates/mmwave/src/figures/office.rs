@@ -295,7 +295,7 @@ mod tests {
     };
 
     #[test]
-    fn the_named_cells_are_one_and_five_metres_away() {
+    fn the_named_cells_are_one_and_five_meters_away() {
         let corner = Point::new(0.0, 0.0, HEIGHT);
         let far = |cell| corner.distance(Office::middle(cell).unwrap());
         assert!((far((1, 1)) - 1.0).abs() < 1e-9 && (far((3, 3)) - 5.0).abs() < 1e-9);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_hold_everybody() {
+    fn brackets_contain_all_clients() {
         let (none, shares) = brackets(&[0, 1, 6, 7, 36], 36);
         assert_eq!((none, shares), (0.2, [0.4, 0.2, 0.0, 0.0, 0.0, 0.2]));
         let sum: f64 = brackets(&[64, 33, 12], 64).1.iter().sum();

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_mean_nothing_are_refused() {
+    fn invalid_numbers_are_rejected() {
         assert!(Announcement::new(f64::NAN, -74.0, 20.0, 15.0).is_err());
         assert!(Announcement::new(4.0, 10.0, 20.0, 15.0).is_err());
         assert!(Announcement::new(4.0, -74.0, 20.0, -1.0).is_err());

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nine_tenths_of_the_rate_and_more_reach_ip() {
+    fn at_least_nine_tenths_of_the_rate_reach_ip() {
         let share = |index: usize| {
             let mcs = &phy::SINGLE_CARRIER[index - 1];
             packet_mbps(mcs) / mcs.rate_mbps()

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_their_spans_and_the_legend_what_is_used() {
+    fn rows_have_their_spans_and_the_legend_lists_the_used_kinds() {
         let row = |mark| Row {
             name: "1.0 m".to_owned(),
             spans: vec![(0.0, 0.5, mark), (1.0, 0.5, Mark::Lost)],

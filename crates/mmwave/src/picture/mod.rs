@@ -10,7 +10,7 @@ pub use frames::{Chart, Mark, Row, frames};
 pub use maps::maps;
 
 /// Colors that are distinguishable with color blindness (after Okabe and Ito, 2008).
-const COLOURS: [&str; 6] = [
+const COLORS: [&str; 6] = [
     "#0072b2", "#d55e00", "#00876a", "#b5568c", "#c98a00", "#222222",
 ];
 const DASHES: [&str; 6] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
@@ -216,9 +216,9 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
         labels.y,
     );
     for (index, one) in series.iter().enumerate() {
-        let (colour, dash) = (COLOURS[index % 6], DASHES[index % 6]);
+        let (color, dash) = (COLORS[index % 6], DASHES[index % 6]);
         let style = format!(
-            "fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.2\" stroke-dasharray=\"{dash}\""
+            "fill=\"none\" stroke=\"{color}\" stroke-width=\"2.2\" stroke-dasharray=\"{dash}\""
         );
         let points: Vec<String> = one
             .points
@@ -231,7 +231,7 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
             for (x, y) in one.points.iter().map(|p| at(*p)) {
                 let _ = writeln!(
                     svg,
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>"
                 );
             }
         }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_beyond_the_range_that_was_asked_for_widens_it() {
+    fn a_value_beyond_the_requested_range_widens_it() {
         let labels = Labels {
             title: "t",
             x: "x",
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_of_nothing_and_of_one_point_are_whole() {
+    fn pictures_without_points_and_of_one_point_are_complete() {
         let labels = Labels {
             title: "a < b & c",
             x: "x",

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_parameters_are_rejected() {
         let message = |air: Result<Air, ModelError>| air.unwrap_err().to_string();
         assert!(message(Air::pair(1.1, 0.0)).contains("a deferral is 1.1"));
         let ms = Duration::from_millis(1);
