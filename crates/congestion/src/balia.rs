@@ -24,7 +24,8 @@ const MOST_DECREASE: f64 = 1.5;
 impl Algorithm for Balia {
     const INFO: Info = Info {
         name: "balia",
-        about: "balances friendliness to others against quick reaction; a loss costs weak paths more",
+        about: "balances friendliness to others against quick reaction; a loss costs weak paths \
+            more",
         source: "Peng et al., ToN 24(1), 2016; draft-walid-mptcp-congestion-control-04",
         coupled: true,
     };

@@ -147,7 +147,9 @@ proptest! {
         for name in NAMES {
             run(name, &Settings::default(), &script, |before, control, op| {
                 let may_grow = match op {
-                    Op::Ack { cwnd_limited, .. } => *cwnd_limited && before.phase != Phase::Recovery,
+                    Op::Ack { cwnd_limited, .. } => {
+                        *cwnd_limited && before.phase != Phase::Recovery
+                    }
                     Op::SpuriousLoss => true,
                     // The least ssthresh is two packets, and a window after a timeout is one.
                     Op::Loss => before.cwnd < 2.0,
@@ -179,7 +181,8 @@ proptest! {
         for name in NAMES {
             run(name, &Settings::default(), &script, |_, control, op| {
                 if let Op::Timeout { .. } = op {
-                    assert_eq!((control.cwnd(), control.flow().phase), (LEAST_CWND, Phase::Loss), "{name}");
+                    let after = (control.cwnd(), control.flow().phase);
+                    assert_eq!(after, (LEAST_CWND, Phase::Loss), "{name}");
                 }
             });
         }
@@ -216,7 +219,9 @@ proptest! {
         // RFC 6356, section 3: the purpose of alpha. With equal loss rates p on all paths, a window
         // in equilibrium has increase = p w / 2 on each; the sum of w / rtt then equals that of
         // Reno on the path where it is largest.
-        let steps: Vec<f64> = (0..bond.len()).map(|flow| steady("lia", &[], &bond).ack(flow, 1)).collect();
+        let steps: Vec<f64> = (0..bond.len())
+            .map(|flow| steady("lia", &[], &bond).ack(flow, 1))
+            .collect();
         let rate: f64 = bond.iter().map(|&(cwnd, rtt)| cwnd / seconds(rtt)).sum();
         let best = bond.iter().map(|&(cwnd, rtt)| cwnd / seconds(rtt).powi(2)).fold(0.0, f64::max);
         for step in steps {
@@ -225,7 +230,10 @@ proptest! {
     }
 
     #[test]
-    fn cs218_is_lia_until_the_sixth_acknowledgment_and_at_most_twice_it(bond in bond(), spread in 0..200u64) {
+    fn cs218_is_lia_until_the_sixth_acknowledgment_and_at_most_twice_it(
+        bond in bond(),
+        spread in 0..200u64,
+    ) {
         let mut lia = steady("lia", &[], &bond);
         let mut cs218 = steady("cs218", &[], &bond);
         cs218.repaired_loss(0);
@@ -239,7 +247,8 @@ proptest! {
             if count < 6 {
                 assert_close(step, plain);
             } else {
-                prop_assert!(step >= plain - 1e-12 && step <= 2.0 * plain + 1e-12, "{count}: {plain} {step}");
+                let range = plain - 1e-12..=2.0 * plain + 1e-12;
+                prop_assert!(range.contains(&step), "{count}: {plain} {step}");
             }
         }
     }

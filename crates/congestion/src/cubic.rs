@@ -64,7 +64,8 @@ struct Epoch {
 impl Algorithm for Cubic {
     const INFO: Info = Info {
         name: "cubic",
-        about: "a cubic curve in time around the last loss: the default of Linux, Windows and macOS",
+        about: "a cubic curve in time around the last loss: the default of Linux, Windows and \
+            macOS",
         source: "RFC 9438",
         coupled: false,
     };

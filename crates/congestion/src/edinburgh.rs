@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | infinite initial threshold, slow start by HyStart++ | the same |
 //! | the window may grow after a delay spike | only the delay of the last round counts |
-//! | no fixed advertised window | recent delivery rate times base round-trip time and a part of the budget |
+//! | no fixed advertised window | recent delivery rate times base rtt plus a part of the budget |
 //! | no fixed budget | a part of the base round-trip time, within limits |
 //!
 //! The window grows fast until the queue holds half the budget, then slowly; above the budget it
@@ -77,7 +77,8 @@ struct Delivery {
 impl Algorithm for Edinburgh {
     const INFO: Info = Info {
         name: "edinburgh",
-        about: "WhiteHaul repaired: the window grows again after a delay spike, limits follow the path",
+        about: "WhiteHaul repaired: the window grows again after a delay spike, limits follow the \
+            path",
         source: "the WhiteHaul dissertation, section 5.3; RFC 9406",
         coupled: false,
     };

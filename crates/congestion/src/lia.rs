@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn no_path_grows_faster_than_reno() {
-        // alpha / total = max(2/0.01^2, 100/1^2) / (200 + 100)^2 = 2/9 for each packet, where Reno takes 0.01
+        // alpha / total = max(2/0.01^2, 100/1^2) / (200 + 100)^2 = 2/9 for each packet, where Reno
+        // takes 0.01
         let mut bond = steady("lia", &[], &[(2.0, 10), (100.0, 1000)]);
         assert_close(bond.ack(1, 1), 0.01);
         bond.place(1, 100.0);

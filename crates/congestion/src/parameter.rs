@@ -319,7 +319,8 @@ mod tests {
             /// How often.
             pub count: u32 = 3, 1..=9;
             /// How long.
-            pub pause: Duration = Duration::from_millis(50), Duration::ZERO..=Duration::from_secs(1);
+            pub pause: Duration =
+                Duration::from_millis(50), Duration::ZERO..=Duration::from_secs(1);
             /// Whether.
             pub on: bool = false, false..=true;
         }

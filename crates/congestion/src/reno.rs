@@ -18,7 +18,8 @@ pub struct Reno {
 impl Algorithm for Reno {
     const INFO: Info = Info {
         name: "reno",
-        about: "one more packet per round trip, half the window on a loss; the reference for the others",
+        about: "one more packet per round trip, half the window on a loss; the reference for the \
+            others",
         source: "RFC 5681, RFC 6582",
         coupled: false,
     };
@@ -102,12 +103,12 @@ mod tests {
         let mut reno = steady("reno", &[], &[(20.0, 100)]);
         reno.time_out(0, false);
         assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (1.0, 10.0));
-        assert_eq!(reno.ack(0, 1), 1.0, "while the loss is repaired");
+        assert_eq!(reno.ack(0, 1), 1.0, "during loss recovery");
         reno.time_out(0, true);
         assert_eq!(
             (reno.cwnd(0), reno.ssthresh(0)),
             (1.0, 10.0),
-            "the same packet again"
+            "repeated timeout of one packet"
         );
         reno.recover(0);
         reno.rounds(0, 3);
@@ -123,11 +124,14 @@ mod tests {
         let window = reno.controls[0].window();
         assert!(
             !window.limits(5) && window.limits(6),
-            "half of it in slow start"
+            "half the window in slow start"
         );
         reno.place(0, 10.0);
         let window = reno.controls[0].window();
-        assert!(!window.limits(9) && window.limits(10), "all of it later");
+        assert!(
+            !window.limits(9) && window.limits(10),
+            "the whole window later"
+        );
     }
 
     #[test]

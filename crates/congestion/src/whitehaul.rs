@@ -71,7 +71,8 @@ pub struct Whitehaul {
 impl Algorithm for Whitehaul {
     const INFO: Info = Info {
         name: "whitehaul",
-        about: "Illinois for long wireless links, clamped to 100 packets after one delay spike: as published",
+        about: "Illinois for long wireless links, clamped to 100 packets after one delay spike: \
+            as published",
         source: "the WhiteHaul dissertation, appendix A; Kassem et al., MobiSys 2020",
         coupled: false,
     };
@@ -287,7 +288,7 @@ mod tests {
         whitehaul.rounds(0, 3);
         whitehaul.set_rtt(0, ms(20));
         whitehaul.rounds(0, 50);
-        assert!(whitehaul.cwnd(0) <= 101.0, "it stays without a loss");
+        assert!(whitehaul.cwnd(0) <= 101.0, "the clamp stays without a loss");
         whitehaul.repaired_loss(0);
         whitehaul.rounds(0, 100);
         assert!(whitehaul.cwnd(0) > 120.0, "{}", whitehaul.cwnd(0));

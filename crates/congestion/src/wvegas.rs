@@ -296,7 +296,7 @@ mod tests {
         };
         // About 50 packets, times 100 / (2 * 112)
         assert!((22.0..24.0).contains(&least(&["drain=true"])));
-        assert!(least(&[]) >= 50.0, "only if asked to");
+        assert!(least(&[]) >= 50.0, "only if enabled");
     }
 
     #[test]

@@ -237,16 +237,16 @@ fn load(filter: Filter) -> libbpf_rs::Result<Trace> {
 struct Owners<'a> {
     folder: PathBuf,
     /// The same knowledge in the kernel program.
-    told: &'a MapHandle,
+    owned: &'a MapHandle,
     known: BTreeMap<u64, bool>,
     looked: Instant,
 }
 
 impl<'a> Owners<'a> {
-    fn new(pid: u32, told: &'a MapHandle) -> Self {
+    fn new(pid: u32, owned: &'a MapHandle) -> Self {
         Self {
             folder: PathBuf::from(format!("/proc/{pid}/fd")),
-            told,
+            owned,
             known: BTreeMap::new(),
             looked: Instant::now(),
         }
@@ -264,7 +264,7 @@ impl<'a> Owners<'a> {
         self.known.insert(inode, has);
         // If this fails, the program asks again.
         let _ = self
-            .told
+            .owned
             .update(&inode.to_ne_bytes(), &[u8::from(has)], MapFlags::ANY);
         has
     }
@@ -272,7 +272,7 @@ impl<'a> Owners<'a> {
     /// Forgets the sockets that did not belong to the process: it may own them by now.
     fn forget(&mut self) {
         for (inode, _) in self.known.iter().filter(|(_, has)| !**has) {
-            let _ = self.told.delete(&inode.to_ne_bytes());
+            let _ = self.owned.delete(&inode.to_ne_bytes());
         }
         self.known.retain(|_, has| *has);
         self.looked = Instant::now();

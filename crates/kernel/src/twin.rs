@@ -299,7 +299,10 @@ mod tests {
             Twin::of("vegas")
                 .expect_err("none")
                 .to_string()
-                .starts_with("no congestion control \"vegas\" for the kernel; available: uncoupled, coupled, ")
+                .starts_with(
+                    "no congestion control \"vegas\" for the kernel; available: \
+                    uncoupled, coupled, "
+                )
         );
     }
 

@@ -156,10 +156,10 @@ mod tests {
             let departure = u32::from(number) * MS;
             line.push(departure, vec![number]);
             while let Some((due, packet)) = line.pop(departure) {
-                assert!(due >= last, "in the order in which they are due");
+                assert!(due >= last, "in the order of the due times");
                 assert!(
                     due >= u32::from(packet[0]) * MS + 5 * MS,
-                    "not before the least delay"
+                    "not before the smallest delay"
                 );
                 last = due;
                 out.push(packet[0]);

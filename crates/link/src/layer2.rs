@@ -97,7 +97,7 @@ mod tests {
     fn repetitions_are_bounded_and_wait_longer_each_time() {
         let mut layer = Layer2::new(Random::new(1));
         layer.begin();
-        assert_eq!(layer.end(), Attempt::Done, "nobody interferes");
+        assert_eq!(layer.end(), Attempt::Done, "without interference");
         layer.begin_interference(1.0, 9);
         let mut most = [Duration::ZERO; 9];
         for _ in 0..2_000 {
@@ -122,6 +122,6 @@ mod tests {
         layer.begin_interference(1.0, 1);
         layer.end_interference();
         assert!(matches!(layer.end(), Attempt::Again(_)));
-        assert_eq!(layer.end(), Attempt::Done, "the repetition was not");
+        assert_eq!(layer.end(), Attempt::Done, "the repetition was not exposed");
     }
 }

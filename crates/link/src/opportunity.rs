@@ -192,9 +192,17 @@ mod tests {
         server.begin(Duration::ZERO, 4_500);
         server.set_share(2 * MS, 0.0);
         assert_eq!(server.end(), None);
-        assert_eq!(server.remaining(), Some(3_000), "that of 1 ms was used");
+        assert_eq!(
+            server.remaining(),
+            Some(3_000),
+            "the opportunity at 1 ms was used"
+        );
         server.set_share(4 * MS, 1.0);
-        assert_eq!(server.end(), Some(5 * MS), "those of 4 and 5 ms");
+        assert_eq!(
+            server.end(),
+            Some(5 * MS),
+            "the opportunities at 4 and 5 ms"
+        );
         server.set_share(4 * MS, 0.5);
         assert_eq!(server.end(), Some(7 * MS));
     }

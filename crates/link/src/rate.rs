@@ -176,7 +176,8 @@ mod tests {
     fn a_new_rate_applies_to_the_rest_of_the_packet() {
         let mut server = RateServer::new(12_000_000);
         server.begin(Duration::ZERO, 1500); // 1 ms
-        server.set_rate(Duration::from_micros(500), 6_000_000); // the other half takes twice as long
+        // The other half takes twice as long.
+        server.set_rate(Duration::from_micros(500), 6_000_000);
         assert_eq!(server.end(), Some(Duration::from_micros(1500)));
         server.set_rate(Duration::from_micros(1000), 0);
         assert_eq!(server.end(), None);

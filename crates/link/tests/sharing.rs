@@ -78,7 +78,7 @@ fn near(got: &[f64], expected: &[f64], tolerance: f64) {
     for (g, e) in got.iter().zip(expected) {
         assert!(
             (g - e).abs() <= tolerance * e,
-            "{got:?} instead of {expected:?}"
+            "{got:?}, expected {expected:?}"
         );
     }
 }

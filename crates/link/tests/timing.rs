@@ -7,7 +7,8 @@ use sumlink_link::{Link, LinkConfig, LinkState, QueueLimit};
 const MS: Duration = Duration::from_millis(1);
 const US: Duration = Duration::from_micros(1);
 
-/// 12 Mbit/s, so that a full packet of 1500 bytes lasts 1 ms; 10 ms delay; queue of four full packets.
+/// 12 Mbit/s, so that a full packet of 1500 bytes lasts 1 ms; 10 ms delay; queue of four full
+/// packets.
 fn link() -> Link<Vec<u8>> {
     Link::new(LinkConfig {
         rate: 12_000_000,

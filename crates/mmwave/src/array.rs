@@ -168,14 +168,14 @@ impl Array {
     /// Passes the phasor of each element towards a direction, column by column, row after row.
     /// Within a row, each phasor is its neighbor's times a constant phasor, so two sines and
     /// cosines suffice for all.
-    fn response(&self, direction: Direction, mut tell: impl FnMut(f64, f64)) {
+    fn response(&self, direction: Direction, mut visit: impl FnMut(f64, f64)) {
         let (across, up) = steps(direction);
         let ((across_sin, across_cos), (up_sin, up_cos)) = (across.sin_cos(), up.sin_cos());
         let (mut row_re, mut row_im) = (1.0, 0.0);
         for _ in 0..self.rows {
             let (mut re, mut im) = (row_re, row_im);
             for _ in 0..self.columns {
-                tell(re, im);
+                visit(re, im);
                 (re, im) = (
                     re * across_cos - im * across_sin,
                     re * across_sin + im * across_cos,

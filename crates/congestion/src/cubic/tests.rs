@@ -24,8 +24,8 @@ fn at(cubic: &mut Player, start: Duration, seconds: f64) -> f64 {
 
 #[test]
 fn the_window_follows_the_curve_concave_to_the_last_loss_and_convex_beyond() {
-    // After a loss at 400 packets, 280 are left, and K is the cube root of 120 / 0.4: 6.694 s. The equation's values
-    // at whole seconds (RFC 9438, equation 1: 0.4 (t - 6.694)^3 + 400):
+    // After a loss at 400 packets, 280 are left, and K is the cube root of 120 / 0.4: 6.694 s. The
+    // equation's values at whole seconds (RFC 9438, equation 1: 0.4 (t - 6.694)^3 + 400):
     let table = [
         (1.0, 326.1),
         (2.0, 358.6),

@@ -7,9 +7,9 @@
 //!
 //! | profile | | mean | 5 % | 50 % | 95 % | recording |
 //! | --- | --- | --- | --- | --- | --- | --- |
-//! | `mmwave-los` | recorded | 1721 | 1206 | 1772 | 2055 | 5Gophers v1.0, 5G mmWave with reflections, 73 s, clear |
+//! | `mmwave-los` | recorded | 1721 | 1206 | 1772 | 2055 | 5Gophers v1.0, mmWave, reflections, 73 s clear |
 //! | | generated | 1733 | 1173 | 1778 | 2070 | |
-//! | `mmwave-nlos` | recorded | 1219 | 713 | 1269 | 1636 | the same, 24 s, blocked by a person or a hand |
+//! | `mmwave-nlos` | recorded | 1219 | 713 | 1269 | 1636 | the same, 24 s blocked by a person or hand |
 //! | | generated | 1229 | 745 | 1233 | 1694 | |
 //! | `mmwave-mobile` | recorded | 523 | 52 | 545 | 860 | 5Gophers v1.0, on foot, the 288 s on 5G |
 //! | | generated | 527 | 63 | 577 | 909 | |
@@ -221,7 +221,7 @@ mod tests {
                 let (got, expected) = (generated[i], recorded[i]);
                 assert!(
                     (got / expected - 1.0).abs() < tolerance,
-                    "{profile}: {got} instead of {expected}"
+                    "{profile}: {got}, expected {expected}"
                 );
             }
         }

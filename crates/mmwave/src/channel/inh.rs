@@ -298,7 +298,8 @@ impl Shape {
             angles(&weights, width, spread, los, random)
         };
         let (up_ap, up_client) = (zeniths(zsd), zeniths(zsa));
-        // Step 7, eq. 7.5-20: the spread of a cluster's rays at the access point follows the mean of lg ZSD.
+        // Step 7, eq. 7.5-20: the spread of a cluster's rays at the access point follows the mean
+        // of lg ZSD.
         let c_zsd = 3.0 / 8.0 * 10f64.powf(table.zsd.0);
 
         let mut rays = Vec::with_capacity(table.clusters * RAYS);

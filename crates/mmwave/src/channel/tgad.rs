@@ -50,7 +50,8 @@ const ONCE_LOSS: (f64, f64) = (-10.0, 4.0);
 const TWICE_LOSS: (f64, f64) = (-16.0, 5.0);
 const LEAST_LOSS: f64 = -2.0;
 
-/// Rays of a cluster before and after its central one: number, K in dB, decay in ns, arrivals per ns.
+/// Rays of a cluster before and after its central one: number, K in dB, decay in ns, arrivals per
+/// ns.
 const BEFORE: (usize, f64, f64, f64) = (6, 10.0, 3.7, 0.37);
 const AFTER: (usize, f64, f64, f64) = (8, 14.2, 4.5, 0.31);
 /// Standard deviation of their angles from the central ray in degrees.

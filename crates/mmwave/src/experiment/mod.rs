@@ -209,7 +209,7 @@ impl Experiment {
                         "blockage",
                         "blockage probability of a client in a beacon interval",
                     ),
-                    y: ("jain", "Jain's index (1: all have the same)"),
+                    y: ("jain", "Jain's index (1: all are equal)"),
                 };
                 let lowest = points.iter().filter_map(|point| point.find("jain"));
                 let lowest = lowest.fold(0.5, f64::min);
@@ -237,7 +237,7 @@ impl Experiment {
                 let of = |title, y| Picture { title, x, y };
                 let jain = of(
                     "Fairness of data time by number of clients",
-                    ("jain", "Jain's index (1: all have the same)"),
+                    ("jain", "Jain's index (1: all are equal)"),
                 );
                 let failure = of(
                     "Failed attempts by number of clients",
@@ -247,7 +247,7 @@ impl Experiment {
                     "Time until nine tenths of clients have a sector",
                     (
                         "first_90_s",
-                        "seconds after all began; never: the whole run",
+                        "seconds after the start; never: the whole run",
                     ),
                 );
                 vec![

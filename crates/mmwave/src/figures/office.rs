@@ -260,12 +260,13 @@ pub fn heat_map_picture(panels: &[(String, Vec<Vec<f64>>)]) -> String {
     maps(
         "Competition index against a client near the access point",
         [
-            "0: never heard beside it",
+            "0: never heard over it",
             "1: heard in as many sectors as that one",
         ],
         panels,
         &[
-            "Each part of the office is 1.4 m wide; its number is the median over places and orientations of a client there.",
+            "Each part of the office is 1.4 m wide; its number is the median over places and \
+             orientations of a client there.",
             "Grey square: the access point. The near client is in the part beside it, 1 m away.",
         ],
     )
@@ -280,7 +281,7 @@ pub fn good_beams_picture(all: &[(String, Vec<usize>)]) -> String {
     let labels = Labels {
         title: "Good-beams of clients, by power control",
         x: "good-beams: sectors of a client that the access point hears",
-        y: "share of clients with at most so many",
+        y: "share of clients with at most this number",
     };
     lines(&labels, &series.collect::<Vec<_>>(), (0.0, 1.0))
 }

@@ -19,7 +19,8 @@ pub const LONGEST_FRAME_US: f64 = 2000.0;
 /// Octets of a compressed block acknowledgment.
 const ACK_OCTETS: usize = 32;
 
-/// Mbit/s of IP packets of 1500 octets in a client's own data time, with a modulation and coding scheme.
+/// Mbit/s of IP packets of 1500 octets in a client's own data time, with a modulation and coding
+/// scheme.
 pub fn packet_mbps(mcs: &Mcs) -> f64 {
     // MCS 1 has room for 61 MPDUs.
     let mpdus = largest(mcs, f64::MAX).max(1);

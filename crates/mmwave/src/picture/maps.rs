@@ -112,8 +112,8 @@ mod tests {
             &[("m".to_owned(), map)],
             &["note"],
         );
-        for told in [">0.25<", ">1.50<", ">never<", ">always<", ">note<", ">m<"] {
-            assert!(svg.contains(told), "{told}: {svg}");
+        for text in [">0.25<", ">1.50<", ">never<", ">always<", ">note<", ">m<"] {
+            assert!(svg.contains(text), "{text}: {svg}");
         }
         // The scale covers 1.5: all values have different shades.
         let shades = [0.0, 0.25, 1.0, 1.5].map(|value| format!("fill=\"{}\"", color(value / 1.5)));

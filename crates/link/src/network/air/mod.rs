@@ -27,7 +27,8 @@ use crate::error::share;
 
 pub(crate) use group::AirGroup;
 
-/// How the links of a coupling group share the air; see [`Network::couple`](crate::Network::couple).
+/// How the links of a coupling group share the air; see
+/// [`Network::couple`](crate::Network::couple).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Air {
     /// For each link, the mean length of a transmission over the mean length of a back-off, above
