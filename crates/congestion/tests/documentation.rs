@@ -9,7 +9,7 @@ const TEXT: &str = include_str!("../../../docs/congestion.md");
 /// One line for each algorithm.
 fn algorithms() -> String {
     let mut table =
-        "| name | what for | looks at siblings | source |\n| --- | --- | --- | --- |\n".to_owned();
+        "| name | purpose | uses siblings | source |\n| --- | --- | --- | --- |\n".to_owned();
     for entry in ALGORITHMS {
         let info = entry.info;
         let coupled = if info.coupled { "yes" } else { "" };
