@@ -86,19 +86,9 @@ pub fn frames(title: &str, charts: &[Chart]) -> String {
         spans.any(|span| span.2 == *mark)
     };
     let mut x = 24.0;
-<<<<<<< HEAD:crates/plot/src/figures/frames.rs
-    for (fill, name) in Mark::ALL.into_iter().filter(used).map(Mark::told) {
+    for (fill, name) in Mark::ALL.into_iter().filter(used).map(Mark::style) {
         svg.shade((x, 42.0), (12.0, 12.0), fill);
         svg.text((x + 17.0, 52.0), 11.0, Ink::Text, Anchor::Start, "", name);
-||||||| cb00df3:crates/mmwave/src/picture/frames.rs
-    for (fill, name) in Mark::ALL.into_iter().filter(used).map(Mark::told) {
-        rect(&mut svg, (x, 42.0), (12.0, 12.0), fill);
-        text(&mut svg, (x + 17.0, 52.0), 11, "start", "", name);
-=======
-    for (fill, name) in Mark::ALL.into_iter().filter(used).map(Mark::style) {
-        rect(&mut svg, (x, 42.0), (12.0, 12.0), fill);
-        text(&mut svg, (x + 17.0, 52.0), 11, "start", "", name);
->>>>>>> p-core:crates/mmwave/src/picture/frames.rs
         x += 34.0 + 6.0 * name.chars().count() as f64;
     }
     let mut y = 68.0;
@@ -129,13 +119,7 @@ fn draw(svg: &mut Svg, chart: &Chart, mut y: f64) -> f64 {
             for (start, length, mark) in &row.spans {
                 let wide = (at(start + length) - at(*start) - 0.4).max(1.2);
                 let place = (at(*start), y + 2.0);
-<<<<<<< HEAD:crates/plot/src/figures/frames.rs
-                svg.shade(place, (wide, ROW - 5.0), mark.told().0);
-||||||| cb00df3:crates/mmwave/src/picture/frames.rs
-                rect(svg, place, (wide, ROW - 5.0), mark.told().0);
-=======
-                rect(svg, place, (wide, ROW - 5.0), mark.style().0);
->>>>>>> p-core:crates/mmwave/src/picture/frames.rs
+                svg.shade(place, (wide, ROW - 5.0), mark.style().0);
             }
             y += ROW;
         }

@@ -47,13 +47,7 @@ pub fn maps(
     for step in 0..=10 {
         let part = f64::from(step) / 10.0;
         let place = (start + shade * f64::from(step), 44.0);
-<<<<<<< HEAD:crates/plot/src/figures/maps.rs
-        svg.shade(place, (shade, 16.0), &colour(part));
-||||||| cb00df3:crates/mmwave/src/picture/maps.rs
-        rect(&mut svg, place, (shade, 16.0), &colour(part));
-=======
-        rect(&mut svg, place, (shade, 16.0), &color(part));
->>>>>>> p-core:crates/mmwave/src/picture/maps.rs
+        svg.shade(place, (shade, 16.0), &color(part));
     }
     let end = (start + shade * 11.0 + 10.0, 56.0);
     svg.text(end, 12.0, Ink::Text, Anchor::Start, "", scale[1]);

@@ -9,7 +9,6 @@ use super::{Anchor, Ink, Svg, short};
 pub use frames::{Chart, Mark, Row, frames};
 pub use maps::maps;
 
-<<<<<<< HEAD:crates/plot/src/figures/mod.rs
 /// Inks of the lines, in their order.
 const INKS: [Ink; 6] = [
     Ink::Colour(2),
@@ -18,15 +17,6 @@ const INKS: [Ink; 6] = [
     Ink::Colour(5),
     Ink::Colour(6),
     Ink::Colour(1),
-||||||| cb00df3:crates/mmwave/src/picture/mod.rs
-/// Colors that are distinguishable with color blindness (after Okabe and Ito, 2008).
-const COLOURS: [&str; 6] = [
-    "#0072b2", "#d55e00", "#00876a", "#b5568c", "#c98a00", "#222222",
-=======
-/// Colors that are distinguishable with color blindness (after Okabe and Ito, 2008).
-const COLORS: [&str; 6] = [
-    "#0072b2", "#d55e00", "#00876a", "#b5568c", "#c98a00", "#222222",
->>>>>>> p-core:crates/mmwave/src/picture/mod.rs
 ];
 /// Dashes of the lines, in their order.
 const DASHES: [&str; 6] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
@@ -168,50 +158,12 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
     let beside = (18.0, middle);
     svg.text(beside, 13.0, Ink::Text, Anchor::Middle, &turned, labels.y);
     for (index, one) in series.iter().enumerate() {
-<<<<<<< HEAD:crates/plot/src/figures/mod.rs
         let (ink, dash) = (INKS[index % INKS.len()], DASHES[index % DASHES.len()]);
         let points: Vec<(f64, f64)> = one.points.iter().map(|point| at(*point)).collect();
         svg.polyline(&points, ink, 2.2, dash);
         if one.dots && points.len() <= MOST_DOTS {
             for place in points {
                 svg.dot(place, 3.0, ink);
-||||||| cb00df3:crates/mmwave/src/picture/mod.rs
-        let (colour, dash) = (COLOURS[index % 6], DASHES[index % 6]);
-        let style = format!(
-            "fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.2\" stroke-dasharray=\"{dash}\""
-        );
-        let points: Vec<String> = one
-            .points
-            .iter()
-            .map(|p| at(*p))
-            .map(|(x, y)| format!("{x:.1},{y:.1}"))
-            .collect();
-        let _ = writeln!(svg, "<polyline points=\"{}\" {style}/>", points.join(" "));
-        if one.dots && one.points.len() <= MOST_DOTS {
-            for (x, y) in one.points.iter().map(|p| at(*p)) {
-                let _ = writeln!(
-                    svg,
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
-                );
-=======
-        let (color, dash) = (COLORS[index % 6], DASHES[index % 6]);
-        let style = format!(
-            "fill=\"none\" stroke=\"{color}\" stroke-width=\"2.2\" stroke-dasharray=\"{dash}\""
-        );
-        let points: Vec<String> = one
-            .points
-            .iter()
-            .map(|p| at(*p))
-            .map(|(x, y)| format!("{x:.1},{y:.1}"))
-            .collect();
-        let _ = writeln!(svg, "<polyline points=\"{}\" {style}/>", points.join(" "));
-        if one.dots && one.points.len() <= MOST_DOTS {
-            for (x, y) in one.points.iter().map(|p| at(*p)) {
-                let _ = writeln!(
-                    svg,
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>"
-                );
->>>>>>> p-core:crates/mmwave/src/picture/mod.rs
             }
         }
         let row = top + 12.0 + 22.0 * index as f64;
