@@ -321,7 +321,7 @@ fn what_the_emulator_cannot_carry_is_said_before() {
             .check()
             .unwrap_err()
             .to_string()
-            .contains("cannot be planned")
+            .contains("cannot be scheduled")
     );
     removed.timeline = vec![plan(0, "a", "rate=80gbit")];
     assert!(removed.check().is_err());

@@ -1,13 +1,13 @@
-//! What a reader should know before believing the figures.
+//! Warnings about inconsistent figures.
 
 use super::super::Run;
 use super::super::summary::Summary;
 use super::SIMULTANEOUS;
 
-/// Averages may exceed a bound by so much without anybody wondering: what one seed's noise does.
+/// Averages may exceed a bound by this share because of the noise between seeds.
 const TOLERANCE: f64 = 0.05;
 
-/// What contradicts itself, or eq. 5.3.
+/// Warnings about inconsistent figures, and violations of eq. 5.3.
 pub(super) fn warnings(summary: &Summary, runs: &[&Run]) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |text: String| warnings.push(text);
