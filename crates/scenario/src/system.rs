@@ -96,7 +96,7 @@ impl System {
         Variant::parse(variant, own).map(|variant| Self::Sumlink(Box::new(variant)))
     }
 
-    /// The system as it is run under a scenario, whose selector applies to systems that name none.
+    /// The system under a scenario; the scenario's selector applies if the system names none.
     #[must_use]
     pub fn under(mut self, scenario: &Scenario) -> Self {
         if let Self::Sumlink(variant) = &mut self

@@ -73,7 +73,7 @@ impl Causes {
         let causes: Vec<_> = causes.collect();
         let known = causes.iter().any(|(_, cause)| cause.is_some());
         let told = causes.iter().map(|(word, cause)| {
-            let text = cause.map_or("cause not known yet", |cause| &cause.text);
+            let text = cause.map_or("the cause is not known yet", |cause| &cause.text);
             format!("{word}: {text}")
         });
         known.then(|| told.collect::<Vec<_>>().join("; "))
@@ -246,7 +246,7 @@ mod tests {
         );
         assert_eq!(
             of("down, bbr", falls, falls).as_deref(),
-            Some("sum: cause not known yet; reorder: of the group")
+            Some("sum: the cause is not known yet; reorder: of the group")
         );
         assert_eq!(of("down, bbr", falls, passes), None);
         assert_eq!(of("down, cubic", passes, falls), None);

@@ -27,7 +27,7 @@ pub(super) fn table(lines: &[&Line]) -> String {
             let names: Vec<&str> = series.iter().map(|(name, _)| *name).collect();
             let _ = write!(
                 text,
-                "\nWhat each further link adds, over what it carries alone (1 everywhere: linear in their number):\n\n\
+                "\nGain of each further link, relative to its goodput alone (1 everywhere: linear in their number):\n\n\
                  | direction, CC | {} |\n| ---{} |\n",
                 names.join(" | + "),
                 " | ---".repeat(names.len())

@@ -90,7 +90,7 @@ impl Line {
         self.verdict() == Verdict::NotRun && !self.judged.iter().any(says)
     }
 
-    /// Words for the quantities whose bars are missed.
+    /// Words for the quantities with missed bars.
     pub(crate) fn short(&self) -> Vec<String> {
         let short = self
             .judged

@@ -68,12 +68,14 @@ impl<'a> SideBySide<'a> {
     pub(super) fn table(&self, picture: &str) -> String {
         let mut text = format!(
             "\n## Side by side\n\n\
-             Of each row the first line, where one download (for `simultaneous` one over each link) meets links that were measured alone: what \
-             a system has of their sum, and of the best one of them by itself. Not every row has both figures. Rows that a system cannot do, \
-             in which it failed or was refused, or for which it was not run, are not among its rows. Of each row all have the same seeds, those \
-             that each of them has.\n\n\
+             The first line of each row, with one download (for `simultaneous` one over each \
+             link), relative to the links measured alone: to their sum, and to the best of \
+             them. Not every row has both figures. Rows that a system does not support, in \
+             which it failed or was refused, or that were not run are not counted for it. All \
+             systems of a row are compared over the seeds that each of them has.\n\n\
              ![side by side]({picture})\n\n\
-             | system | rows | of the sum: median | least | of the best link: least | rows below the best link | by more than a tenth |\n\
+             | system | rows | of the sum: median | least | of the best link: least | rows below the best link \
+             | by more than a tenth |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n"
         );
         for (name, Shares { rows, sum, best }) in &self.0 {

@@ -57,8 +57,8 @@ pub(super) fn summary<'a>(
     };
     let _ = writeln!(
         text,
-        "Medians of {own}, of the alternatives of {}; down and up are directions, cubic and bbr the congestion control \
-         of everyone.",
+        "Medians of {own}, for the alternatives of {}; down and up are directions, cubic and bbr \
+         congestion controls.",
         words::count(others, "seed"),
     );
     text
@@ -82,8 +82,7 @@ fn rival(lines: &Lines) -> String {
         return shares.concat();
     }
     format!(
-        "A CUBIC connection of somebody else that shares a link with sumlink gets so much of an equal share (1 is equal): \
-         {}.\n",
+        "A competing CUBIC connection on a link of sumlink gets this multiple of an equal share: {}.\n",
         shares.join(", ")
     )
 }

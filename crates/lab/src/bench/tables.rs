@@ -57,7 +57,7 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
     others(text, lines);
 }
 
-/// A note for verdicts whose runs come from different program builds.
+/// A note for verdicts based on runs of different program builds.
 pub(super) fn mixture(line: &Line) -> String {
     match line.programs.is_empty() {
         true => String::new(),
@@ -75,7 +75,7 @@ fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
     if short.is_empty() {
         return;
     }
-    text.push_str("\nWhat falls short:\n\n");
+    text.push_str("\nMissed bars:\n\n");
     for row in &group.rows {
         let of_row = short.iter().filter(|line| line.row == row.name);
         let mut causes: Vec<(&str, Vec<&Line>)> = Vec::new();
@@ -180,7 +180,7 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     let _ = write!(
         text,
-        "\nThe alternatives, all over the seeds that each of them has:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
+        "\nThe alternatives, over the seeds that all of them have:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
         under_test(lines),
         names.join(" | "),
         " | ---".repeat(names.len() + 1)
@@ -216,7 +216,7 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     if lacks {
         text.push_str(
-            "\n– is a run that was not asked for, that the system cannot do, or that was refused: runs.jsonl has the reason.\n",
+            "\n– marks a run that was not requested, not supported or refused: runs.jsonl has the reason.\n",
         );
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Line {
     pub(super) goodput: Option<[f64; 2]>,
     /// Duplicate bytes divided by delivered bytes.
     pub(super) duplicates: Option<f64>,
-    /// Number of laboratories whose emulator was late.
+    /// Number of laboratories with a late emulator.
     pub(super) objections: usize,
 }
 
@@ -137,7 +137,7 @@ pub(super) mod tests {
     use super::*;
     use crate::faults::kind::KINDS;
 
-    /// A chunk whose faults have these gaps and return times.
+    /// A chunk with faults that have these gaps and return times.
     pub(crate) fn chunk(kind: &Kind, figures: &[(f64, Option<f64>)]) -> Chunk {
         let fault = |(gap_ms, back_ms): &(f64, Option<f64>)| Fault {
             gap_ms: *gap_ms,

@@ -28,10 +28,10 @@ use records::{Chunk, Records, of};
 
 /// Faults in one laboratory; an interruption loses at most this number.
 const AT_ONCE: u64 = 25;
-/// Attempts for a laboratory whose emulator was late.
+/// Attempts for a laboratory with a late emulator.
 const ATTEMPTS: usize = 3;
 
-/// What `sumlink lab faults` can be told.
+/// Options of `sumlink lab faults`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one is not, or has no figure.\n\n\

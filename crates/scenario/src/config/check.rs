@@ -64,7 +64,7 @@ pub fn check_rate(link: &str, setting: &Setting, gso: bool) -> Result<(), LinkEr
     })
 }
 
-/// A warning for links whose total rate exceeds the emulator's capacity.
+/// A warning for links with a total rate above the emulator's capacity.
 pub(crate) fn load_warning(links: &[LinkSpec], gso: bool) -> Option<String> {
     // Bulk traffic goes in one direction; the other carries acknowledgments.
     let busier = |link: &LinkSpec| link.shapes.iter().map(Shape::long_term_rate).max();

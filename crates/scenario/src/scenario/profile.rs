@@ -23,7 +23,7 @@ pub(crate) struct ProfileUse {
     /// Whether the file sets delay and jitter.
     keeps_delay: bool,
     keeps_jitter: bool,
-    /// Position in the file whose random sequence it uses, if not its own.
+    /// Position in the file that selects its random sequence, if different from its own.
     place: Option<u64>,
 }
 

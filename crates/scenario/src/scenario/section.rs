@@ -22,7 +22,7 @@ pub struct At<T> {
     pub value: T,
 }
 
-/// A table whose keys are taken one by one.
+/// A table that hands out its keys one by one.
 pub struct Section<'a, 'i> {
     table: &'a DeTable<'i>,
     /// Its name in messages: `[[link]]`.
