@@ -107,7 +107,7 @@ impl Line {
         if let Some([share, bar]) = self.goodput
             && share < bar
         {
-            short.push(format!("goodput {share:.3} of {bar}"));
+            short.push(format!("goodput {share:.3} (bar: {bar})"));
         }
         if self.objections > 0 {
             short.push(format!(

@@ -72,14 +72,14 @@ fn text(all: &[Measured]) -> String {
     let counts = verdicts(&lines);
     let passed = counts.get(&true).copied().unwrap_or(0);
     let mut text = format!(
-        "# Failover and return\n\n{passed} of {} lines reach their bars.\n\n",
+        "# Failover and return\n\n{passed} of {} lines meet their bars.\n\n",
         lines.len()
     );
     text.push_str(METHOD);
     let _ = write!(
         text,
-        "\nThe links: `{}` and `{}`. Every fault is a line of [faults.jsonl](faults.jsonl), the figures of the table are in \
-         [results.json](results.json).\n\n",
+        "\nThe links: `{}` and `{}`. Every fault is a line of [faults.jsonl](faults.jsonl); the figures \
+         of the table are in [results.json](results.json).\n\n",
         LINKS[0], LINKS[1]
     );
     text.push_str("![longest times without an arrival](gap.svg)\n\n");
@@ -97,13 +97,16 @@ fn text(all: &[Measured]) -> String {
 }
 
 /// Description of the method.
-const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and queues of another 20 ms carry one flow at full \
-    rate; one of them fails at a moment that chance chooses, for 0.5 to 3.5 s where the fault lasts, and the next fault comes when \
-    the link carries again. *Gap*: the longest time, from the fault until the next one, in which the receiving program got nothing; \
-    *before*: the same in the 0.6 to 1.2 s before the fault. *Return*: from the end of the fault (of one that is a moment: from the \
-    fault) until the end of the first 100 ms in which the link carried 90 % of its rate, as its emulator counted. A link that flaps \
-    does so every 2 s, and is judged by the goodput over that of plain TCP over the other link alone. Every byte is compared with \
-    what must be there. *Twice*: bytes that both ends sent more than once, over those that arrived.\n";
+const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and queues of \
+    another 20 ms carry one flow at full rate. One of them fails at a random time; lasting \
+    faults take 0.5 to 3.5 s. The next fault follows when the link carries its rate again. \
+    *Gap*: the longest time between the fault and the next one in which the receiving program \
+    got no data; *before*: the same in the 0.6 to 1.2 s before the fault. *Return*: from the \
+    end of the fault (for a momentary fault: from the fault) until the end of the first 100 ms \
+    in which the link carried 90 % of its rate, as counted by the emulator. A flapping link \
+    changes its state every 2 s, and its bar is the goodput relative to plain TCP over the \
+    other link alone. Every byte is compared with the expected one. *Twice*: duplicate bytes \
+    sent by both ends, relative to delivered bytes.\n";
 
 fn table(lines: &[Line]) -> String {
     let mut text = "| fault | way | n | gap p50 / p99 / most, ms | bars | before, p50 / p99 | return p50 / p99 / most, ms | bars | not back | goodput | twice | |\n\
@@ -205,7 +208,7 @@ mod tests {
             measured("flapping-link-down", &[(90.0, None)]),
         ];
         let text = text(&all);
-        assert!(text.contains("3 of 4 lines reach their bars"), "{text}");
+        assert!(text.contains("3 of 4 lines meet their bars"), "{text}");
         let row = "| blackhole | down | 2 | 120 / 150 / 150 | 200 / 500 | 20 / 20 | 300 / 400 / 400 | 1000 / 3000 | 0 |  | 0.50 % | pass |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("**gap p50 80 ms (bar: 50)**"), "{text}");

@@ -15,13 +15,14 @@ use super::judge::{COMPARABLE, Judged, OF_BEST, OF_SUM, Row};
 pub(super) fn of(all: &[Judged<'_>]) -> String {
     let mut text = format!(
         "# Live video upstream\n\n\
-         Written by `sumlink lab video`; [docs/video.md](../../video.md) says how each figure is measured. Medians over the \
-         seeds. *Goodput* is that of as many bytes as there is room for, in a run without the video: where the slower link \
-         alone has at least {COMPARABLE} of the faster one, sumlink must reach {OF_SUM} of the sum of the links alone, else \
-         {OF_BEST:.1} of the best link alone. *Others* is the part of the machine that programs of others used while the \
-         video ran, in the busiest of the runs: where little is left of it the camera is late by itself, and the delay says \
-         nothing of the links. Every run is in [runs.jsonl](runs.jsonl), every row in \
-         [results.json](results.json).\n\n"
+         Written by `sumlink lab video`; [docs/video.md](../../video.md) describes how each \
+         figure is measured. Medians over the seeds. *Goodput* is that of bulk traffic, in a \
+         run without the video. Where the slower link alone has at least {COMPARABLE} of the \
+         faster one's goodput, sumlink must reach {OF_SUM} of the sum of the links alone, \
+         otherwise {OF_BEST:.1} of the best link alone. *Others* is the share of the machine \
+         that other programs used while the video ran, in the busiest run: with little idle \
+         time the camera itself is late, and the delay does not reflect the links. Every run is \
+         in [runs.jsonl](runs.jsonl), every row in [results.json](results.json).\n\n"
     );
     let _ = writeln!(text, "{}", machine(all));
     for judged in all {
