@@ -200,7 +200,7 @@ pub(super) mod tests {
         let mut slow = chunk(flapping, &[(1.0, None)]);
         slow.goodput_bps = 18e6;
         let line = Line::new(flapping, Direction::Down, &[slow]);
-        assert_eq!(line.shortcomings(), ["goodput 0.938 of 0.95"]);
+        assert_eq!(line.shortcomings(), ["goodput 0.938 (bar: 0.95)"]);
         assert_eq!(line.duplicates, Some(0.005));
         assert_eq!(verdicts(&[line]), BTreeMap::from([(false, 1)]));
         assert_eq!(KINDS.len(), 13);
