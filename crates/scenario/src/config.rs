@@ -27,7 +27,8 @@ pub(crate) use syntax::{
 };
 
 /// Settings for creating a link, for messages and help.
-const KEYS: &str = "rate or trace, burst, policer, delay, jitter, loss, queue; down.KEY or up.KEY for one direction";
+const KEYS: &str = "rate or trace, burst, policer, delay, jitter, loss, queue; down.KEY or up.KEY \
+                    for one direction";
 
 /// Direction in which packets travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

@@ -31,7 +31,8 @@ pub enum LoadError {
 pub enum LinkError {
     /// The name is not valid for a network interface.
     #[error(
-        "'{0}' cannot be a link's name: use 1 to 15 letters, digits, '-' or '_', starting with a letter, other than 'lo'"
+        "'{0}' cannot be a link's name: use 1 to 15 letters, digits, '-' or '_', starting with a \
+         letter, other than 'lo'"
     )]
     BadName(String),
     /// Two links have the same name.
@@ -91,7 +92,8 @@ pub enum LinkError {
     },
     /// A change that the emulator cannot make on schedule.
     #[error(
-        "link '{link}': the state 'removed' cannot be scheduled; use 'down', or change it with: sumlink lab set"
+        "link '{link}': the state 'removed' cannot be scheduled; use 'down', or change it with: \
+         sumlink lab set"
     )]
     CannotPlan {
         /// The link.
@@ -120,7 +122,8 @@ pub enum LinkError {
     Samples(String),
     /// The rate exceeds the emulator's capacity.
     #[error(
-        "link '{link}': {rate} is more than the emulator carries {how}; ask for at most {limit}{advice}"
+        "link '{link}': {rate} is more than the emulator carries {how}; ask for at most \
+         {limit}{advice}"
     )]
     TooFast {
         /// The link.

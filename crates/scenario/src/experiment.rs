@@ -138,7 +138,8 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
             for key in varied.flat_map(|(_, keys)| *keys) {
                 if let Some(value) = section.value(key) {
                     let reason = format!(
-                        "`{key}` is varied by an experiment of kind \"{}\": remove it from the cell",
+                        "`{key}` is varied by an experiment of kind \"{}\": remove it from the \
+                         cell",
                         kind.value
                     );
                     document.problem(&value.span(), reason);
@@ -273,7 +274,8 @@ mod tests {
 
     use super::*;
 
-    const GOOD: &str = "name = \"j\"\nkind = \"jain\"\nblockage = [0.0, 0.2]\nseeds = 2\nschemes = [\"jpoc\"]\n\
+    const GOOD: &str = "name = \"j\"\nkind = \"jain\"\nblockage = [0.0, 0.2]\nseeds = 2\n\
+                        schemes = [\"jpoc\"]\n\
                         [cell]\nstations = 4\nsectors = [36, 64]\n";
 
     fn parse(text: &str) -> Result<File, Vec<Problem>> {

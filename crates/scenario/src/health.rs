@@ -38,7 +38,8 @@ impl Health {
         }
         if self.lateness_p99_us > LATENESS_LIMIT.as_secs_f64() * 1e6 {
             return Some(format!(
-                "the emulator delivered 1 % of the packets more than {:.1} ms late (limit {:.1} ms)",
+                "the emulator delivered 1 % of the packets more than {:.1} ms late (limit {:.1} \
+                 ms)",
                 self.lateness_p99_us / 1e3,
                 LATENESS_LIMIT.as_secs_f64() * 1e3
             ));

@@ -181,7 +181,8 @@ fn parse_coupling(word: &str) -> Result<Coupling, String> {
         "none" => Ok(Coupling::Decoupled),
         "fair" => Ok(Coupling::Fair),
         _ => Err(format!(
-            "`{word}` is not a coupling: write \"none\", \"fair\", or the factors `alpha` and `beta`"
+            "`{word}` is not a coupling: write \"none\", \"fair\", or the factors `alpha` and \
+             `beta`"
         )),
     }
 }

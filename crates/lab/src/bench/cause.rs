@@ -180,7 +180,8 @@ mod tests {
     use crate::bench::matrix;
 
     const ROW: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\ndirections = [\"down\", \"up\"]\n\
-        congestion = [\"cubic\", \"bbr\"]\n[[row]]\nname = \"r\"\nduration = \"3s\"\ncause = \"of all\"\n\
+        congestion = [\"cubic\", \"bbr\"]\n[[row]]\nname = \"r\"\nduration = \"3s\"\n\
+        cause = \"of all\"\n\
         [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
         [row.causes]\n\"up\" = \"of uploads\"\n\"up, bbr\" = \"of one\"\n";
 

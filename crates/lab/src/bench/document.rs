@@ -70,9 +70,11 @@ impl Page<'_> {
         text.push_str(&self.summary());
         let _ = write!(
             text,
-            "\nMade by `sumlink {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a line, without time \
-             series), the figures of the tables in [results.json](results.json).\n\n\
-             | group | lines | pass | fall short | refused | not run |\n| --- | --- | --- | --- | --- | --- |\n",
+            "\nMade by `sumlink {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a \
+             line, without time series), the figures of the tables in \
+             [results.json](results.json).\n\n\
+             | group | lines | pass | fall short | refused | not run |\n\
+             | --- | --- | --- | --- | --- | --- |\n",
             command(std::env::args().skip(1))
         );
         for (group, lines) in self.groups.iter().zip(self.lines) {

@@ -27,7 +27,8 @@ pub(super) fn table(lines: &[&Line]) -> String {
             let names: Vec<&str> = series.iter().map(|(name, _)| *name).collect();
             let _ = write!(
                 text,
-                "\nGain of each further link, relative to its goodput alone (1 everywhere: linear in their number):\n\n\
+                "\nGain of each further link, relative to its goodput alone (1 everywhere: linear \
+                 in their number):\n\n\
                  | direction, CC | {} |\n| ---{} |\n",
                 names.join(" | + "),
                 " | ---".repeat(names.len())

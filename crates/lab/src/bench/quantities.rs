@@ -76,7 +76,8 @@ impl<'a> Measured<'a> {
         let all_stalled = measured(system).all(|own| self.reference(quantity, own).is_none());
         let own = goodput(system).reduce(f64::min).filter(|_| all_stalled)?;
         Some(format!(
-            "{reference} stalled: {:.1} Mbit/s at best, less than a tenth of the {:.0} Mbit/s of {system}",
+            "{reference} stalled: {:.1} Mbit/s at best, less than a tenth of the {:.0} Mbit/s of \
+             {system}",
             best / 1e6,
             own / 1e6
         ))
@@ -317,8 +318,10 @@ pub(super) mod tests {
     /// Two links of 80 and 20 Mbit/s with 10 ms and 25 ms one way, queues of 50 ms, 2 % loss on the second.
     pub(in crate::bench) fn scenario(more: &str) -> Scenario {
         let text = format!(
-            "name = \"s\"\nduration = \"3s\"\nwarmup = \"1s\"\n{more}\n[[link]]\nname = \"a\"\nrate = \"80mbit\"\n\
-             delay = \"10ms\"\nqueue = \"50ms\"\n[[link]]\nname = \"b\"\nrate = \"20mbit\"\ndelay = \"25ms\"\n\
+            "name = \"s\"\nduration = \"3s\"\nwarmup = \"1s\"\n{more}\n[[link]]\nname = \"a\"\n\
+             rate = \"80mbit\"\n\
+             delay = \"10ms\"\nqueue = \"50ms\"\n[[link]]\nname = \"b\"\nrate = \"20mbit\"\n\
+             delay = \"25ms\"\n\
              queue = \"50ms\"\nloss = \"2%\"\n"
         );
         Scenario::parse(Path::new("s.toml"), &text).unwrap()

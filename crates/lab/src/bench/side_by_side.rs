@@ -74,8 +74,8 @@ impl<'a> SideBySide<'a> {
              which it failed or was refused, or that were not run are not counted for it. All \
              systems of a row are compared over the seeds that each of them has.\n\n\
              ![side by side]({picture})\n\n\
-             | system | rows | of the sum: median | least | of the best link: least | rows below the best link \
-             | by more than a tenth |\n\
+             | system | rows | of the sum: median | least | of the best link: least | rows below \
+             the best link | by more than a tenth |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n"
         );
         for (name, Shares { rows, sum, best }) in &self.0 {
@@ -107,7 +107,8 @@ impl<'a> SideBySide<'a> {
         const HEAD: f64 = 46.0;
         let all = || self.0.iter().filter(|(_, shares)| !shares.best.is_empty());
         let bottom = HEAD + LINE * all().count() as f64;
-        let title = "side by side: goodput over that of the best link alone, a mark for each row (right of 1 is faster)";
+        let title = "side by side: goodput over that of the best link alone, a mark for each row \
+                     (right of 1 is faster)";
         let mut svg = Svg::new(WIDTH, bottom + 14.0, title);
         let bold = "font-weight=\"600\"";
         svg.text((8.0, 18.0), 13.0, Ink::Text, Anchor::Start, bold, title);
@@ -176,8 +177,10 @@ pub(super) mod tests {
 
     /// A group of three rows.
     pub(in crate::bench) fn group() -> matrix::Group {
-        let text = "name = \"g\"\nbars = [\"sum >= 0.97\", \"best >= 1\"]\n[scenario]\nduration = \"3s\"\n\
-                    [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n[[row]]\nname = \"one\"\n[[row]]\nname = \"two\"\n\
+        let text = "name = \"g\"\nbars = [\"sum >= 0.97\", \"best >= 1\"]\n[scenario]\n\
+                    duration = \"3s\"\n\
+                    [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n[[row]]\nname = \"one\"\n\
+                    [[row]]\nname = \"two\"\n\
                     [[row]]\nname = \"three\"\nbars = [\"best >= 1\"]\n";
         matrix::read(Path::new("m.toml"), text).unwrap()
     }

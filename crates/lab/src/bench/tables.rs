@@ -26,7 +26,8 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
     if !shown.is_empty() {
         let _ = write!(
             text,
-            "| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – most), bound | verdict |\n\
+            "| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – \
+             most), bound | verdict |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n",
             under_test(lines)
         );
@@ -180,7 +181,8 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     let _ = write!(
         text,
-        "\nThe alternatives, over the seeds that all of them have:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
+        "\nThe alternatives, over the seeds that all of them have:\n\n\
+         | row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
         under_test(lines),
         names.join(" | "),
         " | ---".repeat(names.len() + 1)
@@ -216,7 +218,8 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     if lacks {
         text.push_str(
-            "\n– marks a run that was not requested, not supported or refused: runs.jsonl has the reason.\n",
+            "\n– marks a run that was not requested, not supported or refused: runs.jsonl has the \
+             reason.\n",
         );
     }
 }
@@ -384,8 +387,10 @@ mod tests {
 
     #[test]
     fn the_tables_of_two_lines() {
-        let text = "name = \"g\"\nabout = \"A group\"\nbars = [\"sum >= 0.97\", \"duplicates <= 3%\"]\n\
-                    [[row]]\nname = \"good\"\nduration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
+        let text = "name = \"g\"\nabout = \"A group\"\n\
+                    bars = [\"sum >= 0.97\", \"duplicates <= 3%\"]\n\
+                    [[row]]\nname = \"good\"\nduration = \"3s\"\n[[row.link]]\nname = \"a\"\n\
+                    rate = \"1mbit\"\n\
                     [[row]]\nname = \"bad\"\ncause = \"half of it is missing\"\nduration = \"3s\"\n\
                     [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();

@@ -20,7 +20,8 @@ fn options(arguments: &[&str]) -> BenchOptions {
 }
 
 /// Two rows that contain the same link under different names, and a third that repeats the second.
-const ROWS: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\n[scenario]\nduration = \"3s\"\nwarmup = \"1s\"\n\
+const ROWS: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\n[scenario]\nduration = \"3s\"\n\
+                    warmup = \"1s\"\n\
     [[row]]\nname = \"one\"\n[[row.link]]\nname = \"wifi\"\nrate = \"80mbit\"\n\
     [[row.link]]\nname = \"lte\"\nrate = \"20mbit\"\n\
     [[row]]\nname = \"two\"\n[[row.link]]\nname = \"first\"\nrate = \"40mbit\"\n\

@@ -209,7 +209,8 @@ fn exchange(ways: &mut Table) {
 mod tests {
     use super::*;
 
-    const BASE: &str = "name = \"base\"\nduration = \"9s\"\n[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n\
+    const BASE: &str = "name = \"base\"\nduration = \"9s\"\n[[link]]\nname = \"wifi\"\n\
+                        rate = \"1mbit\"\n\
                         [[link]]\nname = \"lte\"\ndown = \"8mbit\"\nup = \"2mbit\"\n";
 
     fn vary(row: &str, direction: &str) -> Result<Scenario, String> {

@@ -37,7 +37,8 @@ pub(super) fn draw(title: &str, rows: &[Row]) -> String {
     for (index, row) in rows.iter().enumerate() {
         draw_row(&mut svg, row, HEAD + LINE * index as f64, &x);
     }
-    let legend = "thick: the middle half; thin: 99 of 100; circles: every other one; strokes: what half and 99 of 100 must reach";
+    let legend = "thick: the middle half; thin: 99 of 100; circles: every other one; strokes: what \
+                  half and 99 of 100 must reach";
     let place = (PLOT.0, bottom + 18.0);
     svg.text(place, 10.0, Ink::Muted, Anchor::Start, "", legend);
     svg.finish()

@@ -34,8 +34,10 @@ const ATTEMPTS: usize = 3;
 /// Options of `sumlink lab faults`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one is not, or has no figure.\n\n\
-                  Examples:\n  sumlink lab faults --list\n  sumlink lab faults --faults 5 --only 'blackhole-*' --out blackhole"
+    after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one \
+                  is not, or has no figure.\n\n\
+                  Examples:\n  sumlink lab faults --list\n  sumlink lab faults --faults 5 --only \
+                  'blackhole-*' --out blackhole"
 )]
 pub struct FaultsOptions {
     /// Faults of each kind in each direction

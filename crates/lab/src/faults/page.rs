@@ -78,8 +78,8 @@ fn text(all: &[Measured]) -> String {
     text.push_str(METHOD);
     let _ = write!(
         text,
-        "\nThe links: `{}` and `{}`. Every fault is a line of [faults.jsonl](faults.jsonl); the figures \
-         of the table are in [results.json](results.json).\n\n",
+        "\nThe links: `{}` and `{}`. Every fault is a line of [faults.jsonl](faults.jsonl); the \
+         figures of the table are in [results.json](results.json).\n\n",
         LINKS[0], LINKS[1]
     );
     text.push_str("![longest times without an arrival](gap.svg)\n\n");
@@ -97,20 +97,25 @@ fn text(all: &[Measured]) -> String {
 }
 
 /// Description of the method.
-const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and queues of \
-    another 20 ms carry one flow at full rate. One of them fails at a random time; lasting \
-    faults take 0.5 to 3.5 s. The next fault follows when the link carries its rate again. \
-    *Gap*: the longest time between the fault and the next one in which the receiving program \
-    got no data; *before*: the same in the 0.6 to 1.2 s before the fault. *Return*: from the \
-    end of the fault (for a momentary fault: from the fault) until the end of the first 100 ms \
-    in which the link carried 90 % of its rate, as counted by the emulator. A flapping link \
-    changes its state every 2 s, and its bar is the goodput relative to plain TCP over the \
-    other link alone. Every byte is compared with the expected one. *Twice*: duplicate bytes \
-    sent by both ends, relative to delivered bytes.\n";
+const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and \
+                      queues of another 20 ms carry one flow at full rate. One of them fails at a \
+                      random time; lasting faults take 0.5 to 3.5 s. The next fault follows when \
+                      the link carries its rate again. *Gap*: the longest time between the fault \
+                      and the next one in which the receiving program got no data; *before*: the \
+                      same in the 0.6 to 1.2 s before the fault. *Return*: from the end of the \
+                      fault (for a momentary fault: from the fault) until the end of the first 100 \
+                      ms in which the link carried 90 % of its rate, as counted by the emulator. A \
+                      flapping link changes its state every 2 s, and its bar is the goodput \
+                      relative to plain TCP over the other link alone. Every byte is compared with \
+                      the expected one. *Twice*: duplicate bytes sent by both ends, relative to \
+                      delivered bytes.\n";
 
 fn table(lines: &[Line]) -> String {
-    let mut text = "| fault | way | n | gap p50 / p99 / most, ms | bars | before, p50 / p99 | return p50 / p99 / most, ms | bars | not back | goodput | twice | |\n\
-                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n".to_owned();
+    let mut text = "| fault | way | n | gap p50 / p99 / most, ms | bars | before, p50 / p99 | \
+                    return p50 / p99 / most, ms | bars | not back | goodput | twice | |\n\
+                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- \
+                    |\n"
+    .to_owned();
     let all = |spread: &Option<Spread>| {
         spread.as_ref().map_or_else(String::new, |s| {
             format!("{:.0} / {:.0} / {:.0}", s.p50, s.p99, s.most)
@@ -141,7 +146,8 @@ fn table(lines: &[Line]) -> String {
             .map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {before} | {back} | {} | {never} | {goodput} | {twice} | {verdict} |",
+            "| {} | {} | {} | {} | {} | {before} | {back} | {} | {never} | {goodput} | {twice} | \
+             {verdict} |",
             line.kind,
             line.direction,
             line.faults,
@@ -209,7 +215,8 @@ mod tests {
         ];
         let text = text(&all);
         assert!(text.contains("3 of 4 lines meet their bars"), "{text}");
-        let row = "| blackhole | down | 2 | 120 / 150 / 150 | 200 / 500 | 20 / 20 | 300 / 400 / 400 | 1000 / 3000 | 0 |  | 0.50 % | pass |";
+        let row = "| blackhole | down | 2 | 120 / 150 / 150 | 200 / 500 | 20 / 20 | 300 / 400 / \
+                   400 | 1000 / 3000 | 0 |  | 0.50 % | pass |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("**gap p50 80 ms (bar: 50)**"), "{text}");
         assert!(text.contains("0.990 (bar 0.95)"), "{text}");
@@ -219,10 +226,13 @@ mod tests {
         assert_eq!(
             told,
             [
-                "pass   blackhole              down  n=2    gap 120/150 ms, back 300/400 ms, twice 0.50 %",
-                "short  link-down              down  n=1    gap 80/80 ms, back 400/400 ms, twice 0.50 % (gap p50 80 ms (bar: 50))",
+                "pass   blackhole              down  n=2    gap 120/150 ms, back 300/400 ms, twice \
+                 0.50 %",
+                "short  link-down              down  n=1    gap 80/80 ms, back 400/400 ms, twice \
+                 0.50 % (gap p50 80 ms (bar: 50))",
                 "pass   interactive-blackhole  down  n=1    gap 90/90 ms, twice 0.50 %",
-                "pass   flapping-link-down     down  n=1    gap 90/90 ms, goodput 0.990, twice 0.50 %",
+                "pass   flapping-link-down     down  n=1    gap 90/90 ms, goodput 0.990, twice \
+                 0.50 %",
             ]
         );
         let directory = tempfile::tempdir().unwrap();

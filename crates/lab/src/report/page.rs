@@ -15,7 +15,8 @@ pub(super) fn page(sections: &[(View<'_>, Vec<Figure>)], palette: &Palette) -> S
     let mut html = format!(
         "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n\
          <meta charset=\"utf-8\"/>\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"color-scheme\" content=\"light dark\"/>\n\
          <title>sumlink {}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
@@ -40,7 +41,8 @@ const METHOD: &str = "<section id=\"method\"><h2>How to read this</h2>\n<dl>\n\
     at a time in the same run and with the same seed, and added up.</dd>\n\
     <dt>Ratio</dt><dd>Goodput divided by the sum of the links: 100 % is perfect.</dd>\n\
     <dt>Benefit</dt><dd>0 is the best link alone, +1 the sum of all, −1 no goodput at all; below 0 \
-    a system does harm. Ratio and benefit are computed for each seed; the table shows medians.</dd>\n\
+    a system does harm. Ratio and benefit are computed for each seed; the table shows \
+    medians.</dd>\n\
     <dt>Simultaneous</dt><dd>Independent TCP connections on all links at once: less than the sum \
     where links disturb each other.</dd>\n\
     <dt>Bounds</dt><dd>No system exceeds the sum of the links. Kernel MPTCP is also bounded by its \
@@ -89,10 +91,12 @@ fn overview(html: &mut String, sections: &[(View<'_>, Vec<Figure>)], palette: &P
     // The reference comes first.
     systems.sort_by_key(|system| *system != SIMULTANEOUS);
     html.push_str(
-        "<section id=\"overview\"><h2>Overview</h2>\n<p>Medians. Bulk transfers: goodput as a share of the sum of the links alone; \
-         files and messages: median time. <span class=\"bad\">▼</span> slower than the best link \
-         alone in at least one seed; for files, in the median.</p>\n\
-         <div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Scenario</th><th scope=\"col\">Sum of the links</th>",
+        "<section id=\"overview\"><h2>Overview</h2>\n\
+         <p>Medians. Bulk transfers: goodput as a share of the sum of the links alone; files and \
+         messages: median time. <span class=\"bad\">▼</span> slower than the best link alone in at \
+         least one seed; for files, in the median.</p>\n\
+         <div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Scenario</th><th \
+         scope=\"col\">Sum of the links</th>",
     );
     for system in &systems {
         let _ = write!(

@@ -280,7 +280,8 @@ impl<'a, 'j> Queue<'a, 'j> {
         match (&run.outcome, shared) {
             (Outcome::Refused { reason }, Some(share)) => {
                 let (scenario, system) = (&run.scenario, &run.system);
-                tracing::info!(%scenario, %system, seed = run.seed, %reason, "the run will be repeated alone");
+                tracing::info!(%scenario, %system, seed = run.seed, %reason, "the run will be \
+                    repeated alone");
                 self.again.push_back(index);
                 // Concurrent runs report the same overload; only the first report counts.
                 if share.shrunk == self.room.shrunk {

@@ -218,7 +218,8 @@ impl System for Edge {
         if self.variant.config.mode == Mode::LwipVisible {
             let _ = write!(
                 note,
-                "; of {} duplicates it boosted {} and held {}, it absorbed {} answers, and sent {} + {} + {} packets again",
+                "; of {} duplicates it boosted {} and held {}, it absorbed {} answers, and sent {} \
+                 + {} + {} packets again",
                 core("duplicates"),
                 core("boosted"),
                 core("held"),

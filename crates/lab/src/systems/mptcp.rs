@@ -42,7 +42,8 @@ impl System for Mptcp {
         if let Workload::Video(video) = &scenario.workload
             && video.protocol == VideoProtocol::Rtmp
         {
-            let reason = "the ffmpeg that receives RTMP closes its listening socket, so the kernel accepts no further subflow";
+            let reason = "the ffmpeg that receives RTMP closes its listening socket, so the kernel \
+                          accepts no further subflow";
             return Some(reason.to_owned());
         }
         // Programs without MPTCP support get MPTCP sockets from this wrapper.

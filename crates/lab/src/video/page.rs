@@ -32,8 +32,8 @@ pub(super) fn of(all: &[Judged<'_>]) -> String {
             let _ = writeln!(text, "{}\n", stream(video));
         }
         text.push_str(
-            "| system | goodput Mbit/s | of the sum | of the best | bar | video Mbit/s | stood still s (times) | late of all \
-             | lost | delay ms: half, 99 of 100, all | others |\n\
+            "| system | goodput Mbit/s | of the sum | of the best | bar | video Mbit/s | stood \
+             still s (times) | late of all | lost | delay ms: half, 99 of 100, all | others |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
         );
         for row in &judged.rows {
@@ -117,7 +117,8 @@ fn cells(judged: &Judged<'_>, row: &Row) -> [String; 11] {
 
 fn stream(video: &Video) -> String {
     format!(
-        "The video: {}x{}, {} pictures a second, H.264 at a constant {:.1} Mbit/s, pushed by {}, shown {} ms after capture.",
+        "The video: {}x{}, {} pictures a second, H.264 at a constant {:.1} Mbit/s, pushed by {}, \
+         shown {} ms after capture.",
         video.size.0,
         video.size.1,
         video.frames,
@@ -142,7 +143,8 @@ fn machine(all: &[Judged<'_>]) -> String {
         );
     }
     format!(
-        "The newest of {} runs, of up to {seeds} seeds: sumlink {} (program {}), Linux {}, {} processors ({}).\n",
+        "The newest of {} runs, of up to {seeds} seeds: sumlink {} (program {}), Linux {}, {} \
+         processors ({}).\n",
         runs().count(),
         environment.sumlink,
         environment.program,
@@ -197,7 +199,8 @@ mod tests {
     fn a_page_has_a_row_for_each_link_and_system() {
         let text = "name = \"v\"\nabout = \"Two. More.\"\nduration = \"5s\"\ndirection = \"up\"\n\
                     [workload]\nkind = \"video\"\nrate = \"2mbit\"\n\
-                    [[link]]\nname = \"a\"\nrate = \"4mbit\"\n[[link]]\nname = \"b\"\nrate = \"4mbit\"\n";
+                    [[link]]\nname = \"a\"\nrate = \"4mbit\"\n[[link]]\nname = \"b\"\n\
+                    rate = \"4mbit\"\n";
         let scenario = Scenario::parse(Path::new("v.toml"), text).unwrap();
         let run = |system: &str, links: &[(Option<&str>, f64)]| {
             let flows = links.iter().map(|(link, bps)| Flow {

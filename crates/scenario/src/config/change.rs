@@ -12,7 +12,8 @@ use super::syntax::{
 use crate::error::LinkError;
 use crate::units::{parse_duration, parse_rate};
 
-const KEYS_OF_SET: &str = "rate, trace, burst, policer, delay, jitter, loss, queue, state, address, connections; down.KEY or up.KEY for one direction";
+const KEYS_OF_SET: &str = "rate, trace, burst, policer, delay, jitter, loss, queue, state, \
+                           address, connections; down.KEY or up.KEY for one direction";
 
 /// The state of a link as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -71,8 +71,8 @@ pub(crate) fn load_warning(links: &[LinkSpec], gso: bool) -> Option<String> {
     let sum: u64 = links.iter().filter_map(busier).sum();
     (sum > limit(gso)).then(|| {
         format!(
-            "the links add up to {}, and the emulator carries about {} {}: figures measured at full load \
-             will be refused; ask for less{}",
+            "the links add up to {}, and the emulator carries about {} {}: figures measured at \
+             full load will be refused; ask for less{}",
             format_rate(sum),
             format_rate(limit(gso)),
             how(gso),
@@ -136,8 +136,8 @@ mod tests {
         let fast = links(&["wifi:rate=8gbit"]);
         assert_eq!(
             check_rates(&fast, false).unwrap_err().to_string(),
-            "link 'wifi': 8gbit is more than the emulator carries packet by packet; ask for at most \
-             2.5gbit, or let it carry super-packets (lab shell --gso; gso = true)"
+            "link 'wifi': 8gbit is more than the emulator carries packet by packet; ask for at \
+             most 2.5gbit, or let it carry super-packets (lab shell --gso; gso = true)"
         );
         assert_eq!(check_rates(&fast, true), Ok(()));
         let error = check_rates(&links(&["wifi:rate=1mbit,down.rate=80gbit"]), true).unwrap_err();

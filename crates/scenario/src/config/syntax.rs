@@ -18,8 +18,8 @@ use crate::units::{
 /// Maximum size of a trace, in bytes.
 pub(crate) const MAX_TRACE: u64 = 256 << 20;
 /// The syntax of a loss, for messages.
-const LOSSES: &str = "5%, burst:5%:8 (mean, packets of a burst), gilbert:1%:25% (good to bad, bad to good; \
-                      may be followed by the loss in each), script:7+20-29+1s-1.5s";
+const LOSSES: &str = "5%, burst:5%:8 (mean, packets of a burst), gilbert:1%:25% (good to bad, bad \
+                      to good; may be followed by the loss in each), script:7+20-29+1s-1.5s";
 
 /// Reads a file in Mahimahi's format.
 pub(super) fn read_trace(path: &str) -> Result<Trace, String> {

@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn what_is_said_counts_and_the_rest_is_the_named_scheme() {
-        let text = "[80211ad]\nframes_per_slot = 8\nretry_limit = 2\n[jpoc]\ngamma_db = 10\ngood_beams = 6\n";
+        let text = "[80211ad]\nframes_per_slot = 8\nretry_limit = 2\n[jpoc]\ngamma_db = 10\n\
+                    good_beams = 6\n";
         let rules = parse("stations", text).unwrap();
         let expected = Slotted {
             frames_per_slot: 8,

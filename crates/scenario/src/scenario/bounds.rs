@@ -119,7 +119,8 @@ mod tests {
 
     fn scenario(more: &str) -> Scenario {
         let text = format!(
-            "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"x\"\nrate = \"10mbit\"\nloss = \"5%\"\n\
+            "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"x\"\nrate = \"10mbit\"\n\
+             loss = \"5%\"\n\
              delay = {{ down = \"30ms\", up = \"10ms\" }}\nqueue = \"50ms\"\n{more}"
         );
         Scenario::parse(Path::new("s.toml"), &text).unwrap()

@@ -213,7 +213,8 @@ mod tests {
         let group = "[[group]]\nlinks = [\"x\", \"y\"]\ndeferral = [[0, 0.9], [0.1, 0]]\n";
         let stranger =
             "[[interferer]]\nlinks = [\"y\"]\noccupancy = \"30%\"\nfrom = \"1s\"\nuntil = \"2s\"\n";
-        let radio = "[[radio]]\nlinks = [\"x\", \"y\"]\nrate = \"10mbit\"\nswitching = \"1ms\"\nturn = \"20ms\"\n";
+        let radio = "[[radio]]\nlinks = [\"x\", \"y\"]\nrate = \"10mbit\"\nswitching = \"1ms\"\n\
+                     turn = \"20ms\"\n";
         let read_with = |blocks: &str| read(Path::new("s.toml"), &format!("{links}{blocks}"));
         let config = read_with(&format!("{group}{stranger}"))
             .unwrap()

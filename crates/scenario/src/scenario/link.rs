@@ -40,7 +40,8 @@ pub(super) fn read_all(
         document.problem(
             &root.span(),
             format!(
-                "{} links: a laboratory has 1 to {MAX_LINKS}; each is a block [[link]] with name and rate",
+                "{} links: a laboratory has 1 to {MAX_LINKS}; each is a block [[link]] with name \
+                 and rate",
                 blocks.len()
             ),
         );
@@ -82,7 +83,8 @@ fn read(
     if unshaped {
         let has_other = section.has("profile") || SETTING_KEYS.iter().any(|key| section.has(key));
         if has_rate || has_other {
-            let reason = "[[link]]: with unshaped = true a link is as fast as the machine, and has no key but name";
+            let reason = "[[link]]: with unshaped = true a link is as fast as the machine, and has \
+                          no key but name";
             document.problem(&section.span(), reason);
         }
     } else if section.has("burst") && (section.has("trace") || section.has("profile")) {

@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn what_the_cell_has_besides_counts() {
         let keys = format!(
-            "{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\nspeed = 1\npause = 2\nperiods = 4\n"
+            "{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\nspeed = 1\n\
+             pause = 2\nperiods = 4\n"
         );
         let read = scenario(&keys);
         let link = read.links[1].profile.as_ref().unwrap().wigig().unwrap();

@@ -91,7 +91,8 @@ fn read_root(
 
     let shapes = ["event", "group", "radio", "interferer", "gso"];
     if unshaped && shapes.iter().any(|key| root.has(key)) {
-        let reason = "unshaped: nothing is emulated, so links cannot change, share resources or use super-packets";
+        let reason = "unshaped: nothing is emulated, so links cannot change, share resources or \
+                      use super-packets";
         document.problem(&root.span(), reason);
     }
 
@@ -163,8 +164,8 @@ pub fn parse_name(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "'{text}' cannot be a scenario's name: use 1 to 64 letters, digits, '-' or '_', starting with a \
-             letter or digit"
+            "'{text}' cannot be a scenario's name: use 1 to 64 letters, digits, '-' or '_', \
+             starting with a letter or digit"
         ))
     }
 }
@@ -179,7 +180,8 @@ pub fn parse_congestion(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "'{text}' cannot be the name of a congestion control; sumlink cc list lists those that there are"
+            "'{text}' cannot be the name of a congestion control; sumlink cc list lists those that \
+             there are"
         ))
     }
 }
@@ -214,8 +216,10 @@ mod tests {
 
     #[test]
     fn every_problem_is_told_with_its_line() {
-        let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\nsystems = [\"sumlink:fbtd\"]\n\
-                    [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\nrate = \"1mbit\"\ncolour = \"red\"\n\
+        let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\n\
+                    systems = [\"sumlink:fbtd\"]\n\
+                    [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\n\
+                    rate = \"1mbit\"\ncolour = \"red\"\n\
                     [[event]]\nat = \"1s\"\nlink = \"wimax\"\nrate = \"0\"\n";
         let found = problems(text);
         let starts = [

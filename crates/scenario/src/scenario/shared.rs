@@ -85,7 +85,8 @@ pub(crate) fn read_group(
                 rows.filter(|rows| rows.len() == count && rows.iter().all(|r| r.len() == count));
             if square.is_none() {
                 let reason = format!(
-                    "deferral must be one number, or {count} rows of {count} numbers in the order of links"
+                    "deferral must be one number, or {count} rows of {count} numbers in the order \
+                     of links"
                 );
                 document.problem(&value.span(), reason);
             }
@@ -132,7 +133,8 @@ pub(crate) fn read_radio(
         section.missing(
             document,
             "schedule",
-            "either turns = [\"50ms\", …], one for each link, or turn = \"50ms\" for stays on demand",
+            "either turns = [\"50ms\", …], one for each link, or turn = \"50ms\" for stays on \
+             demand",
         );
     }
     let span = section.span();

@@ -125,7 +125,10 @@ impl VideoProtocol {
             .into_iter()
             .find(|protocol| protocol.name() == text)
             .ok_or_else(|| {
-                format!("'{text}' is none of mpegts, rtmp (srt needs datagrams, which sumlink does not carry)")
+                format!(
+                    "'{text}' is none of mpegts, rtmp (srt needs datagrams, which sumlink does \
+                         not carry)"
+                )
             })
     }
 }

@@ -91,7 +91,8 @@ impl DemoReport {
         }
         let _ = writeln!(
             text,
-            "of sum, of best: ratio to the sum of the links alone and to the best of them; congestion control {}",
+            "of sum, of best: ratio to the sum of the links alone and to the best of them; \
+             congestion control {}",
             self.congestion
         );
         let worst = self

@@ -258,8 +258,8 @@ fn caption(quantity: Quantity, logarithmic: bool) -> String {
             "Share of the messages that took at most this time; further left is better."
         }
         Quantity::Goodput => {
-            "Share of the intervals with at most this goodput, over all seeds; further right is better, \
-             and a steeper curve is steadier."
+            "Share of the intervals with at most this goodput, over all seeds; further right is \
+             better, and a steeper curve is steadier."
         }
     }
     .to_owned();

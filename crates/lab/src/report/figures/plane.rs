@@ -250,9 +250,10 @@ fn equal_sums(svg: &mut Svg, x: &Axis, y: &Axis, unit: Unit) -> f64 {
 
 fn caption(view: &View<'_>, step: &str, first: &str, others: &str) -> String {
     let mut text = format!(
-        "Each small ring is a seed, each large marker a median. Points on the same slanted line have the \
-         same sum; from one line (Σ) to the next it grows by {step}. Systems further to the upper right are \
-         faster; systems further to the lower right use more of {first}, to the upper left more of {others}."
+        "Each small ring is a seed, each large marker a median. Points on the same slanted line \
+         have the same sum; from one line (Σ) to the next it grows by {step}. Systems further to \
+         the upper right are faster; systems further to the lower right use more of {first}, to \
+         the upper left more of {others}."
     );
     if view
         .summary
@@ -262,7 +263,8 @@ fn caption(view: &View<'_>, step: &str, first: &str, others: &str) -> String {
         text.push_str(" The marker of `alone` is the upper limit.");
     }
     text.push_str(
-        " For flows that are not bound to links, goodput is divided in proportion to the links' wire bytes.",
+        " For flows that are not bound to links, goodput is divided in proportion to the links' \
+         wire bytes.",
     );
     text
 }

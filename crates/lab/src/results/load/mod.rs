@@ -99,7 +99,8 @@ fn scenario(directory: &Path, seeds: &[PathBuf]) -> ScenarioResults {
     let foreign = before - results.runs.len();
     if foreign > 0 {
         results.warnings.push(format!(
-            "{foreign} runs in {} were skipped: they are of another scenario or an earlier text of it; run it again",
+            "{foreign} runs in {} were skipped: they are of another scenario or an earlier text of \
+             it; run it again",
             directory.display()
         ));
     }

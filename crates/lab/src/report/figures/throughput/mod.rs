@@ -201,10 +201,11 @@ impl Panels<'_> {
 }
 
 fn caption(view: &View<'_>, columns: &[Column]) -> String {
-    let mut text = "First column: goodput of the system; the solid gray line is the sum of the links \
-                    alone, the dashed one the best link alone. Other columns: rate of each link, headers \
-                    and repetitions included. Lines are medians over the seeds, shaded areas reach from \
-                    minimum to maximum. All panels of a column have the same scale."
+    let mut text = "First column: goodput of the system; the solid gray line is the sum of the \
+                    links alone, the dashed one the best link alone. Other columns: rate of each \
+                    link, headers and repetitions included. Lines are medians over the seeds, \
+                    shaded areas reach from minimum to maximum. All panels of a column have the \
+                    same scale."
         .to_owned();
     let (all, shown) = (links(view).len(), columns.len() - 1);
     if shown < all {
