@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_by_its_start() {
+    fn a_process_is_identified_by_its_start_time() {
         let own = start_of(std::process::id());
         assert!(own.is_some());
         assert_eq!(start_of(std::process::id()), own);

@@ -180,7 +180,7 @@ fn a_self_test_that_is_killed_is_cleaned_up() {
 }
 
 #[test]
-fn mistakes_get_one_line_and_an_exit_code() {
+fn errors_have_one_line_and_an_exit_code() {
     let run = |arguments: &[&str]| {
         let output = Command::new(program())
             .args(arguments)

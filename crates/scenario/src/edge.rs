@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_written_where_they_belong() {
+    fn parameters_set_their_fields() {
         let variant = parse(
             "lwip+visible:lrtt@boost=off:sack=strip:alpha=0.5:beta=0.05:theta=0.1:phi=0.3:held=100:\
              retransmissions=5:queue=20:flows=4:far=10ms:hosts=newreno",
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_what_there_is() {
+    fn errors_list_the_choices() {
         assert_eq!(
             error("lwip:best"),
             "the edge node has no steering 'best' (steering: qdepl, lrtt, roundrobin, flowhash)"

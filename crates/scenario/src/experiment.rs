@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_counts_and_the_rest_is_the_thesis() {
+    fn missing_settings_are_those_of_the_thesis() {
         let File::Cells(read) = parse(GOOD).unwrap() else {
             panic!("no cells");
         };
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_beams_are_read_and_their_holes_told() {
+    fn measured_beams_are_read_and_gaps_in_them_reported() {
         let directory = tempfile::tempdir().unwrap();
         let text =
             "name = \"s\"\nkind = \"stations\"\nstations = [1]\n[cell]\npatterns = \"p.csv\"\n";

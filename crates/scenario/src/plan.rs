@@ -123,7 +123,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn what_lies_before_all_links_is_no_longer_than_the_shortest_ever_is() {
+    fn a_shared_delay_must_not_exceed_the_shortest_delay() {
         let links = ["a:rate=1mbit,delay=20ms", "b:rate=1mbit,delay=30ms"];
         let mut config = LabConfig::new(links.map(|link| link.parse().unwrap()).to_vec());
         assert_eq!(config.shortest_delay(), 20 * MS);

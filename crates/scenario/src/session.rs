@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_the_same() {
+    fn settings_are_written_as_toml() {
         let said = [
             ("beta", "1"),
             ("redundancy.share", "2%"),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_values_are_reported() {
         let error = |all: &[(&str, &str)]| options(all).unwrap_err();
         assert!(error(&[("speed", "1")]).contains("and no such setting (settings: coupling, "));
         assert!(error(&[("race.bulk", "1kB")]).starts_with("there is no class 'bulk'"));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_scheduler_reads_is_told() {
+    fn unused_settings_are_reported() {
         let is_read = |key: &str, value: &str, of: &dyn Fn(Class) -> &'static str| {
             let mut options = SessionOptions::default();
             options.set(key, value).unwrap();

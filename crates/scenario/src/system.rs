@@ -229,7 +229,7 @@ mod tests {
     use crate::edge::Hosts;
 
     #[test]
-    fn a_selector_is_put_into_the_names_that_can_have_one() {
+    fn a_selector_is_added_to_names_that_support_one() {
         let selector = "base:alpha=0.1".parse().unwrap();
         let named = |name: &str| System::name_with_selector(name, &selector);
         assert_eq!(named("sumlink:fbdt"), "sumlink:fbdt@base:alpha=0.1");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_names_the_selector_of_those_that_name_none() {
+    fn the_selector_of_a_scenario_applies_to_systems_that_name_none() {
         let text = "name = \"a\"\nduration = \"5s\"\nselector = \"global\"\n\
                     [[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n";
         let scenario = Scenario::parse(std::path::Path::new("s.toml"), text).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_names_the_hosts_of_all_systems_that_do_not() {
+    fn the_hosts_of_a_scenario_apply_to_systems_that_name_none() {
         let text = "name = \"a\"\nduration = \"5s\"\nhosts = \"newreno\"\n\
                     [[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n";
         let read = |text: &str| Scenario::parse(std::path::Path::new("s.toml"), text);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_from_mistakes() {
+    fn names_are_parsed_and_errors_reported() {
         for name in DEFAULT {
             assert!(System::parse(name).is_ok(), "{name}");
         }

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_understood() {
+    fn common_spellings_are_accepted() {
         assert_eq!(parse_rate("20mbit"), Ok(20_000_000));
         assert_eq!(parse_rate("1.5Gbit"), Ok(1_500_000_000));
         assert_eq!(parse_rate("0"), Ok(0));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_name_the_problem() {
         let message = |error: UnitError| error.to_string();
         assert_eq!(
             message(parse_rate("60").unwrap_err()),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn formatted_quantities_parse_back() {
         for rate in [0, 1, 999, 60_000_000, 1_500_000_000, 2_400_000_001] {
             assert_eq!(parse_rate(&format_rate(rate)), Ok(rate));
         }

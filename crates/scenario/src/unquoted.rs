@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_without_quotes_is_found_where_it_is() {
+    fn a_text_without_quotes_is_located() {
         for (line, column, written) in [
             ("socks = 127.0.0.1:1080", 9, "socks = \"127.0.0.1:1080\""),
             ("listen = [::]:7443", 10, "listen = \"[::]:7443\""),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn other_mistakes_are_none_of_quotes() {
+    fn other_errors_are_not_attributed_to_quotes() {
         for line in [
             "a = ",
             "a = \"x",

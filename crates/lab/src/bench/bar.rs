@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_shown_with_their_sign() {
+    fn bars_are_formatted_with_their_sign() {
         assert_eq!(bar("sum >= 0.97").to_string(), "≥ 0.97");
         assert_eq!(bar("duplicates <= 2%").to_string(), "≤ 2 %");
         assert_eq!(bar("added latency <= 0.5ms").to_string(), "≤ 500us");

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closest_cause_counts() {
+    fn the_most_specific_cause_applies() {
         let group = matrix::read(Path::new("m.toml"), ROW).unwrap();
         let causes = &group.rows[0].causes;
         for (variant, cause) in [
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_speaks_for_the_rows_that_say_nothing_and_of_some_quantities_alone() {
+    fn causes_of_a_group_apply_to_rows_without_causes_and_to_single_quantities() {
         let of_group = "[causes]\n\"bbr, reorder\" = \"of the group\"\n[[row]]";
         let text = ROW.replacen("[[row]]", of_group, 1);
         let text = text.replace("cause = \"of all\"\n", "");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_fewer_quantities_counts_before_what_is_about_more() {
+    fn causes_for_fewer_quantities_take_precedence() {
         let of_group = "[causes]\n\"bbr\" = \"of all\"\n\"bbr, reorder\" = \"of one\"\n\
             \"bbr, reorder, sum\" = \"of two\"\n[[row]]";
         let text = ROW.replacen("[[row]]", of_group, 1);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_of_no_line_is_a_mistake() {
+    fn a_cause_without_a_matching_line_is_an_error() {
         for (from, to) in [("\"up, bbr\"", "\"up, reno\""), ("\"up, bbr\"", "\"\"")] {
             let found = matrix::read(Path::new("m.toml"), &ROW.replace(from, to)).unwrap_err();
             let told = found[0].to_string();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn each_link_is_told_with_what_it_adds() {
+    fn each_link_is_listed_with_its_gain() {
         let links = [("a", 600.0), ("b", 200.0), ("c", 100.0)];
         let lossy = [("a", 600.0), ("b", 1.0), ("c", 100.0)];
         let lines = [

@@ -425,7 +425,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn questions_are_bytes_that_arrived_too() {
+    fn questions_count_as_delivered_bytes() {
         let scenario = scenario("workload = { kind = \"requests\" }");
         let answers = own([10.0; 3]);
         let asked = Measurement {
@@ -461,7 +461,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_object_that_only_warms_is_not_judged() {
+    fn an_object_in_the_warm_up_is_not_judged() {
         let above = Quantity::ObjectSum { above: 100_000 };
         let sizes = |more: &str| {
             let files =
@@ -537,7 +537,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_stalled_is_no_measure() {
+    fn a_stalled_run_is_not_a_reference() {
         let scenario = scenario("");
         let runs = [
             run("x", 1, took(1000, &[], 3.0)),
@@ -557,7 +557,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_the_links_alone_there_is_no_figure() {
+    fn figures_need_the_links_alone() {
         let scenario = scenario("");
         let runs = [run(ALONE, 2, alone()), run("x", 1, own([1.0, 1.0, 1.0]))];
         let measured = Measured {

@@ -204,7 +204,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_system_stands_with_its_median_and_its_worst() {
+    fn each_system_is_listed_with_median_and_minimum() {
         let lines = vec![vec![
             line(0, &[("sumlink:fbdt", 96.0), ("mptcp", 90.0), ("noq", 60.0)]),
             // Further lines of the same row are not counted.
@@ -236,7 +236,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_share_has_its_place_and_nothing_at_all_an_arrow() {
+    fn every_share_has_a_position_and_zero_an_arrow() {
         // 0.008 of the best link, and zero.
         let figures = [("sumlink:fbdt", 96.0), ("mptcp", 0.64), ("noq", 0.0)];
         let lines = vec![vec![line(0, &figures)]];

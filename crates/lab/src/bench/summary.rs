@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_between_runs_is_said() {
+    fn differences_between_runs_are_listed() {
         let environment = Environment {
             kernel: "6.18.0".to_owned(),
             processors: 2,

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_told_beside_what_falls_short() {
+    fn a_busy_machine_is_mentioned_with_missed_bars() {
         let text = "name = \"g\"\nbars = [\"duplicates <= 3%\"]\n[[row]]\nname = \"r\"\n\
                     duration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_rates_has_a_unit_and_room_for_all() {
+    fn a_chart_of_rates_has_a_unit_and_contains_all_values() {
         let text = "name = \"g\"\nbars = [\"goodput >= 5gbit\"]\n[[row]]\nname = \"r\"\n\
                     duration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();

@@ -112,7 +112,7 @@ fn a_link_of_two_rows_is_run_once_and_judged_in_both() {
 }
 
 #[test]
-fn a_link_that_is_refused_is_the_rows_without_figures() {
+fn a_refused_link_leaves_the_row_without_figures() {
     let groups = group(ROWS);
     let sources = Sources::new(&groups);
     let variant = &groups[0].rows[0].variants[0];
@@ -177,7 +177,7 @@ fn other_lines_of_a_row_may_have_other_seeds() {
 }
 
 #[test]
-fn light_runs_of_a_row_are_done_together() {
+fn light_runs_of_a_row_are_grouped() {
     let text = ROWS.replace("rate = \"80mbit\"", "rate = \"2gbit\"");
     let groups = group(&text);
     let options = options(&["--seeds", "2", "--systems", "alone"]);

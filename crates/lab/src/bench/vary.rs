@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_changes_what_it_names() {
+    fn a_row_overrides_the_keys_that_it_names() {
         let scenario = vary(
             "name = \"r\"\nset.wifi.loss = \"5%\"\nwarmup = \"1s\"",
             "down",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn links_can_be_left_out_and_turned_around() {
+    fn links_can_be_omitted_and_mirrored() {
         let scenario = vary("only = [\"lte\"]", "up").unwrap();
         let rates: Vec<_> = scenario
             .links()

@@ -165,7 +165,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn half_and_nearly_all_have_bars_of_their_own() {
+    fn median_and_99th_percentile_have_separate_bars() {
         let blackhole = Kind::by_name("blackhole").unwrap();
         let good = (150.0, Some(400.0));
         let mut figures = vec![good; 100];

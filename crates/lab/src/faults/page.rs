@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_what_falls_short() {
+    fn the_page_lists_missed_bars() {
         let all = [
             measured("blackhole", &[(150.0, Some(400.0)), (120.0, Some(300.0))]),
             measured("link-down", &[(80.0, Some(400.0))]),

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_have_is_not_measured() {
+    fn unsupported_scenarios_are_not_measured() {
         let missing = |system: &str, link: &str| {
             let text =
                 format!("name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"wifi\"\n{link}\n");

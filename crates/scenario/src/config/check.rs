@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn too_fast_a_link_is_refused_with_advice() {
+    fn a_link_that_is_too_fast_is_refused_with_advice() {
         let fast = links(&["wifi:rate=8gbit"]);
         assert_eq!(
             check_rates(&fast, false).unwrap_err().to_string(),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_in_total_is_told_in_advance() {
+    fn an_excessive_total_rate_causes_a_warning() {
         let sum = links(&["a:rate=2gbit", "b:rate=400mbit,up.rate=1gbit"]);
         let warning = load_warning(&sum, false).unwrap();
         assert!(

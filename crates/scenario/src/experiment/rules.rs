@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_counts_and_the_rest_is_the_named_scheme() {
+    fn missing_settings_are_those_of_the_named_scheme() {
         let text = "[80211ad]\nframes_per_slot = 8\nretry_limit = 2\n[jpoc]\ngamma_db = 10\n\
                     good_beams = 6\n";
         let rules = parse("stations", text).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_standard_allows_is_refused_with_its_line() {
+    fn values_outside_the_standards_are_refused_with_their_line() {
         for (kind, text, line, hint) in [
             (
                 "stations",

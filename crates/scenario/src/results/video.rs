@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_is_lost_or_waited_for() {
+    fn missing_pictures_are_lost_or_waited_for() {
         let seen = watched(|n, _| n != 50);
         assert_eq!((seen.lost, seen.late, seen.stalls), (1, 0, 0));
         // Nothing arrives after second 7: the player waits for pictures due after 7.5 until the
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_picture_everything_is_late() {
+    fn all_pictures_are_late_if_none_arrives() {
         let seen = watched(|_, _| false);
         assert_eq!((seen.frames, seen.late, seen.lost), (85, 85, 0));
         assert!(seen.stall_s > 8.0 && seen.bitrate_bps == 0.0);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_does_the_same_at_any_place_that_says_whose_it_has() {
+    fn a_profile_with_place_is_independent_of_its_position() {
         let first = "[[link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let timeline = |links: &str| {
             let text = format!("name = \"a\"\nduration = \"5s\"\n{links}");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_reaches_the_emulator_or_is_told() {
+    fn shared_resources_reach_the_emulator_or_are_reported() {
         let links = "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"x\"\nrate = \"1mbit\"\n\
                      [[link]]\nname = \"y\"\nrate = \"1mbit\"\n";
         let group = "[[group]]\nlinks = [\"x\", \"y\"]\ndeferral = [[0, 0.9], [0.1, 0]]\n";

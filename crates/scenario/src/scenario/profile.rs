@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_access_scheme_can_be_another_one() {
+    fn the_access_scheme_can_be_changed() {
         let other = scenario(JPOC).under_access("80211ad", 8).unwrap();
         assert_eq!(other.name, "a-80211ad-8");
         let same = scenario("access = \"80211ad\"\nstations = 8\n");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cell_has_besides_counts() {
+    fn optional_keys_of_the_cell_are_read() {
         let keys = format!(
             "{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\nspeed = 1\n\
              pause = 2\nperiods = 4\n"

@@ -205,7 +205,7 @@ mod tests {
         "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"wifi\"\nrate = \"60mbit\"\n";
 
     #[test]
-    fn what_is_not_said_has_a_default() {
+    fn missing_keys_have_defaults() {
         let scenario = read(Path::new("s.toml"), GOOD).unwrap();
         assert_eq!(scenario.seeds, 5);
         assert_eq!(scenario.congestion, "cubic");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_with_its_line() {
+    fn every_problem_is_reported_with_its_line() {
         let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\n\
                     systems = [\"sumlink:fbtd\"]\n\
                     [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\n\
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_cannot_happen_is_accepted() {
+    fn impossible_settings_are_rejected() {
         let late = format!("{GOOD}[[event]]\nat = \"11s\"\nlink = \"wifi\"\nrate = \"0\"\n");
         assert!(problems(&late)[0].contains("the run is over by then"));
         let warm = format!("warmup = \"10s\"\n{GOOD}");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn too_fast_a_link_is_refused_with_advice() {
+    fn a_link_that_is_too_fast_is_refused_with_advice() {
         let fast = GOOD.replace("60mbit", "8000mbit");
         let found = problems(&fast);
         assert!(

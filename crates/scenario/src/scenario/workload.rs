@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn srt_is_said_to_be_missing() {
+    fn srt_is_rejected_with_a_reason() {
         assert_eq!(VideoProtocol::parse("rtmp"), Ok(VideoProtocol::Rtmp));
         assert!(
             VideoProtocol::parse("srt")

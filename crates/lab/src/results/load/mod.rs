@@ -188,7 +188,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn what_cannot_be_read_is_left_out_by_name() {
+    fn unreadable_files_are_skipped_and_named() {
         let base = tempfile::tempdir().unwrap();
         sample::write(base.path());
         let seed = base.path().join("los/seed-1");

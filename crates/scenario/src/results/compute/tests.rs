@@ -171,7 +171,7 @@ fn runs_without_figures_are_counted_by_reason() {
 }
 
 #[test]
-fn what_contradicts_itself_is_said() {
+fn inconsistent_figures_cause_warnings() {
     let links = |a, b| [(Some("wh1"), a), (Some("wh2"), b)];
     let mut other = run("x", 1, &[(None, 250.0)]);
     other.environment.kernel = "6.1".to_owned();
