@@ -53,7 +53,7 @@ def test_many_stations_fail_more_often() -> None:
     assert list(frame.columns[:4]) == ["scheme", "stations", "seed", "jain"]
     mean = frame.groupby("stations")[["failure", "first_90_s"]].mean()
     assert mean.loc[12, "failure"] > mean.loc[1, "failure"] and (mean["first_90_s"] > 0).all()
-    with pytest.raises(sim.ScenarioError, match="is what an experiment of kind"):
+    with pytest.raises(sim.ScenarioError, match="is varied by an experiment of kind"):
         mmwave.stations([1], ["jpoc"], 1, cell={"stations": 2})
 
 

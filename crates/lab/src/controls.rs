@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_has_needs_nothing() {
+    fn controls_of_the_kernel_need_no_preparation() {
         let (name, kept) = prepare("reno").unwrap();
         assert_eq!((name.as_str(), kept.is_none()), ("reno", true));
         assert_eq!(missing("reno"), None);

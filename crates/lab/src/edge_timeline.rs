@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_always_nothing_has_no_panel_and_of_several_connections_one_is_shown() {
+    fn empty_panels_are_omitted_and_one_connection_is_shown() {
         let one = flow(0, 0, 0).replace("\"held_us\":300", "\"held_us\":0");
         let other = |ms| flow(1, ms, 0).replace("\"held_us\":300", "\"held_us\":0");
         let svg = picture(&(one + &other(0) + &other(10)));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_connections_is_no_picture_and_a_broken_one_an_error() {
+    fn a_trace_without_connections_has_no_chart_and_an_invalid_one_is_an_error() {
         assert_eq!(edge_timeline(queue(1, 0, 1).as_bytes(), &[], ""), Ok(None));
         let broken = flow(0, 1, 1) + "{\"t_ns\":1,";
         let error = edge_timeline(broken.as_bytes(), &[], "").unwrap_err();

@@ -71,7 +71,7 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    /// Starts with the links of the description, whose ends are (client, server).
+    /// Starts with the links of the description; ends are in the order (client, server).
     pub(crate) fn start(
         config: &LabConfig,
         ends: Vec<[Tun; 2]>,

@@ -31,12 +31,14 @@ pub enum LabError {
     },
     /// The kernel has no TUN devices, or their device file is missing.
     #[error(
-        "/dev/net/tun does not exist: load the tun module (modprobe tun), or give the container that device"
+        "/dev/net/tun does not exist: load the tun module (modprobe tun), or give the container \
+         that device"
     )]
     NoTun,
     /// The device file of TUN devices cannot be opened without more privileges.
     #[error(
-        "no permission to open /dev/net/tun: run as root, or allow it with: sudo chmod 666 /dev/net/tun"
+        "no permission to open /dev/net/tun: run as root, or allow it with: sudo chmod 666 \
+         /dev/net/tun"
     )]
     TunDenied,
     /// Network namespaces can be created neither as root nor in a user namespace.

@@ -227,7 +227,7 @@ pub(crate) fn enter(path: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Processes whose network namespace has that inode number, except this one.
+/// Processes in the network namespace with that inode number, except this one.
 pub(crate) fn processes_in(inode: u64) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usage_is_read_whatever_the_program_is_called() {
+    fn usage_is_read_for_any_program_name() {
         let stat = "17 (a) b (c) S 1 17 17 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 100 0";
         let usage = Usage::parse(stat, "Name:\ta\nVmHWM:\t  2048 kB\n");
         assert!(usage.cpu_s > 0.0);

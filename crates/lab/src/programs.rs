@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_found_and_what_is_not_is_named() {
+    fn existing_programs_are_found_and_missing_ones_named() {
         assert!(find("sh").is_ok());
         let error = find("no-such-program").unwrap_err().to_string();
         assert_eq!(error, "program 'no-such-program' not found");

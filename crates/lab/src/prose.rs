@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_behind_words() {
+    fn texts_are_cut_at_the_end_of_words() {
         assert_eq!(cut("one two, three", 14), "one two, three");
         assert_eq!(cut("one two, three", 13), "one two…");
         assert_eq!(cut("one two three", 8), "one two…");

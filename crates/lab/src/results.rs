@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! OUT/SCENARIO/scenario.toml               the file as it was run
-//! OUT/SCENARIO/seed-1/SYSTEM.json          a Run; a resumed series skips runs whose file exists
+//! OUT/SCENARIO/seed-1/SYSTEM.json          a Run; a resumed series skips runs with an existing file
 //! OUT/SCENARIO/summary.json                a Summary of all runs
 //! ```
 

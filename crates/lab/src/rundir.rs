@@ -103,7 +103,7 @@ pub(crate) fn namespace_name(id: &str, side: &str) -> String {
     format!("{PREFIX}{id}-{side}")
 }
 
-/// The ids of running laboratories, and of those whose owner is dead.
+/// The ids of running laboratories, and of those with a dead owner.
 fn survey() -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let (mut running, mut dead) = (Vec::new(), Vec::new());
     let Ok(entries) = fs::read_dir(base()) else {
@@ -155,7 +155,7 @@ pub(crate) fn control_of(id: &str) -> PathBuf {
     base().join(id).join("control")
 }
 
-/// Removes leftovers of laboratories whose owner is dead: processes, namespaces, directories.
+/// Removes leftovers of laboratories with a dead owner: processes, namespaces, directories.
 /// Returns one line for each removal.
 pub fn clean() -> Result<Vec<String>, LabError> {
     let mut removed = Vec::new();
@@ -190,7 +190,7 @@ pub fn clean() -> Result<Vec<String>, LabError> {
     Ok(removed)
 }
 
-/// The id of the laboratory whose namespace has this name; `None` for other namespaces.
+/// The id of the laboratory that owns the namespace of this name; `None` for other namespaces.
 fn owner_of(name: &str) -> Option<&str> {
     let (id, side) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let ours = id.len() == 8
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_by_its_start() {
+    fn a_process_is_identified_by_its_start_time() {
         let own = start_of(std::process::id());
         assert!(own.is_some());
         assert_eq!(start_of(std::process::id()), own);

@@ -262,7 +262,8 @@ pub(crate) fn set_congestion(
     fs::write(ALLOWED, before).map_err(LabError::file(ALLOWED))?;
     result.map(|()| {
         Some(format!(
-            "net.ipv4.tcp_allowed_congestion_control was '{before} {name}' for a moment, and is '{before}' again"
+            "net.ipv4.tcp_allowed_congestion_control was '{before} {name}' for a moment, and is \
+             '{before}' again"
         ))
     })
 }

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn many_flows_are_limited_and_none_is_said() {
+    fn the_number_of_flows_is_limited_and_their_absence_reported() {
         let flows: Vec<WindowFlow> = (0..20)
             .map(|n| flow(&format!("flow {n}"), 0.0, 10 + n))
             .collect();

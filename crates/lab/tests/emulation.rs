@@ -134,7 +134,7 @@ fn gets_through(pair: &(UdpSocket, UdpSocket), within: Duration) -> bool {
 }
 
 #[test]
-fn programs_can_be_told_to_stop() {
+fn programs_can_be_stopped() {
     // As in the subcommands: the laboratory's own process watches the signal.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
@@ -148,7 +148,7 @@ fn programs_can_be_told_to_stop() {
 }
 
 #[test]
-fn the_delay_is_what_was_asked_for() {
+fn the_delay_matches_its_setting() {
     let Some(lab) = lab(&[
         "wifi:rate=60mbit,delay=10ms",
         "wigig:rate=180mbit,delay=4ms",
@@ -173,7 +173,7 @@ fn the_delay_is_what_was_asked_for() {
 }
 
 #[test]
-fn tcp_gets_the_rate_that_was_asked_for() {
+fn tcp_reaches_the_configured_rate() {
     let Some(lab) = lab(&["link0:rate=50mbit,delay=5ms,up.rate=20mbit"]) else {
         return;
     };
@@ -306,7 +306,7 @@ fn iperf3_sees_the_rate_through_the_bound_interface() {
 }
 
 #[test]
-fn the_loss_is_what_was_asked_for() {
+fn the_loss_matches_its_setting() {
     let Some(lab) = lab(&["lossy:rate=100mbit,up.loss=10%,queue=1MB"]) else {
         return;
     };
@@ -339,7 +339,7 @@ fn the_loss_is_what_was_asked_for() {
 }
 
 #[test]
-fn a_blackhole_swallows_everything_and_nobody_is_told() {
+fn a_blackhole_drops_packets_silently() {
     let Some(lab) = lab(&["wifi:rate=60mbit,delay=1ms", "wigig:rate=60mbit,delay=1ms"]) else {
         return;
     };

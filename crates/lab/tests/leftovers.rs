@@ -168,7 +168,7 @@ fn a_self_test_that_is_killed_is_cleaned_up() {
     let id = own_id().unwrap();
     let places = ["client", "server", "router"]
         .map(|place| Path::new("/run/netns").join(format!("sumlink-{id}-{place}")));
-    wait_until("the shaper is there", || places.iter().all(|p| p.exists()));
+    wait_until("the shaper exists", || places.iter().all(|p| p.exists()));
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert!(places.iter().all(|place| place.exists()));
@@ -180,7 +180,7 @@ fn a_self_test_that_is_killed_is_cleaned_up() {
 }
 
 #[test]
-fn mistakes_get_one_line_and_an_exit_code() {
+fn errors_have_one_line_and_an_exit_code() {
     let run = |arguments: &[&str]| {
         let output = Command::new(program())
             .args(arguments)

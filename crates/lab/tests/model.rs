@@ -92,7 +92,7 @@ fn carrier(lab: &Lab, side: Side, link: &str) -> bool {
 }
 
 #[test]
-fn plans_are_carried_out_without_anybody_s_help() {
+fn scheduled_changes_happen_on_their_own() {
     let Some(_turn) = turn() else { return };
     let mut config = config(&["wifi:rate=0,queue=1MB", "wigig:rate=10mbit"]);
     config.timeline = vec![
@@ -304,7 +304,7 @@ fn super_packets_are_cut_and_joined_and_each_packet_can_be_lost() {
 }
 
 #[test]
-fn what_the_emulator_cannot_carry_is_said_before() {
+fn excessive_rates_are_reported_in_advance() {
     let refused = config(&["wifi:rate=8gbit"])
         .check()
         .unwrap_err()
@@ -321,7 +321,7 @@ fn what_the_emulator_cannot_carry_is_said_before() {
             .check()
             .unwrap_err()
             .to_string()
-            .contains("cannot be planned")
+            .contains("cannot be scheduled")
     );
     removed.timeline = vec![plan(0, "a", "rate=80gbit")];
     assert!(removed.check().is_err());

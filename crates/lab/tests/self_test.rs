@@ -65,7 +65,7 @@ fn name_of(figure: &Value) -> String {
 }
 
 #[test]
-fn every_subject_finds_what_was_asked_for() {
+fn every_subject_measures_its_settings() {
     let subjects = [
         "delay",
         "order",
@@ -122,7 +122,7 @@ fn every_subject_finds_what_was_asked_for() {
 }
 
 #[test]
-fn what_has_no_dice_and_no_clock_is_exact() {
+fn deterministic_figures_are_exact() {
     let Some(output) = self_test(&["queue", "blackhole", "interferer"], &["--json"]) else {
         return;
     };

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_beyond_a_limited_axis_is_no_place_on_it() {
+    fn a_value_beyond_a_limited_axis_has_no_position_on_it() {
         let values = [34.78, -18.76, 10.0, 4.0];
         let axis = Axis::limited(values, (-5.0, 30.0), (0.0, 100.0), 5.0);
         assert_eq!(axis.range, (0.0, 10.0));

@@ -124,7 +124,7 @@ fn no_committed_picture_hides_a_value() {
 }
 
 #[test]
-fn what_is_cut_off_or_outside_is_found() {
+fn clipped_and_outside_shapes_are_found() {
     let curve = |id: &str, d: &str| {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 100 100\"><g id=\"{id}\"/>\

@@ -95,7 +95,8 @@ impl Svg {
         let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
              viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
-             font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\">\n<title>{title}</title>\n\
+             font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\">\n\
+             <title>{title}</title>\n\
              <rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
         );
         Self { text }
@@ -214,7 +215,8 @@ impl Svg {
         };
         let _ = writeln!(
             self.text,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" {} {more}>{}</text>",
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" {} \
+             {more}>{}</text>",
             ink.fill(),
             escape(content)
         );

@@ -1,4 +1,4 @@
-//! Scenarios and their results: what the laboratory measures and the simulator simulates.
+//! Scenarios and their results, for measurements in the laboratory and for simulations.
 //!
 //! - [`scenario`] reads the files under `scenarios/`, [`config`] what stands in them.
 //! - [`experiment`] reads those of experiments with 60 GHz Wi-Fi.

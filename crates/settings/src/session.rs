@@ -1,5 +1,6 @@
-//! Settings of a session beside its scheduler, by the names that they have in `[session]` of a configuration file: the program reads
-//! them there, and a system that is measured has them in its name.
+//! Settings of a session other than its scheduler, with their names in `[session]` of a
+//! configuration file. The program reads them there; the name of a system under measurement
+//! contains them.
 
 use std::time::Duration;
 
@@ -8,35 +9,36 @@ use sumlink_engine::{Class, Config, ConfigError, Redundancy, Role, scheduler};
 
 use crate::units::{self, UnitError};
 
-/// What there is to set, for messages.
+/// All settings, for messages.
 const KEYS: &str = "coupling, alpha, beta, redundancy.share|floor|refill|advance, race.CLASS, \
     windows.CLASS.products|least|most";
 
-/// The most that a budget for bytes sent twice holds beside its share.
+/// Maximum bytes of a part of the duplication budget other than its share.
 const MOST_BUDGET: u64 = 1 << 30;
-/// The longest time in advance of the budget's share.
+/// Maximum advance of the budget's share.
 const MOST_ADVANCE: Duration = Duration::from_secs(1);
 
-/// What was set, and what the engine makes of it.
+/// Settings, and the resulting configuration of the engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionOptions {
-    /// Keys and values as they were given, in that order.
+    /// Keys and values as given, in order.
     said: Vec<(String, String)>,
-    /// Of the budget for bytes sent twice.
+    /// Of the budget for duplicates.
     pub redundancy: Redundancy,
     /// Of the scheduler `fbdt`.
     pub fbdt: FbdtConfig,
 }
 
 impl SessionOptions {
-    /// Sets something by its name in the file: `coupling` to `fair`, `race.interactive` to `8KiB`.
+    /// Sets a value by its name in the file: `coupling` to `fair`, `race.interactive` to `8KiB`.
     ///
     /// # Errors
     ///
-    /// There is no such key, it is there already, or its value makes no sense; with what there is. Nothing is set then.
+    /// The key is unknown or already set, or its value is invalid; the message lists the choices.
+    /// Nothing is set in this case.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         if self.said.iter().any(|(said, _)| said == key) {
-            return Err("it is there twice".to_owned());
+            return Err("it appears twice".to_owned());
         }
         let is_factor = |key: &str| matches!(key, "alpha" | "beta");
         let contradicts = |said: &str| {
@@ -65,7 +67,7 @@ impl SessionOptions {
         self.said.is_empty()
     }
 
-    /// The keys that change nothing where the classes have these schedulers.
+    /// The keys that have no effect with these schedulers of the classes.
     pub fn unread<'a>(
         &self,
         scheduler_of: impl Fn(Class) -> &'a str,
@@ -74,20 +76,21 @@ impl SessionOptions {
         keys.filter(move |key| !is_read(key, &scheduler_of))
     }
 
-    /// Why a class' windows have no size that the engine would take, whatever was said first.
+    /// Why the engine would reject the size of a class' windows; independent of the order of the
+    /// settings.
     pub fn check_window(&self, class: Class) -> Result<(), ConfigError> {
         let mut config = Config::new(Role::Client);
         config.fbdt.windows = [self.fbdt.windows[class as usize]; 4];
         config.check()
     }
 
-    /// Sets all of it: what was said, and the defaults of the rest.
+    /// Applies all settings, including the defaults of unset ones.
     pub fn apply(&self, config: &mut Config) {
         config.redundancy = self.redundancy;
         config.fbdt.clone_from(&self.fbdt);
     }
 
-    /// The same as `[session]` of a configuration file; empty where nothing was set.
+    /// The settings as `[session]` of a configuration file; empty if nothing was set.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for (key, value) in &self.said {
@@ -104,7 +107,7 @@ impl SessionOptions {
     fn set_factor(&mut self, name: &str, value: &str) -> Result<(), String> {
         let factor = parse_number(value)?;
         let factor = check_factor(factor).map_err(|error| error.to_string())?;
-        // One of them alone leaves the other windows as they are.
+        // Setting one of them leaves the other unchanged.
         let (mut alpha, mut beta) = match self.fbdt.coupling {
             Coupling::Scaled { alpha, beta } => (alpha, beta),
             Coupling::Decoupled | Coupling::Fair => (1.0, 1.0),
@@ -126,7 +129,7 @@ impl SessionOptions {
             "floor" => self.redundancy.floor = parse_budget(value)?,
             "refill" => self.redundancy.refill = parse_budget(value)?,
             "advance" => self.redundancy.advance = parse_advance(value)?,
-            _ => return Err("there is share, floor, refill and advance".to_owned()),
+            _ => return Err("expected share, floor, refill or advance".to_owned()),
         }
         Ok(())
     }
@@ -137,13 +140,13 @@ impl SessionOptions {
             "products" => rule.products = parse_number(value)?,
             "least" => rule.least = parse_size(value)?,
             "most" => rule.most = parse_size(value)?,
-            _ => return Err("there is products, least and most".to_owned()),
+            _ => return Err("expected products, least or most".to_owned()),
         }
         Ok(())
     }
 }
 
-/// Whether the setting of that name changes anything where the classes have these schedulers.
+/// Whether the setting of that name has an effect with these schedulers of the classes.
 fn is_read<'a>(key: &str, scheduler_of: impl Fn(Class) -> &'a str) -> bool {
     let of_class = match key.split_once('.') {
         Some(("race" | "windows", rest)) => rest.split('.').next().and_then(Class::from_name),
@@ -157,8 +160,9 @@ fn is_read<'a>(key: &str, scheduler_of: impl Fn(Class) -> &'a str) -> bool {
     }
 }
 
-/// Whether a scheduler looks at it. Those that send again what holds up a window keep to the budget for that; others repeat nothing, or
-/// everything. Of a caller's own nothing is known.
+/// Whether a scheduler uses the setting. Schedulers that duplicate data which holds up a window
+/// respect the budget; others duplicate nothing, or everything. Schedulers supplied by the caller
+/// are assumed to use it.
 fn reads(scheduler: &str, key: &str) -> bool {
     let is_budget = matches!(
         key,
@@ -171,18 +175,19 @@ fn reads(scheduler: &str, key: &str) -> bool {
     }
 }
 
-/// `none` or `fair`.
+/// Parses `none` or `fair`.
 fn parse_coupling(word: &str) -> Result<Coupling, String> {
     match word {
         "none" => Ok(Coupling::Decoupled),
         "fair" => Ok(Coupling::Fair),
         _ => Err(format!(
-            "`{word}` is no coupling: write \"none\", \"fair\", or the factors `alpha` and `beta`"
+            "`{word}` is not a coupling: write \"none\", \"fair\", or the factors `alpha` and \
+             `beta`"
         )),
     }
 }
 
-/// Alpha or beta: above 0 and no more than 1.
+/// Checks alpha or beta: above 0 and at most 1.
 fn check_factor(factor: f64) -> Result<f64, ConfigError> {
     match factor > 0.0 && factor <= 1.0 {
         true => Ok(factor),
@@ -190,7 +195,7 @@ fn check_factor(factor: f64) -> Result<f64, ConfigError> {
     }
 }
 
-/// A part of the redundancy budget, in bytes.
+/// Parses a part of the redundancy budget, in bytes.
 fn parse_budget(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     match bytes <= MOST_BUDGET {
@@ -199,7 +204,7 @@ fn parse_budget(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How much time is carried in advance of the budget's share.
+/// Parses the advance of the budget's share.
 fn parse_advance(text: &str) -> Result<Duration, String> {
     let advance = units::parse_duration(text).map_err(|error| error.to_string())?;
     match advance <= MOST_ADVANCE {
@@ -208,7 +213,7 @@ fn parse_advance(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A class by its name; the error says what there is.
+/// The class of that name; the error lists all classes.
 pub fn parse_class(name: &str) -> Result<Class, String> {
     Class::from_name(name).ok_or_else(|| {
         let classes = Class::ALL.map(Class::name).join(", ");
@@ -218,7 +223,9 @@ pub fn parse_class(name: &str) -> Result<Class, String> {
 
 fn no_such(key: &str) -> String {
     let classes = Class::ALL.map(Class::name).join(", ");
-    format!("there is no class '{key}' (classes: {classes}), nor such a setting (settings: {KEYS})")
+    format!(
+        "there is no class '{key}' (classes: {classes}), and no such setting (settings: {KEYS})"
+    )
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -227,7 +234,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 fn parse_number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite());
-    number.ok_or_else(|| format!("'{text}' is no number"))
+    number.ok_or_else(|| format!("'{text}' is not a number"))
 }
 
 #[cfg(test)]
@@ -286,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_the_same() {
+    fn settings_are_written_as_toml() {
         let said = [
             ("beta", "1"),
             ("redundancy.share", "2%"),
@@ -300,27 +307,27 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_values_are_reported() {
         let error = |all: &[(&str, &str)]| options(all).unwrap_err();
-        assert!(error(&[("speed", "1")]).contains("nor such a setting (settings: coupling, "));
+        assert!(error(&[("speed", "1")]).contains("and no such setting (settings: coupling, "));
         assert!(error(&[("race.bulk", "1kB")]).starts_with("there is no class 'bulk'"));
-        assert!(error(&[("redundancy.part", "1%")]).contains("share, floor, refill and advance"));
-        assert!(error(&[("windows.streaming", "3")]).contains("nor such a setting"));
-        assert!(error(&[("windows.streaming.size", "3")]).contains("products, least and most"));
+        assert!(error(&[("redundancy.part", "1%")]).contains("share, floor, refill or advance"));
+        assert!(error(&[("windows.streaming", "3")]).contains("and no such setting"));
+        assert!(error(&[("windows.streaming.size", "3")]).contains("products, least or most"));
         assert!(error(&[("windows.streaming.least", "3B")]).contains("a window is from 1 KiB"));
         assert!(error(&[("alpha", "0")]).contains("above 0 and no larger than 1"));
-        assert!(error(&[("alpha", "NaN")]).contains("no number"));
+        assert!(error(&[("alpha", "NaN")]).contains("not a number"));
         assert!(error(&[("redundancy.share", "101%")]).contains("out of range"));
         assert!(error(&[("redundancy.floor", "2GiB")]).contains("at most 1GiB"));
         assert!(error(&[("redundancy.advance", "2s")]).contains("at most 1s"));
-        assert!(error(&[("coupling", "fare")]).contains("no coupling"));
+        assert!(error(&[("coupling", "fare")]).contains("not a coupling"));
         assert!(error(&[("coupling", "fair"), ("beta", "1")]).contains("contradict"));
         assert!(error(&[("alpha", "1"), ("coupling", "fair")]).contains("contradict"));
         assert!(error(&[("alpha", "1"), ("alpha", "1")]).contains("twice"));
     }
 
     #[test]
-    fn what_no_scheduler_reads_is_told() {
+    fn unused_settings_are_reported() {
         let is_read = |key: &str, value: &str, of: &dyn Fn(Class) -> &'static str| {
             let mut options = SessionOptions::default();
             options.set(key, value).unwrap();

@@ -1,8 +1,8 @@
-//! Quantities as people write them: `20mbit`, `200ms`, `10GB`, `5%`.
+//! Quantities with units: `20mbit`, `200ms`, `10GB`, `5%`.
 //!
-//! A unit is always required, except for `0`: a bare `60` would be taken for megabits by some and for bits
-//! by others. Letter case does not matter. Parsing is exact: decimal fractions are not rounded through a
-//! floating-point number.
+//! A unit is always required, except for `0`: a bare `60` could mean megabits or bits. Letter case
+//! does not matter. Parsing is exact: decimal fractions are not rounded through a floating-point
+//! number.
 
 use std::time::Duration;
 
@@ -13,43 +13,43 @@ pub enum UnitError {
     /// It does not start with a number.
     #[error("'{text}' is not a {kind}: write a number and a unit, such as {example}")]
     NoNumber {
-        /// What was read.
+        /// The text.
         text: String,
-        /// What was expected.
+        /// The expected kind.
         kind: &'static str,
-        /// A good one.
+        /// A valid example.
         example: &'static str,
     },
-    /// There is no unit behind the number.
+    /// The number has no unit.
     #[error("'{text}' has no unit: write a {kind} such as {example} (units: {units})")]
     NoUnit {
-        /// What was read.
+        /// The text.
         text: String,
-        /// What was expected.
+        /// The expected kind.
         kind: &'static str,
-        /// A good one.
+        /// A valid example.
         example: &'static str,
-        /// Every unit of that kind.
+        /// All units of that kind.
         units: &'static str,
     },
-    /// The unit is not one of this kind.
+    /// The unit does not belong to this kind.
     #[error("'{unit}' in '{text}' is not a unit of a {kind} (units: {units})")]
     UnknownUnit {
-        /// What was read.
+        /// The text.
         text: String,
-        /// The part behind the number.
+        /// The part after the number.
         unit: String,
-        /// What was expected.
+        /// The expected kind.
         kind: &'static str,
-        /// Every unit of that kind.
+        /// All units of that kind.
         units: &'static str,
     },
-    /// The number is larger than anything that can be meant.
+    /// The number is larger than any sensible value.
     #[error("'{text}' is out of range for a {kind}")]
     OutOfRange {
-        /// What was read.
+        /// The text.
         text: String,
-        /// What was expected.
+        /// The expected kind.
         kind: &'static str,
     },
 }
@@ -105,7 +105,7 @@ const SIZE: Kind = Kind {
     ],
 };
 
-/// Parts of a billion.
+/// In units of 10^-9.
 const SHARE: Kind = Kind {
     name: "percentage",
     example: "5%",
@@ -148,22 +148,22 @@ pub fn parse_percentage(text: &str) -> Result<f64, UnitError> {
     Ok(billionths as f64 / 1e9)
 }
 
-/// Writes a rate so that [`parse_rate`] reads it back unchanged: `60mbit`, `1.5gbit`.
+/// Formats a rate so that [`parse_rate`] reads it back unchanged: `60mbit`, `1.5gbit`.
 pub fn format_rate(bits_per_second: u64) -> String {
     format_exact(u128::from(bits_per_second), &RATE.units[1..], "bit")
 }
 
-/// Writes a duration so that [`parse_duration`] reads it back unchanged: `10ms`, `1.5s`.
+/// Formats a duration so that [`parse_duration`] reads it back unchanged: `10ms`, `1.5s`.
 pub fn format_duration(duration: Duration) -> String {
     format_exact(duration.as_nanos(), &DURATION.units[1..4], "ns")
 }
 
-/// Writes a share in per cent: `5%`.
+/// Formats a share as a percentage: `5%`.
 pub fn format_percentage(share: f64) -> String {
     format!("{}%", (share * 1e9).round() / 1e7)
 }
 
-/// The largest unit in which the number is at least 1, with as many decimals as it takes.
+/// Formats a value in the largest unit in which it is at least 1, with all necessary decimals.
 fn format_exact(value: u128, units: &[(&str, u128)], base: &str) -> String {
     match units.iter().rev().find(|(_, size)| value >= *size) {
         None => format!("{value}{base}"),
@@ -183,7 +183,7 @@ fn narrow(text: &str, kind: &Kind, value: u128) -> Result<u64, UnitError> {
     u64::try_from(value).map_err(|_| out_of_range())
 }
 
-/// The quantity in base units, rounded down to a whole one.
+/// Parses a quantity in base units, rounded down to a whole number.
 fn parse(text: &str, kind: &Kind) -> Result<u128, UnitError> {
     let trimmed = text.trim();
     let no_number = || UnitError::NoNumber {
@@ -203,7 +203,7 @@ fn parse(text: &str, kind: &Kind) -> Result<u128, UnitError> {
     if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
         return Err(no_number());
     }
-    // Beyond 18 digits nothing is left of a sensible quantity, and the arithmetic below stays in range.
+    // Sensible quantities have at most 18 digits, and the arithmetic below stays in range.
     if whole.len() > 18 || fraction.len() > 18 {
         return Err(out_of_range());
     }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_understood() {
+    fn common_spellings_are_accepted() {
         assert_eq!(parse_rate("20mbit"), Ok(20_000_000));
         assert_eq!(parse_rate("1.5Gbit"), Ok(1_500_000_000));
         assert_eq!(parse_rate("0"), Ok(0));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_name_the_problem() {
         let message = |error: UnitError| error.to_string();
         assert_eq!(
             message(parse_rate("60").unwrap_err()),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn formatted_quantities_parse_back() {
         for rate in [0, 1, 999, 60_000_000, 1_500_000_000, 2_400_000_001] {
             assert_eq!(parse_rate(&format_rate(rate)), Ok(rate));
         }

@@ -1,26 +1,27 @@
-//! The most frequent mistake in a TOML file: a text without quotes, of which a parser says something about numbers.
+//! Explains the most frequent mistake in TOML files: a text without quotes, for which parsers
+//! report an invalid number.
 
 use std::ops::Range;
 
 /// A value in a TOML file that lacks its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unquoted {
-    /// Its place in the file, in bytes.
+    /// Its position in the file, in bytes.
     pub span: Range<usize>,
     /// Its column in its line, in characters, counted from 1.
     pub column: usize,
-    /// The key and its value with quotes, or of a list only the value.
+    /// The key and its value with quotes; in a list only the value.
     pub written: String,
 }
 
 impl Unquoted {
-    /// What to do, on one line.
+    /// The remedy, on one line.
     pub fn advice(&self) -> String {
         format!("a text needs quotes: write {}", self.written)
     }
 }
 
-/// Looks for a text without quotes in the line of a mistake in the syntax, which was found at `at` (in bytes).
+/// Searches for a text without quotes in the line of a syntax error, which is at byte `at`.
 pub fn find(text: &str, at: usize) -> Option<Unquoted> {
     let before = text.get(..at)?;
     let begin = before.rfind('\n').map_or(0, |end| end + 1);
@@ -31,14 +32,14 @@ pub fn find(text: &str, at: usize) -> Option<Unquoted> {
     if key.is_empty() || !key.chars().all(is_key) {
         return None;
     }
-    // A remark begins with # behind a blank; within a text without quotes nothing else can.
+    // A comment starts with # after a blank; within an unquoted text it can be nothing else.
     let rest = rest.split_once(" #").map_or(rest, |(value, _)| value);
     let value = rest.trim();
     let inside = value.strip_prefix('[');
     let list = inside.and_then(|value| value.strip_suffix(']'));
     let found = match list {
         _ if value.is_empty() || value.starts_with(['"', '\'', '{']) || is_value(value) => None,
-        // The rest of the list is in other lines.
+        // The list continues on other lines.
         None if inside.is_some_and(|rest| !rest.contains(']')) => None,
         None => Some((value, format!("{key} = \"{value}\""))),
         Some(list) => {
@@ -49,7 +50,7 @@ pub fn find(text: &str, at: usize) -> Option<Unquoted> {
         }
     };
     let (bare, written) = found.filter(|(bare, _)| !bare.contains(['"', '\\']))?;
-    // A part of the line, so that its place follows from where it is in memory.
+    // A subslice of the line, so its address gives its offset.
     let offset = bare.as_ptr() as usize - line.as_ptr() as usize;
     let start = begin + offset;
     Some(Unquoted {
@@ -59,7 +60,7 @@ pub fn find(text: &str, at: usize) -> Option<Unquoted> {
     })
 }
 
-/// Whether it is a value as it stands.
+/// Whether the text is a valid value as it is.
 fn is_value(text: &str) -> bool {
     toml::from_str::<toml::Table>(&format!("x = {text}")).is_ok()
 }
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_without_quotes_is_found_where_it_is() {
+    fn a_text_without_quotes_is_located() {
         for (line, column, written) in [
             ("socks = 127.0.0.1:1080", 9, "socks = \"127.0.0.1:1080\""),
             ("listen = [::]:7443", 10, "listen = \"[::]:7443\""),
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn other_mistakes_are_none_of_quotes() {
+    fn other_errors_are_not_attributed_to_quotes() {
         for line in [
             "a = ",
             "a = \"x",

@@ -295,7 +295,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session]\ncoupling = \"far\"",
-            "x.toml:5: `far` is no coupling: write \"none\", \"fair\"",
+            "x.toml:5: `far` is not a coupling: write \"none\", \"fair\"",
         ),
         (
             "client",

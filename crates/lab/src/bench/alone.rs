@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_takes_what_concerns_it_and_nothing_else() {
+    fn a_link_applies_only_its_own_settings() {
         let [wifi, lte] = singles(TWO).try_into().unwrap();
         assert_eq!((wifi.name.as_str(), lte.name.as_str()), ("wifi", "lte"));
         assert!(
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_whatever_it_and_its_row_are_called() {
+    fn the_content_is_independent_of_names() {
         let renamed = TWO
             .replace("\"wifi\"", "\"first\"")
             .replace("\"n\"", "\"other\"")
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn coupled_links_are_measured_where_they_are() {
+    fn coupled_links_have_no_scenarios_of_single_links() {
         let group = "[[group]]\nlinks = [\"wifi\", \"lte\"]\n";
         assert!(singles(&format!("{TWO}{group}")).is_empty());
         let stranger = "[[interferer]]\nlinks = [\"wifi\"]\noccupancy = \"30%\"\n";
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_depends_on_is_not_what_it_is_called() {
+    fn the_content_of_a_scenario_excludes_its_name() {
         let content = |text: &str| {
             let (table, scenario) = read(text);
             super::content(&table, &scenario).unwrap()

@@ -55,9 +55,10 @@ pub(crate) enum Quantity {
 pub(crate) const REFERENCE: &str = "mptcp+tls";
 
 /// All accepted forms, for error messages.
-const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seconds below best <= 0, within limit, \
-                     completion <= 1 of best up to 100kB, completion >= 0.95 of sum above 100kB, \
-                     added latency <= 500us, duplicates <= 2%, reorder <= 2, cpu <= 1.5 of mptcp+tls, rival >= 0";
+const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seconds below best \
+                     <= 0, within limit, completion <= 1 of best up to 100kB, completion >= 0.95 \
+                     of sum above 100kB, added latency <= 500us, duplicates <= 2%, reorder <= 2, \
+                     cpu <= 1.5 of mptcp+tls, rival >= 0";
 
 impl Bar {
     /// Reads one of the forms in docs/laboratory.md.
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_shown_with_their_sign() {
+    fn bars_are_formatted_with_their_sign() {
         assert_eq!(bar("sum >= 0.97").to_string(), "≥ 0.97");
         assert_eq!(bar("duplicates <= 2%").to_string(), "≤ 2 %");
         assert_eq!(bar("added latency <= 0.5ms").to_string(), "≤ 500us");

@@ -73,7 +73,7 @@ impl Causes {
         let causes: Vec<_> = causes.collect();
         let known = causes.iter().any(|(_, cause)| cause.is_some());
         let told = causes.iter().map(|(word, cause)| {
-            let text = cause.map_or("cause not known yet", |cause| &cause.text);
+            let text = cause.map_or("the cause is not known yet", |cause| &cause.text);
             format!("{word}: {text}")
         });
         known.then(|| told.collect::<Vec<_>>().join("; "))
@@ -180,7 +180,8 @@ mod tests {
     use crate::bench::matrix;
 
     const ROW: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\ndirections = [\"down\", \"up\"]\n\
-        congestion = [\"cubic\", \"bbr\"]\n[[row]]\nname = \"r\"\nduration = \"3s\"\ncause = \"of all\"\n\
+        congestion = [\"cubic\", \"bbr\"]\n[[row]]\nname = \"r\"\nduration = \"3s\"\n\
+        cause = \"of all\"\n\
         [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
         [row.causes]\n\"up\" = \"of uploads\"\n\"up, bbr\" = \"of one\"\n";
 
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closest_cause_counts() {
+    fn the_most_specific_cause_applies() {
         let group = matrix::read(Path::new("m.toml"), ROW).unwrap();
         let causes = &group.rows[0].causes;
         for (variant, cause) in [
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_speaks_for_the_rows_that_say_nothing_and_of_some_quantities_alone() {
+    fn causes_of_a_group_apply_to_rows_without_causes_and_to_single_quantities() {
         let of_group = "[causes]\n\"bbr, reorder\" = \"of the group\"\n[[row]]";
         let text = ROW.replacen("[[row]]", of_group, 1);
         let text = text.replace("cause = \"of all\"\n", "");
@@ -246,7 +247,7 @@ mod tests {
         );
         assert_eq!(
             of("down, bbr", falls, falls).as_deref(),
-            Some("sum: cause not known yet; reorder: of the group")
+            Some("sum: the cause is not known yet; reorder: of the group")
         );
         assert_eq!(of("down, bbr", falls, passes), None);
         assert_eq!(of("down, cubic", passes, falls), None);
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_fewer_quantities_counts_before_what_is_about_more() {
+    fn causes_for_fewer_quantities_take_precedence() {
         let of_group = "[causes]\n\"bbr\" = \"of all\"\n\"bbr, reorder\" = \"of one\"\n\
             \"bbr, reorder, sum\" = \"of two\"\n[[row]]";
         let text = ROW.replacen("[[row]]", of_group, 1);
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_of_no_line_is_a_mistake() {
+    fn a_cause_without_a_matching_line_is_an_error() {
         for (from, to) in [("\"up, bbr\"", "\"up, reno\""), ("\"up, bbr\"", "\"\"")] {
             let found = matrix::read(Path::new("m.toml"), &ROW.replace(from, to)).unwrap_err();
             let told = found[0].to_string();

@@ -70,9 +70,11 @@ impl Page<'_> {
         text.push_str(&self.summary());
         let _ = write!(
             text,
-            "\nMade by `sumlink {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a line, without time \
-             series), the figures of the tables in [results.json](results.json).\n\n\
-             | group | lines | pass | fall short | refused | not run |\n| --- | --- | --- | --- | --- | --- |\n",
+            "\nMade by `sumlink {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a \
+             line, without time series), the figures of the tables in \
+             [results.json](results.json).\n\n\
+             | group | lines | pass | fall short | refused | not run |\n\
+             | --- | --- | --- | --- | --- | --- |\n",
             command(std::env::args().skip(1))
         );
         for (group, lines) in self.groups.iter().zip(self.lines) {
@@ -138,10 +140,12 @@ impl Page<'_> {
 
 /// Legend of the tables.
 const METHOD: &str = "\n## How to read this\n\n\
-    A line is a scenario in one direction with one congestion control. *Alone* is what one TCP connection gets over each \
-    link by itself, measured with the same seed; every ratio is taken seed by seed, and the table has the median, the least \
-    and the largest over the n seeds of the line. A line passes when the median of every bar does. *Refused*: the emulator did not keep up, or what \
-    the figure is relative to stalled, so that there is none. The scenarios are in `scenarios/matrix`; docs/laboratory.md says what the bars mean.\n";
+    A line is a scenario in one direction with one congestion control. *Alone* is the goodput \
+    of one TCP connection over each link alone, measured with the same seed. Every ratio is \
+    computed for each seed; the table shows the median, the minimum and the maximum over the n \
+    seeds of the line. A line passes if the median of every bar does. *Refused*: the emulator \
+    did not keep up, or the reference of the figure stalled. The scenarios are in \
+    `scenarios/matrix`; docs/laboratory.md explains the bars.\n";
 
 /// The command line without directories of the local machine, ready to be typed again.
 fn command(arguments: impl Iterator<Item = String>) -> String {

@@ -27,7 +27,8 @@ pub(super) fn table(lines: &[&Line]) -> String {
             let names: Vec<&str> = series.iter().map(|(name, _)| *name).collect();
             let _ = write!(
                 text,
-                "\nWhat each further link adds, over what it carries alone (1 everywhere: linear in their number):\n\n\
+                "\nGain of each further link, relative to its goodput alone (1 everywhere: linear \
+                 in their number):\n\n\
                  | direction, CC | {} |\n| ---{} |\n",
                 names.join(" | + "),
                 " | ---".repeat(names.len())
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn each_link_is_told_with_what_it_adds() {
+    fn each_link_is_listed_with_its_gain() {
         let links = [("a", 600.0), ("b", 200.0), ("c", 100.0)];
         let lossy = [("a", 600.0), ("b", 1.0), ("c", 100.0)];
         let lines = [

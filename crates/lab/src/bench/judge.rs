@@ -90,7 +90,7 @@ impl Line {
         self.verdict() == Verdict::NotRun && !self.judged.iter().any(says)
     }
 
-    /// Words for the quantities whose bars are missed.
+    /// Words for the quantities with missed bars.
     pub(crate) fn short(&self) -> Vec<String> {
         let short = self
             .judged
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_several_programs_are_told() {
+    fn runs_of_several_programs_are_listed() {
         let of = |seed: u64, program: &str| {
             let mut run = fbdt(seed, 98.0);
             run.environment.sumlink = "0.1.0".to_owned();
@@ -374,7 +374,7 @@ mod tests {
 
     /// The remaining seeds may have run on a different machine.
     #[test]
-    fn the_others_stand_beside_runs_of_the_same_seeds() {
+    fn other_systems_are_compared_over_the_same_seeds() {
         let mut runs = vec![run("mptcp", 1, own([90.0; 3]))];
         for (seed, mbps) in [(1, 98.0), (2, 60.0), (3, 50.0)] {
             runs.extend([links(seed), fbdt(seed, mbps)]);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_figure_says_why() {
+    fn missing_figures_have_a_reason() {
         assert_eq!(line(SUM, &[]).verdict(), Verdict::NotRun);
         assert_eq!(line(SUM, &[links(1)]).verdict(), Verdict::NotRun);
         let told = |outcome: Outcome| {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_of_fewer_seeds_than_were_asked_for_does_not_pass() {
+    fn a_median_of_too_few_seeds_does_not_pass() {
         let (group, scenario) = (group(SUM), scenario(""));
         let judged = |mbps: f64, seeds| {
             let runs = [links(1), fbdt(1, mbps)];
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_stalled_is_no_reason_to_pass() {
+    fn a_stalled_reference_does_not_pass_a_bar() {
         let cpu = "[\"cpu <= 1.5 of mptcp+tls\"]";
         let own = run("sumlink:fbdt", 1, took(1000, &[], 3.0));
         let with = |bytes| {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_figure_is_none_that_reaches_a_bar() {
+    fn an_unknown_figure_meets_no_bar() {
         let mut silent = own([98.0; 3]);
         silent.duplicates_bytes = None;
         let runs = [links(1), run("sumlink:fbdt", 1, silent)];

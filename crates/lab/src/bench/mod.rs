@@ -43,7 +43,8 @@ use sources::Sources;
 /// What `sumlink-lab bench` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "It ends with 0 when every bar of the chosen rows is reached, with 10 when one is not, or has no figure.\n\n\
+    after_help = "It ends with 0 when every bar of the chosen rows is reached, with 10 when one is \
+                  not, or has no figure.\n\n\
                   Examples:\n  sumlink-lab bench --list\n  sumlink-lab bench --quick\n  \
                   sumlink-lab bench --rows 'unequal/*' --seeds 3 --systems mptcp --out unequal"
 )]

@@ -76,7 +76,8 @@ impl<'a> Measured<'a> {
         let all_stalled = measured(system).all(|own| self.reference(quantity, own).is_none());
         let own = goodput(system).reduce(f64::min).filter(|_| all_stalled)?;
         Some(format!(
-            "{reference} stalled: {:.1} Mbit/s at best, less than a tenth of the {:.0} Mbit/s of {system}",
+            "{reference} stalled: {:.1} Mbit/s at best, less than a tenth of the {:.0} Mbit/s of \
+             {system}",
             best / 1e6,
             own / 1e6
         ))
@@ -317,8 +318,10 @@ pub(super) mod tests {
     /// Two links of 80 and 20 Mbit/s with 10 ms and 25 ms one way, queues of 50 ms, 2 % loss on the second.
     pub(in crate::bench) fn scenario(more: &str) -> Scenario {
         let text = format!(
-            "name = \"s\"\nduration = \"3s\"\nwarmup = \"1s\"\n{more}\n[[link]]\nname = \"a\"\nrate = \"80mbit\"\n\
-             delay = \"10ms\"\nqueue = \"50ms\"\n[[link]]\nname = \"b\"\nrate = \"20mbit\"\ndelay = \"25ms\"\n\
+            "name = \"s\"\nduration = \"3s\"\nwarmup = \"1s\"\n{more}\n[[link]]\nname = \"a\"\n\
+             rate = \"80mbit\"\n\
+             delay = \"10ms\"\nqueue = \"50ms\"\n[[link]]\nname = \"b\"\nrate = \"20mbit\"\n\
+             delay = \"25ms\"\n\
              queue = \"50ms\"\nloss = \"2%\"\n"
         );
         Scenario::parse(Path::new("s.toml"), &text).unwrap()
@@ -422,7 +425,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn questions_are_bytes_that_arrived_too() {
+    fn questions_count_as_delivered_bytes() {
         let scenario = scenario("workload = { kind = \"requests\" }");
         let answers = own([10.0; 3]);
         let asked = Measurement {
@@ -458,7 +461,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_object_that_only_warms_is_not_judged() {
+    fn an_object_in_the_warm_up_is_not_judged() {
         let above = Quantity::ObjectSum { above: 100_000 };
         let sizes = |more: &str| {
             let files =
@@ -534,7 +537,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_stalled_is_no_measure() {
+    fn a_stalled_run_is_not_a_reference() {
         let scenario = scenario("");
         let runs = [
             run("x", 1, took(1000, &[], 3.0)),
@@ -554,7 +557,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_the_links_alone_there_is_no_figure() {
+    fn figures_need_the_links_alone() {
         let scenario = scenario("");
         let runs = [run(ALONE, 2, alone()), run("x", 1, own([1.0, 1.0, 1.0]))];
         let measured = Measured {

@@ -177,7 +177,7 @@ mod tests {
     use crate::bench::quantities::tests::{alone, own, run};
 
     #[test]
-    fn a_record_is_short_and_says_what_bars_are_judged_by() {
+    fn a_record_is_short_and_contains_the_figures_of_the_bars() {
         let record = record(&without_series(run("x", 3, own([98.0; 3]))));
         assert_eq!(record["goodput_bps"], 98e6);
         assert_eq!(record["duplicates_bytes"], 750_000);

@@ -68,12 +68,14 @@ impl<'a> SideBySide<'a> {
     pub(super) fn table(&self, picture: &str) -> String {
         let mut text = format!(
             "\n## Side by side\n\n\
-             Of each row the first line, where one download (for `simultaneous` one over each link) meets links that were measured alone: what \
-             a system has of their sum, and of the best one of them by itself. Not every row has both figures. Rows that a system cannot do, \
-             in which it failed or was refused, or for which it was not run, are not among its rows. Of each row all have the same seeds, those \
-             that each of them has.\n\n\
+             The first line of each row, with one download (for `simultaneous` one over each \
+             link), relative to the links measured alone: to their sum, and to the best of \
+             them. Not every row has both figures. Rows that a system does not support, in \
+             which it failed or was refused, or that were not run are not counted for it. All \
+             systems of a row are compared over the seeds that each of them has.\n\n\
              ![side by side]({picture})\n\n\
-             | system | rows | of the sum: median | least | of the best link: least | rows below the best link | by more than a tenth |\n\
+             | system | rows | of the sum: median | least | of the best link: least | rows below \
+             the best link | by more than a tenth |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n"
         );
         for (name, Shares { rows, sum, best }) in &self.0 {
@@ -105,7 +107,8 @@ impl<'a> SideBySide<'a> {
         const HEAD: f64 = 46.0;
         let all = || self.0.iter().filter(|(_, shares)| !shares.best.is_empty());
         let bottom = HEAD + LINE * all().count() as f64;
-        let title = "side by side: goodput over that of the best link alone, a mark for each row (right of 1 is faster)";
+        let title = "side by side: goodput over that of the best link alone, a mark for each row \
+                     (right of 1 is faster)";
         let mut svg = Svg::new(WIDTH, bottom + 14.0, title);
         let bold = "font-weight=\"600\"";
         svg.text((8.0, 18.0), 13.0, Ink::Text, Anchor::Start, bold, title);
@@ -174,8 +177,10 @@ pub(super) mod tests {
 
     /// A group of three rows.
     pub(in crate::bench) fn group() -> matrix::Group {
-        let text = "name = \"g\"\nbars = [\"sum >= 0.97\", \"best >= 1\"]\n[scenario]\nduration = \"3s\"\n\
-                    [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n[[row]]\nname = \"one\"\n[[row]]\nname = \"two\"\n\
+        let text = "name = \"g\"\nbars = [\"sum >= 0.97\", \"best >= 1\"]\n[scenario]\n\
+                    duration = \"3s\"\n\
+                    [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n[[row]]\nname = \"one\"\n\
+                    [[row]]\nname = \"two\"\n\
                     [[row]]\nname = \"three\"\nbars = [\"best >= 1\"]\n";
         matrix::read(Path::new("m.toml"), text).unwrap()
     }
@@ -199,7 +204,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_system_stands_with_its_median_and_its_worst() {
+    fn each_system_is_listed_with_median_and_minimum() {
         let lines = vec![vec![
             line(0, &[("sumlink:fbdt", 96.0), ("mptcp", 90.0), ("noq", 60.0)]),
             // Further lines of the same row are not counted.
@@ -231,7 +236,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_share_has_its_place_and_nothing_at_all_an_arrow() {
+    fn every_share_has_a_position_and_zero_an_arrow() {
         // 0.008 of the best link, and zero.
         let figures = [("sumlink:fbdt", 96.0), ("mptcp", 0.64), ("noq", 0.0)];
         let lines = vec![vec![line(0, &figures)]];

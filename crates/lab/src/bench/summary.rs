@@ -57,8 +57,8 @@ pub(super) fn summary<'a>(
     };
     let _ = writeln!(
         text,
-        "Medians of {own}, of the alternatives of {}; down and up are directions, cubic and bbr the congestion control \
-         of everyone.",
+        "Medians of {own}, for the alternatives of {}; down and up are directions, cubic and bbr \
+         congestion controls.",
         words::count(others, "seed"),
     );
     text
@@ -82,7 +82,7 @@ fn rival(lines: &Lines) -> String {
         return shares.concat();
     }
     format!(
-        "A CUBIC connection of somebody else that shares a link with sumlink gets so much of an equal share (1 is equal): \
+        "A competing CUBIC connection on a link of sumlink gets this multiple of an equal share: \
          {}.\n",
         shares.join(", ")
     )
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_between_runs_is_said() {
+    fn differences_between_runs_are_listed() {
         let environment = Environment {
             kernel: "6.18.0".to_owned(),
             processors: 2,
@@ -197,15 +197,15 @@ mod tests {
         let same = told(environment.clone());
         assert_eq!(
             same,
-            "Measured until 1970-01-02 with sumlink 0.1.0 01234567 on 2 processors (Some Chip); kernel 6.18.0, socket \
-             buffers up to 0 MiB.\n"
+            "Measured until 1970-01-02 with sumlink 0.1.0 01234567 on 2 processors (Some Chip); \
+             kernel 6.18.0, socket buffers up to 0 MiB.\n"
         );
         let program = told(Environment {
             program: "fedcba9876543210".to_owned(),
             ..environment.clone()
         });
-        let expected = "The runs are of 2 programs: sumlink 0.1.0 01234567 (2 runs until 1970-01-01), sumlink 0.1.0 \
-                        fedcba98 (1 run until 1970-01-02).\n";
+        let expected = "The runs are of 2 programs: sumlink 0.1.0 01234567 (2 runs until \
+                        1970-01-01), sumlink 0.1.0 fedcba98 (1 run until 1970-01-02).\n";
         assert!(program.ends_with(expected), "{program}");
         let machine = told(Environment {
             processors: 4,
@@ -213,7 +213,8 @@ mod tests {
             ..environment.clone()
         });
         for expected in [
-            "2 machines: 2 processors (Some Chip) (2 runs until 1970-01-01), 4 processors (Some Chip) (1 run",
+            "2 machines: 2 processors (Some Chip) (2 runs until 1970-01-01), 4 processors (Some \
+             Chip) (1 run",
             "2 kernels: 6.18.0 (2 runs until 1970-01-01), 6.19.0 (1 run",
         ] {
             assert!(machine.contains(expected), "{machine}");

@@ -26,7 +26,8 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
     if !shown.is_empty() {
         let _ = write!(
             text,
-            "| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – most), bound | verdict |\n\
+            "| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – \
+             most), bound | verdict |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n",
             under_test(lines)
         );
@@ -57,7 +58,7 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
     others(text, lines);
 }
 
-/// A note for verdicts whose runs come from different program builds.
+/// A note for verdicts based on runs of different program builds.
 pub(super) fn mixture(line: &Line) -> String {
     match line.programs.is_empty() {
         true => String::new(),
@@ -75,7 +76,7 @@ fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
     if short.is_empty() {
         return;
     }
-    text.push_str("\nWhat falls short:\n\n");
+    text.push_str("\nMissed bars:\n\n");
     for row in &group.rows {
         let of_row = short.iter().filter(|line| line.row == row.name);
         let mut causes: Vec<(&str, Vec<&Line>)> = Vec::new();
@@ -180,7 +181,8 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     let _ = write!(
         text,
-        "\nThe alternatives, all over the seeds that each of them has:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
+        "\nThe alternatives, over the seeds that all of them have:\n\n\
+         | row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
         under_test(lines),
         names.join(" | "),
         " | ---".repeat(names.len() + 1)
@@ -216,7 +218,8 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     if lacks {
         text.push_str(
-            "\n– is a run that was not asked for, that the system cannot do, or that was refused: runs.jsonl has the reason.\n",
+            "\n– marks a run that was not requested, not supported or refused: runs.jsonl has the \
+             reason.\n",
         );
     }
 }
@@ -333,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_told_beside_what_falls_short() {
+    fn a_busy_machine_is_mentioned_with_missed_bars() {
         let text = "name = \"g\"\nbars = [\"duplicates <= 3%\"]\n[[row]]\nname = \"r\"\n\
                     duration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_rates_has_a_unit_and_room_for_all() {
+    fn a_chart_of_rates_has_a_unit_and_contains_all_values() {
         let text = "name = \"g\"\nbars = [\"goodput >= 5gbit\"]\n[[row]]\nname = \"r\"\n\
                     duration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();
@@ -384,8 +387,10 @@ mod tests {
 
     #[test]
     fn the_tables_of_two_lines() {
-        let text = "name = \"g\"\nabout = \"A group\"\nbars = [\"sum >= 0.97\", \"duplicates <= 3%\"]\n\
-                    [[row]]\nname = \"good\"\nduration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
+        let text = "name = \"g\"\nabout = \"A group\"\n\
+                    bars = [\"sum >= 0.97\", \"duplicates <= 3%\"]\n\
+                    [[row]]\nname = \"good\"\nduration = \"3s\"\n[[row.link]]\nname = \"a\"\n\
+                    rate = \"1mbit\"\n\
                     [[row]]\nname = \"bad\"\ncause = \"half of it is missing\"\nduration = \"3s\"\n\
                     [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();

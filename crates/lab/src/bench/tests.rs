@@ -20,7 +20,8 @@ fn options(arguments: &[&str]) -> BenchOptions {
 }
 
 /// Two rows that contain the same link under different names, and a third that repeats the second.
-const ROWS: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\n[scenario]\nduration = \"3s\"\nwarmup = \"1s\"\n\
+const ROWS: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\n[scenario]\nduration = \"3s\"\n\
+                    warmup = \"1s\"\n\
     [[row]]\nname = \"one\"\n[[row.link]]\nname = \"wifi\"\nrate = \"80mbit\"\n\
     [[row.link]]\nname = \"lte\"\nrate = \"20mbit\"\n\
     [[row]]\nname = \"two\"\n[[row.link]]\nname = \"first\"\nrate = \"40mbit\"\n\
@@ -111,7 +112,7 @@ fn a_link_of_two_rows_is_run_once_and_judged_in_both() {
 }
 
 #[test]
-fn a_link_that_is_refused_is_the_rows_without_figures() {
+fn a_refused_link_leaves_the_row_without_figures() {
     let groups = group(ROWS);
     let sources = Sources::new(&groups);
     let variant = &groups[0].rows[0].variants[0];
@@ -176,7 +177,7 @@ fn other_lines_of_a_row_may_have_other_seeds() {
 }
 
 #[test]
-fn light_runs_of_a_row_are_done_together() {
+fn light_runs_of_a_row_are_grouped() {
     let text = ROWS.replace("rate = \"80mbit\"", "rate = \"2gbit\"");
     let groups = group(&text);
     let options = options(&["--seeds", "2", "--systems", "alone"]);

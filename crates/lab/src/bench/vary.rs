@@ -209,7 +209,8 @@ fn exchange(ways: &mut Table) {
 mod tests {
     use super::*;
 
-    const BASE: &str = "name = \"base\"\nduration = \"9s\"\n[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n\
+    const BASE: &str = "name = \"base\"\nduration = \"9s\"\n[[link]]\nname = \"wifi\"\n\
+                        rate = \"1mbit\"\n\
                         [[link]]\nname = \"lte\"\ndown = \"8mbit\"\nup = \"2mbit\"\n";
 
     fn vary(row: &str, direction: &str) -> Result<Scenario, String> {
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_changes_what_it_names() {
+    fn a_row_overrides_the_keys_that_it_names() {
         let scenario = vary(
             "name = \"r\"\nset.wifi.loss = \"5%\"\nwarmup = \"1s\"",
             "down",
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn links_can_be_left_out_and_turned_around() {
+    fn links_can_be_omitted_and_mirrored() {
         let scenario = vary("only = [\"lte\"]", "up").unwrap();
         let rates: Vec<_> = scenario
             .links()

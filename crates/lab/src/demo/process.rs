@@ -60,7 +60,8 @@ fn nginx_config(directory: &Path, port: u16) -> String {
     // A single process, so that killing it stops the server; as root, because a user namespace may
     // have no other user.
     format!(
-        "user root root;\ndaemon off;\nmaster_process off;\npid \"{directory}/nginx-{port}.pid\";\nerror_log stderr;\n\
+        "user root root;\ndaemon off;\nmaster_process off;\npid \"{directory}/nginx-{port}.pid\";\n\
+         error_log stderr;\n\
          events {{ }}\n\
          http {{\n    access_log off;\n    sendfile on;\n{temporary}    \
          server {{\n        listen {SERVER_V4}:{port};\n        root \"{directory}\";\n    }}\n}}\n"

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again_when_nobody_else_has_it() {
+    fn a_buffer_without_other_owners_is_reused() {
         let mut buffers = Buffers::default();
         let first = buffers.filled(&[1; 100]);
         let shared = Arc::clone(&first);

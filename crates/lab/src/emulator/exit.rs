@@ -45,7 +45,7 @@ impl Port {
         port
     }
 
-    /// Records a change whose effect outlasts it.
+    /// Records a change with a lasting effect.
     pub(super) fn note(&mut self, change: &LinkChange) {
         for direction in change.directions() {
             let clocked = &mut self.clocked[direction.index()];

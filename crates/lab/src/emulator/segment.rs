@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_stays_whole() {
+    fn packets_that_cannot_be_segmented_stay_whole() {
         assert_eq!(Segment::cut(Arc::new(vec![0; 4])).count(), 0);
         assert_eq!(Segment::cut(Arc::new(vec![0; 60])).count(), 1);
         for garbage in [

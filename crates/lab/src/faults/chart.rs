@@ -37,7 +37,8 @@ pub(super) fn draw(title: &str, rows: &[Row]) -> String {
     for (index, row) in rows.iter().enumerate() {
         draw_row(&mut svg, row, HEAD + LINE * index as f64, &x);
     }
-    let legend = "thick: the middle half; thin: 99 of 100; circles: every other one; strokes: what half and 99 of 100 must reach";
+    let legend = "thick: the middle half; thin: 99 of 100; circles: every other one; strokes: what \
+                  half and 99 of 100 must reach";
     let place = (PLOT.0, bottom + 18.0);
     svg.text(place, 10.0, Ink::Muted, Anchor::Start, "", legend);
     svg.finish()
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_drawn_and_what_was_not_measured_has_none() {
+    fn every_line_is_drawn_and_missing_values_are_omitted() {
         let row = |label: &str, values: &[f64]| Row {
             label: label.to_owned(),
             values: values.to_vec(),
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_below_a_millisecond_and_of_nothing_are_drawn_as_what_they_are() {
+    fn gaps_of_zero_and_below_a_millisecond_are_drawn() {
         let row = Row {
             label: "reset up".to_owned(),
             values: vec![0.02, 0.0, 5.0],

@@ -37,7 +37,7 @@ pub(super) struct Line {
     pub(super) goodput: Option<[f64; 2]>,
     /// Duplicate bytes divided by delivered bytes.
     pub(super) duplicates: Option<f64>,
-    /// Number of laboratories whose emulator was late.
+    /// Number of laboratories with a late emulator.
     pub(super) objections: usize,
 }
 
@@ -107,7 +107,7 @@ impl Line {
         if let Some([share, bar]) = self.goodput
             && share < bar
         {
-            short.push(format!("goodput {share:.3} of {bar}"));
+            short.push(format!("goodput {share:.3} (bar: {bar})"));
         }
         if self.objections > 0 {
             short.push(format!(
@@ -137,7 +137,7 @@ pub(super) mod tests {
     use super::*;
     use crate::faults::kind::KINDS;
 
-    /// A chunk whose faults have these gaps and return times.
+    /// A chunk with faults that have these gaps and return times.
     pub(crate) fn chunk(kind: &Kind, figures: &[(f64, Option<f64>)]) -> Chunk {
         let fault = |(gap_ms, back_ms): &(f64, Option<f64>)| Fault {
             gap_ms: *gap_ms,
@@ -165,7 +165,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn half_and_nearly_all_have_bars_of_their_own() {
+    fn median_and_99th_percentile_have_separate_bars() {
         let blackhole = Kind::by_name("blackhole").unwrap();
         let good = (150.0, Some(400.0));
         let mut figures = vec![good; 100];
@@ -200,7 +200,7 @@ pub(super) mod tests {
         let mut slow = chunk(flapping, &[(1.0, None)]);
         slow.goodput_bps = 18e6;
         let line = Line::new(flapping, Direction::Down, &[slow]);
-        assert_eq!(line.shortcomings(), ["goodput 0.938 of 0.95"]);
+        assert_eq!(line.shortcomings(), ["goodput 0.938 (bar: 0.95)"]);
         assert_eq!(line.duplicates, Some(0.005));
         assert_eq!(verdicts(&[line]), BTreeMap::from([(false, 1)]));
         assert_eq!(KINDS.len(), 13);

@@ -220,7 +220,7 @@ mod tests {
     use crate::config::LinkSpec;
 
     #[test]
-    fn every_kind_can_be_brought_about_and_ended() {
+    fn every_kind_can_be_started_and_ended() {
         for kind in &KINDS {
             assert!(!kind.begin("a").unwrap().is_empty(), "{}", kind.name);
             assert_eq!(kind.end("a").unwrap().is_empty(), !kind.lasts());

@@ -28,14 +28,16 @@ use records::{Chunk, Records, of};
 
 /// Faults in one laboratory; an interruption loses at most this number.
 const AT_ONCE: u64 = 25;
-/// Attempts for a laboratory whose emulator was late.
+/// Attempts for a laboratory with a late emulator.
 const ATTEMPTS: usize = 3;
 
 /// What `sumlink-lab faults` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one is not, or has no figure.\n\n\
-                  Examples:\n  sumlink-lab faults --list\n  sumlink-lab faults --faults 5 --only 'blackhole-*' --out blackhole"
+    after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one \
+                  is not, or has no figure.\n\n\
+                  Examples:\n  sumlink-lab faults --list\n  sumlink-lab faults --faults 5 --only \
+                  'blackhole-*' --out blackhole"
 )]
 pub struct FaultsOptions {
     /// Faults of each kind in each direction

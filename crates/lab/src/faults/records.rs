@@ -140,7 +140,7 @@ mod tests {
     use crate::faults::kind::KINDS;
 
     #[test]
-    fn what_was_kept_is_found_again_and_asked_for_no_more() {
+    fn kept_chunks_are_found_again() {
         let directory = tempfile::tempdir().unwrap();
         let records = Records::new(directory.path());
         let mut task = Task {

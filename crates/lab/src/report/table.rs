@@ -72,7 +72,8 @@ pub(super) fn html(view: &View<'_>) -> String {
             };
             let _ = writeln!(
                 html,
-                "<tr class=\"part\"><th scope=\"row\">{}{badge}</th><td>{}</td><td colspan=\"{}\"></td></tr>",
+                "<tr class=\"part\"><th scope=\"row\">{}{badge}</th><td>{}</td><td \
+                 colspan=\"{}\"></td></tr>",
                 escape(link),
                 spread(Some(goodput), &words::rate),
                 heads.len() - 2
@@ -81,8 +82,8 @@ pub(super) fn html(view: &View<'_>) -> String {
         for missing in &system.missing {
             let _ = writeln!(
                 html,
-                "<tr class=\"missing\"><th scope=\"row\"></th><td colspan=\"{}\"><em class=\"badge {}\">{}</em> \
-                 {}{}</td></tr>",
+                "<tr class=\"missing\"><th scope=\"row\"></th><td colspan=\"{}\"><em class=\"badge \
+                 {}\">{}</em> {}{}</td></tr>",
                 heads.len() - 1,
                 class(&missing.kind),
                 escape(&missing.kind),

@@ -65,7 +65,7 @@ fn the_headlines_of_the_sample() {
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere() {
+fn the_page_needs_no_external_resources() {
     let (_base, files) = sampled();
     let page = fs::read_to_string(&files[0]).unwrap();
     let document = parsed(&page);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_simulated_has_no_date_and_no_processors() {
+    fn simulated_runs_have_no_date_and_no_processors() {
         let environment_of = |simulated| Environment {
             simulated,
             processors: 1,

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_known_by_its_bytes() {
+    fn a_program_is_identified_by_its_content() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("program");
         let of = |bytes: &[u8]| {

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_not_the_others() {
+    fn own_cpu_time_does_not_count_as_that_of_others() {
         let before = Machine {
             all: 1000,
             idle: 400,

@@ -22,7 +22,7 @@ use crate::topology::Side;
 use super::measure::{self, Phase};
 use super::{environment, workload};
 
-/// Attempts for a run whose emulator was the bottleneck.
+/// Attempts for a run that the emulator was too slow for.
 const ATTEMPTS: usize = 3;
 /// Concurrent runs that together use more of the machine than this are repeated alone.
 const OURS_LIMIT: f64 = 0.65;

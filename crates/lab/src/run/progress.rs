@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_learns_from_what_was() {
+    fn the_estimate_adapts_to_finished_runs() {
         let mut progress = Progress::new(5, &[(10.0, 1), (10.0, 1), (20.0, 1)]);
         assert_eq!(progress.done, 2);
         assert_eq!(progress.left(), 40.0 + 3.0 * SETTING_UP);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_at_once_take_their_part_of_the_time() {
+    fn concurrent_runs_count_with_their_share() {
         let mut progress = Progress::new(4, &[(10.0, 4); 4]);
         assert_eq!(progress.left(), 10.0 + SETTING_UP);
         for number in 0..4 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_words() {
+    fn durations_are_formatted_in_words() {
         assert_eq!(duration_in_words(42.7), "42 s");
         assert_eq!(duration_in_words(301.0), "6 min");
         assert_eq!(duration_in_words(7200.0), "2.0 h");

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_was_made_in_vain_is_removed() {
+    fn an_unused_directory_is_removed() {
         let base = tempfile::tempdir().unwrap();
         let directory = base.path().join("a/b");
         drop(Store::open(&directory).unwrap());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn two_at_once_are_told_apart() {
+    fn a_store_is_opened_once_at_a_time() {
         let base = tempfile::tempdir().unwrap();
         let first = Store::open(base.path()).unwrap();
         let error = Store::open(base.path()).err().unwrap().to_string();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_named() {
+    fn an_unwritable_path_is_named() {
         let base = tempfile::tempdir().unwrap();
         let file = base.path().join("file");
         fs::write(&file, "").unwrap();

@@ -280,7 +280,8 @@ impl<'a, 'j> Queue<'a, 'j> {
         match (&run.outcome, shared) {
             (Outcome::Refused { reason }, Some(share)) => {
                 let (scenario, system) = (&run.scenario, &run.system);
-                tracing::info!(%scenario, %system, seed = run.seed, %reason, "the run will be repeated alone");
+                tracing::info!(%scenario, %system, seed = run.seed, %reason, "the run will be \
+                    repeated alone");
                 self.again.push_back(index);
                 // Concurrent runs report the same overload; only the first report counts.
                 if share.shrunk == self.room.shrunk {
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_says_how_many_there_were_at_once() {
+    fn a_run_records_the_number_of_concurrent_runs() {
         let scenario = scenario();
         let jobs = [Some(25), Some(25), Some(50), None].map(|rate| job(&scenario, rate));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_beside_others_is_done_again_alone() {
+    fn runs_refused_alongside_others_are_repeated_alone() {
         let scenario = scenario();
         let jobs = [1; 3].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_too_much_for_the_machine_is_not_tried_again() {
+    fn an_overload_is_not_repeated() {
         let scenario = scenario();
         let jobs = [25; 12].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
@@ -512,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_machine_is_idle_there_are_more_at_once() {
+    fn an_idle_machine_gets_more_concurrent_runs() {
         let scenario = scenario();
         let jobs = [100; 12].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();

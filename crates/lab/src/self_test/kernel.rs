@@ -178,7 +178,7 @@ fn connect(address: Ipv4Addr) -> Result<TcpStream, LabError> {
     TcpStream::connect_timeout(&SocketAddrV4::new(address, PORT).into(), PATIENCE).map_err(network)
 }
 
-/// Goodput of a client whose server sends as fast as TCP allows.
+/// Goodput of a client from a server that sends as fast as TCP allows.
 fn goodput(listener: &TcpListener, mut client: TcpStream) -> Result<f64, LabError> {
     let (mut server, _) = listener.accept().map_err(network)?;
     client.set_read_timeout(Some(PATIENCE)).map_err(network)?;

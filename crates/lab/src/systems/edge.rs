@@ -218,7 +218,8 @@ impl System for Edge {
         if self.variant.config.mode == Mode::LwipVisible {
             let _ = write!(
                 note,
-                "; of {} duplicates it boosted {} and held {}, it absorbed {} answers, and sent {} + {} + {} packets again",
+                "; of {} duplicates it boosted {} and held {}, it absorbed {} answers, and sent {} \
+                 + {} + {} packets again",
                 core("duplicates"),
                 core("boosted"),
                 core("held"),
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_have_is_not_measured() {
+    fn unsupported_scenarios_are_not_measured() {
         let missing = |system: &str, link: &str| {
             let text =
                 format!("name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"wifi\"\n{link}\n");

@@ -21,7 +21,7 @@ const NO_UNDO: [(&str, &str); 5] = [
     ("tcp_max_reordering", "3"),
     // No DSACK, which would reveal spurious retransmissions.
     ("tcp_dsack", "0"),
-    // No time stamps, whose echo would reveal that the original arrived.
+    // No time stamps: their echo would reveal that the original arrived.
     ("tcp_timestamps", "0"),
     // No F-RTO (RFC 5682), which detects spurious timeouts.
     ("tcp_frto", "0"),

@@ -1,4 +1,4 @@
-//! Keys of the two ends, for systems whose traffic programs authenticate each other.
+//! Keys of the two ends, for systems with traffic programs that authenticate each other.
 
 use std::path::PathBuf;
 

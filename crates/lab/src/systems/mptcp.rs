@@ -42,7 +42,8 @@ impl System for Mptcp {
         if let Workload::Video(video) = &scenario.workload
             && video.protocol == VideoProtocol::Rtmp
         {
-            let reason = "the ffmpeg that receives RTMP closes its listening socket, so the kernel accepts no further subflow";
+            let reason = "the ffmpeg that receives RTMP closes its listening socket, so the kernel \
+                          accepts no further subflow";
             return Some(reason.to_owned());
         }
         // Programs without MPTCP support get MPTCP sockets from this wrapper.
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_whose_second_subflow_never_came_up_is_no_multipath_figure() {
+    fn a_connection_with_a_single_subflow_is_not_a_multipath_figure() {
         assert!(one_path(0, 2, 5_000_000).is_some_and(|what| what.contains("over 2 links")));
         // The other link is down, or the run was too short.
         for (joined, up, carried) in [(1, 2, 5_000_000), (0, 1, 5_000_000), (0, 2, 10_000)] {

@@ -106,7 +106,8 @@ fn route_by_source(stage: &Stage<'_>) -> Result<(), LabError> {
         let table = index + 1;
         let gateway = format!("10.77.{table}.1");
         batch.push_str(&format!(
-            "rule add from {} lookup {table}\nroute add default via {gateway} dev {link} table {table}\n",
+            "rule add from {} lookup {table}\n\
+             route add default via {gateway} dev {link} table {table}\n",
             client_v4(index)
         ));
     }

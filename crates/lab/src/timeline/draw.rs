@@ -196,7 +196,8 @@ fn byte_unit(largest: f64) -> (&'static str, f64) {
 /// Draws each piece at its position in the data, and the reader's position.
 fn places(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
     let y = Axis::from_zero(story.height as f64, PLACE_Y, 5.0);
-    let what = "position in the data: each piece when it was assigned to a link; line: position of the receiving program";
+    let what = "position in the data: each piece when it was assigned to a link; line: position of \
+                the receiving program";
     panel(svg, x, &y, what);
     let floor = |stream: u64| story.floors.get(&stream).copied().unwrap_or(0);
     let starts = story
@@ -228,7 +229,8 @@ fn ahead(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
     let ends = starts.iter().zip(&story.pieces);
     let most = ends.map(|(start, piece)| start + piece.bytes).max();
     let y = Axis::from_zero(most.unwrap_or(1) as f64, AHEAD_Y, 5.0);
-    let what = "the same, enlarged: distance of each piece from the position of the receiving program, which is the bottom";
+    let what = "the same, enlarged: distance of each piece from the position of the receiving \
+                program, which is the bottom";
     panel(svg, x, &y, what);
     pieces(svg, story, lanes, x, &y, 1.0, starts.into_iter());
 }

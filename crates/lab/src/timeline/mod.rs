@@ -54,13 +54,13 @@ mod tests {
     }
 
     #[test]
-    fn it_shows_the_links_what_went_twice_and_what_was_waited_for() {
+    fn it_shows_links_duplicates_and_waits() {
         let svg = timeline(TRACE.as_bytes(), &names(), "two links").unwrap();
         insta::assert_snapshot!(svg.unwrap());
     }
 
     #[test]
-    fn a_trace_without_bytes_is_no_picture_and_a_broken_one_an_error() {
+    fn a_trace_without_bytes_has_no_chart_and_an_invalid_one_is_an_error() {
         let first = TRACE.lines().next().unwrap();
         assert_eq!(timeline(first.as_bytes(), &names(), ""), Ok(None));
         let broken = format!("{first}\n{{\"t_ns\":1,");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_is_no_long_picture() {
+    fn the_size_of_a_chart_is_independent_of_the_run() {
         let mut trace = String::new();
         for piece in 0..200_000u64 {
             let (at, path, offset) = (piece * 50_000, piece % 2, piece * 10_000);

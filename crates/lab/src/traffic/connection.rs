@@ -371,7 +371,7 @@ mod tests {
     const CONNECTED: &[u8] = &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 
     #[test]
-    fn a_proxy_is_told_the_class_by_a_user_name() {
+    fn the_class_is_sent_to_a_proxy_as_user_name() {
         let (asked, ended) = said(None, vec![(3, &[5, 0]), (10, CONNECTED)]);
         ended.unwrap();
         assert_eq!(asked, [&[5, 1, 0][..], &CONNECT].concat());
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_takes_no_name_is_no_way() {
+    fn a_proxy_without_user_names_is_an_error() {
         let (_, ended) = said(Some("abcd"), vec![(3, &[5, 0xff])]);
         assert!(ended.unwrap_err().to_string().contains("wants no name"));
         let (_, ended) = said(Some("abcd"), vec![(3, &[5, 2]), (8, &[1, 1])]);

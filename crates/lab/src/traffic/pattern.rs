@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_in_is_found_again_in_any_pieces() {
+    fn content_is_verified_in_pieces_of_any_size() {
         let pattern = Pattern::new();
         let mut whole = vec![0; 3 * WORDS * 8 + 5];
         pattern.fill(3, &mut whole);

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_prove_who_they_are() {
+    fn both_ends_authenticate() {
         let directory = tempfile::tempdir().unwrap();
         let key = |name: &str| -> (PathBuf, SecretKey) {
             let (path, key) = (directory.path().join(name), SecretKey::generate().unwrap());
@@ -190,7 +190,7 @@ mod tests {
     /// With a slow reader, a write blocks longer than its timeout and continues when there is
     /// space.
     #[test]
-    fn a_write_that_reaches_its_limit_does_not_wait_for_the_reader_to_say_something() {
+    fn a_full_write_buffer_does_not_wait_for_data_from_the_reader() {
         let directory = tempfile::tempdir().unwrap();
         let [client, server] = ["client", "server"].map(|name| {
             let (path, key) = (directory.path().join(name), SecretKey::generate().unwrap());

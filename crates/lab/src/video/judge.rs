@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comparable_links_owe_the_sum_and_others_the_best() {
+    fn comparable_links_require_the_sum_and_others_the_best_link() {
         assert_eq!(reached(&[4e6, 5e6], Some(0.94), Some(1.7)), Some(false));
         assert_eq!(reached(&[4e6, 5e6], Some(0.95), Some(1.7)), Some(true));
         assert_eq!(reached(&[1e6, 5e6], Some(0.84), Some(1.01)), Some(true));

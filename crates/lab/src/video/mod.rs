@@ -80,7 +80,8 @@ pub(crate) fn check(options: &VideoOptions) -> Result<Vec<Scenario>, LabError> {
         let is_video = matches!(scenario.workload, Workload::Video(_));
         if !is_video || scenario.traffic != Traffic::Up {
             return Err(LabError::Usage(format!(
-                "{}: lab video needs scenarios with direction = \"up\" and a [workload] of kind = \"video\"",
+                "{}: lab video needs scenarios with direction = \"up\" and a [workload] of \
+                 kind = \"video\"",
                 scenario.file.display()
             )));
         }

@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_no_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..1200)) {
+        fn arbitrary_input_does_not_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..1200)) {
             for packet in bytes.chunks_mut(PACKET) {
                 packet[0] = SYNC;
             }

@@ -131,7 +131,8 @@ impl ConditionReport {
         }
         (megabits <= best).then(|| {
             format!(
-                "with {}, sumlink's {megabits:.1} Mbit/s do not exceed the best link alone ({best:.1})",
+                "with {}, sumlink's {megabits:.1} Mbit/s do not exceed the best link alone \
+                 ({best:.1})",
                 self.name
             )
         })

@@ -91,7 +91,8 @@ impl DemoReport {
         }
         let _ = writeln!(
             text,
-            "of sum, of best: ratio to the sum of the links alone and to the best of them; congestion control {}",
+            "of sum, of best: ratio to the sum of the links alone and to the best of them; \
+             congestion control {}",
             self.congestion
         );
         let worst = self
@@ -210,7 +211,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_table_says_why_a_figure_is_missing() {
+    fn the_table_gives_the_reason_of_a_missing_figure() {
         let table = report([225.0, 65.0]).table();
         assert!(
             table.contains("not available: this kernel has no MPTCP"),

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_one_that_its_receiver_takes() {
+    fn a_reset_is_valid_for_its_receiver() {
         let sequence = |reset: &[u8], at: usize| {
             let tcp = &reset[OFFLOAD_HEADER + 20..];
             u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap())

@@ -252,21 +252,23 @@ fn quantiles(values: &[f64]) -> impl Iterator<Item = (f64, f64)> {
 fn caption(quantity: Quantity, logarithmic: bool) -> String {
     let mut text = match quantity {
         Quantity::Completion => {
-            "How large a part of the objects took at most so long; further left is better."
+            "Share of the objects that took at most this time; further left is better."
         }
         Quantity::Delay => {
-            "How large a part of the messages took at most so long; further left is better."
+            "Share of the messages that took at most this time; further left is better."
         }
         Quantity::Goodput => {
-            "How large a part of the intervals had at most so much goodput, all seeds together; further right is \
-             better, and the steeper, the steadier."
+            "Share of the intervals with at most this goodput, over all seeds; further right is \
+             better, and a steeper curve is steadier."
         }
     }
     .to_owned();
     if logarithmic {
-        text.push_str(" Each step of the grid is ten times the one before.");
+        text.push_str(
+            " The time axis is logarithmic: each grid line is ten times the previous one.",
+        );
     }
-    text.push_str(" Medians stand in the legend.");
+    text.push_str(" The legend lists the medians.");
     text
 }
 

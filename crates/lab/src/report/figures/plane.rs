@@ -250,19 +250,21 @@ fn equal_sums(svg: &mut Svg, x: &Axis, y: &Axis, unit: Unit) -> f64 {
 
 fn caption(view: &View<'_>, step: &str, first: &str, others: &str) -> String {
     let mut text = format!(
-        "Each small ring is a seed, the large marker the median. Points on one slanted line deliver the same in sum; \
-         from one line (Σ) to the next it is {step}. Further to the upper right is faster, further to the lower \
-         right leans more on {first}, to the upper left on {others}."
+        "Each small ring is a seed, each large marker a median. Points on the same slanted line \
+         have the same sum; from one line (Σ) to the next it grows by {step}. Systems further to \
+         the upper right are faster; systems further to the lower right use more of {first}, to \
+         the upper left more of {others}."
     );
     if view
         .summary
         .system(ALONE)
         .is_some_and(|alone| alone.runs > 0)
     {
-        text.push_str(" The marker of alone is what both could give at best.");
+        text.push_str(" The marker of `alone` is the upper limit.");
     }
     text.push_str(
-        " Where flows are not bound to links, the goodput is divided as the wire bytes of the links were.",
+        " For flows that are not bound to links, goodput is divided in proportion to the links' \
+         wire bytes.",
     );
     text
 }

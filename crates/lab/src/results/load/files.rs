@@ -41,7 +41,8 @@ pub(super) fn read_run(path: &Path) -> Result<Run, String> {
     let versioned: Versioned = serde_json::from_slice(&text).map_err(broken)?;
     if versioned.schema != SCHEMA {
         return Err(format!(
-            "its schema is {}, and this version reads {SCHEMA}: use the version that wrote it for the report",
+            "its schema is {}, and this version reads {SCHEMA}: use the version that wrote it for \
+             the report",
             versioned.schema
         ));
     }

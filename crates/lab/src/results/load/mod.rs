@@ -99,7 +99,8 @@ fn scenario(directory: &Path, seeds: &[PathBuf]) -> ScenarioResults {
     let foreign = before - results.runs.len();
     if foreign > 0 {
         results.warnings.push(format!(
-            "{foreign} runs in {} were skipped: they are of another scenario or an earlier text of it; run it again",
+            "{foreign} runs in {} were skipped: they are of another scenario or an earlier text of \
+             it; run it again",
             directory.display()
         ));
     }
@@ -187,7 +188,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn what_cannot_be_read_is_left_out_by_name() {
+    fn unreadable_files_are_skipped_and_named() {
         let base = tempfile::tempdir().unwrap();
         sample::write(base.path());
         let seed = base.path().join("los/seed-1");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_ignores_its_link_is_no_figure_of_it() {
+    fn a_command_that_ignores_its_link_has_no_figure_for_it() {
         let command = measured(&[]);
         let first = [("wifi", 1_000_000), ("lte", 0)];
         assert_eq!(said(&command, &first, Some("wifi"), &[]), "");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_something_is_bound_to_has_carried_it() {
+    fn a_link_must_have_carried_the_traffic_bound_to_it() {
         let bound = ["wifi", "lte"];
         let both = measured(&[(Some("wifi"), 9e5), (Some("lte"), 3e5)]);
         let fine = [("wifi", 1_000_000), ("lte", 400_000)];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_link_which_is_down_carries_nothing_is_a_figure() {
+    fn zero_is_a_valid_figure_of_a_link_that_is_down() {
         let flows = measured(&[(Some("wifi"), 9e5), (Some("dead"), 0.0)]);
         let carried = [("wifi", 1_000_000), ("dead", 0)];
         assert_eq!(said(&flows, &carried, None, &["wifi", "dead"]), "");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bond_may_leave_a_link_out_and_cables_are_not_counted() {
+    fn a_bond_may_omit_a_link_and_cables_do_not_count() {
         let bond = measured(&[(None, 9e5)]);
         assert_eq!(
             said(&bond, &[("wifi", 1_000_000), ("lte", 0)], None, &[]),

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_logged_before_the_records_is_not_theirs() {
+    fn logs_before_the_records_are_ignored() {
         assert_eq!(parse_records("2026 INFO connected\n[]\n"), Some(Vec::new()));
         assert_eq!(parse_records("2026 INFO connected\n"), None);
         assert_eq!(parse_records(""), None);

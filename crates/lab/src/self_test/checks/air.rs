@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_what_the_fitted_group_carries() {
+    fn the_table_matches_the_fitted_group() {
         let shares = Air::pair(0.90, 0.14).unwrap().shares(&[true; 2]).unwrap();
         for ((share, alone), at_once) in shares.into_iter().zip(ALONE).zip(AT_ONCE) {
             assert!((share * alone / at_once - 1.0).abs() < 1e-3);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repetitions_cost() {
+    fn repetitions_occupy_the_link() {
         let quiet = Interferer {
             deferral: 0.5,
             ..Interferer::NONE

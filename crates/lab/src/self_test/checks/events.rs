@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hole_has_ends_and_may_have_survivors() {
+    fn a_gap_has_ends_and_may_contain_received_packets() {
         let arrive = |numbers: &[u64]| -> Vec<_> {
             let arrival = |number: &u64| Arrival {
                 number: *number,

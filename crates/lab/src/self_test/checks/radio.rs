@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_the_cycle_with_many_packets_counts_once() {
+    fn parts_of_the_cycle_have_equal_weight() {
         let cycle = Duration::from_millis(60);
         let arrival = |sent: u64, delay: u64| Arrival {
             number: 0,

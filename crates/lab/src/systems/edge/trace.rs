@@ -159,9 +159,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ss_prints_is_read() {
-        let line = "0 262144 [::ffff:10.99.0.1]:5001 [::ffff:10.88.0.2]:40012 cubic wscale:7,7 rto:240 rtt:39.6/1.2 ato:40 \
-                    mss:1348 pmtu:1400 rcvmss:536 advmss:1348 cwnd:120 ssthresh:98 bytes_sent:99 unacked:117 minrtt:20.1";
+    fn output_of_ss_is_parsed() {
+        let line = "0 262144 [::ffff:10.99.0.1]:5001 [::ffff:10.88.0.2]:40012 cubic wscale:7,7 \
+                    rto:240 rtt:39.6/1.2 ato:40 mss:1348 pmtu:1400 rcvmss:536 advmss:1348 cwnd:120 \
+                    ssthresh:98 bytes_sent:99 unacked:117 minrtt:20.1";
         let tcp = Tcp {
             local: "10.99.0.1:5001".to_owned(),
             peer: "10.88.0.2:40012".to_owned(),

@@ -201,16 +201,17 @@ impl Panels<'_> {
 }
 
 fn caption(view: &View<'_>, columns: &[Column]) -> String {
-    let mut text = "First: goodput of the system; the solid grey line is the sum of the links alone, the dashed one \
-                    the best link alone. Then: what each link carried, headers and repetitions included. Lines are \
-                    medians over the seeds, the shade behind them reaches from the least to the largest. A column has \
-                    one scale."
+    let mut text = "First column: goodput of the system; the solid gray line is the sum of the \
+                    links alone, the dashed one the best link alone. Other columns: rate of each \
+                    link, headers and repetitions included. Lines are medians over the seeds, \
+                    shaded areas reach from minimum to maximum. All panels of a column have the \
+                    same scale."
         .to_owned();
     let (all, shown) = (links(view).len(), columns.len() - 1);
     if shown < all {
         let _ = write!(
             text,
-            " Of the {all} links, the {shown} that carry most are shown."
+            " Of the {all} links, the {shown} with the most traffic are shown."
         );
     }
     let has = |name: &str| {
@@ -221,13 +222,13 @@ fn caption(view: &View<'_>, columns: &[Column]) -> String {
     };
     if has(ALONE) {
         text.push_str(
-            " For alone, every link was measured by itself and the goodput is their sum.",
+            " For `alone`, the links were measured one at a time, and the goodput is their sum.",
         );
     }
     if view.results.warmup_s > 0.0 {
         let _ = write!(
             text,
-            " The first {} s (shaded ground) are not measured.",
+            " The first {} s (shaded) are not measured.",
             short(view.results.warmup_s)
         );
     }
