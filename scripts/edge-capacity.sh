@@ -1,13 +1,15 @@
 #!/bin/sh
-# How much an edge node carries on one core where neither a sender nor a receiver is the limit: the node on core 0, and on core 1 a
-# program that is both (crates/edge-node/examples/replay.rs). As root; two cores, and a machine that does nothing else.
+# Measures the capacity of an edge node on one core, with neither sender nor receiver as the
+# bottleneck. The node runs on core 0; core 1 runs a program that is both ends
+# (crates/edge-node/examples/replay.rs). Requires root, two cores, and an otherwise idle machine.
 #
 #   scripts/edge-capacity.sh PROGRAM REPLAY MODE STEERING FLOWS [SECONDS [SEGMENTS]]
 #
-# PROGRAM is sumlink, REPLAY the example (cargo build --release -p sumlink-edge-node --example replay). Prints a JSON line.
+# PROGRAM is sumlink, REPLAY the example (cargo build --release -p sumlink-edge-node --example
+# replay). Prints a JSON line.
 set -eu
 program=$1 replay=$2 mode=$3 steering=$4 flows=$5 seconds=${6:-4} segments=${7:-}
-# Together less than the queues hold: nothing is lost for want of room.
+# Less in total than the capacity of the queues, so that no packet is dropped.
 [ -n "$segments" ] || segments=$((flows < 4 ? 256 : 768 / flows))
 node=capacity-node-$$ user=capacity-user-$$
 place=$(mktemp -d)

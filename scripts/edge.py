@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CELLS = ["lte-11b", "lte-11g", "lte-11a"]
 MODES = ["alone", "mptcp", "lwip", "lwa", "lwip+visible"]
-# Of each group: what it is, the scenario files, and the systems; those of the file where there are none.
+# For each group: title, scenario files, and systems (default: those of the file).
 GROUPS = {
     "contract": (
         "One flow, Reno, Linux of today at both ends",
@@ -102,7 +102,7 @@ def of_scenario(out, scenario, systems, seeds):
     for system in systems or listed:
         runs = [place / f"seed-{seed}" / f"{system.replace(':', '-')}.json" for seed in range(1, seeds + 1)]
         runs = [json.loads(run.read_text()) for run in runs if run.exists()]
-        # Of a file that was changed since, the laboratory makes them anew when it comes to them.
+        # Runs of an older version of the file are measured again by the laboratory.
         runs = [run for run in runs if run["scenario_sha256"] == newest]
         good = [run for run in runs if run["outcome"]["kind"] == "measured"]
         if not good:
@@ -124,7 +124,7 @@ def of_scenario(out, scenario, systems, seeds):
             each = {link: [flow["goodput_bps"] / 1e6 for one in measured for flow in one["flows"] if flow["link"] == link] for link in links}
             row["links_mbps"] = {link: statistics.median(values) for link, values in each.items()}
         elif len(measured[0]["flows"]) > 1:
-            # How unevenly they share: of the run in the middle.
+            # Fairness between the flows, of the median run.
             middle = min(measured, key=lambda one: abs(one["goodput_bps"] / 1e6 - row["mbps"]["median"]))
             flows = [flow["goodput_bps"] / 1e6 for flow in middle["flows"]]
             row["flows_mbps"] = {"least": min(flows), "most": max(flows)}
@@ -188,7 +188,7 @@ def main():
             print(" ".join(line))
             continue
         print(f"{name}:", flush=True)
-        # A run that was refused is told by the laboratory, and is missing in the tables.
+        # The laboratory reports a refused run; the tables omit it.
         code = subprocess.run([*line, "--quiet"], cwd=ROOT, check=False).returncode
         write(args)
         if code not in (0, 10):

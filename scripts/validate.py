@@ -20,7 +20,7 @@ import tempfile
 TOLERANCE = 0.05
 MARKS = ("<!-- validate: begin -->", "<!-- validate: end -->")
 
-# Rows that are known to differ: between which ratios of simulated to measured goodput, and why.
+# Known differences: the permitted range of simulated over measured goodput, and the reason.
 NAMED = {
     "loss": (0.90, 1.10, "the lossy link's windows are of a few packets, where single timers decide: it gets a fifth to a quarter more"),
 }

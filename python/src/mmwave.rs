@@ -1,4 +1,4 @@
-//! Experiments with 60 GHz Wi-Fi's initial access, point by point.
+//! Experiments with the initial access of 60 GHz Wi-Fi, one point at a time.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use sumlink_mmwave::experiment::{Experiment as Inner, Point, Task, Value, rounde
 use sumlink_mmwave::figures::office::{Office, Room};
 use sumlink_scenario::experiment::File;
 
-/// An experiment about cells that was read and found right.
+/// A valid experiment with cells.
 #[pyclass(frozen, module = "sumlink_sim._native")]
 pub(crate) struct Experiment {
     inner: Inner,
@@ -33,7 +33,7 @@ impl Experiment {
         Err(PyValueError::new_err((problems,)))
     }
 
-    /// Every scheme with every value of what is varied.
+    /// Every combination of a scheme and a varied value.
     #[getter]
     fn tasks(&self) -> Vec<(&'static str, f64)> {
         let tasks = self.inner.tasks().into_iter();
@@ -46,7 +46,7 @@ impl Experiment {
         (*self.inner.seeds.start(), *self.inner.seeds.end())
     }
 
-    /// Figures by name of one of the tasks over some seeds.
+    /// Results of one task over some seeds, by name.
     fn point<'py>(
         &self,
         py: Python<'py>,

@@ -54,7 +54,7 @@ def _run(args: argparse.Namespace) -> None:
     scenarios = [_load(file) for file in args.files]
     asked = args.systems.split(",") if args.systems else None
     mine = [f"sumlink:{name}" for name in own["schedulers"]]
-    # Everything is checked before the first one runs.
+    # All arguments are checked before the first run.
     plans = [(one, asked or [*mine, *(name for name in one.systems if name not in mine)]) for one in scenarios]
     checked = Own(**own)
     for _, systems in plans:

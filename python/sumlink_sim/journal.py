@@ -58,7 +58,7 @@ class Journal:
         self._file.seek(0)
         end = 0
         for number, line in enumerate(self._file, start=1):
-            # A line without its end was being written when somebody pulled the plug.
+            # A line without a line end was interrupted while being written.
             if not line.endswith(b"\n"):
                 break
             try:

@@ -58,7 +58,7 @@ def jain(
         ScenarioError: an argument makes no sense; the message says which.
     """
     frame = _by_seed("jain", {"blockage": _numbers("blockage", blockage)}, schemes, seeds, cell, jobs, dask)
-    # Over one seed there is no spread.
+    # A single seed has no spread.
     return frame.drop(columns=["jain_10", "jain_90"])
 
 
@@ -389,7 +389,7 @@ def _bond_frame(done: Sweep, keys: list[str], link: str, warmup: float) -> pd.Da
     runs, flows, series = done.runs, done.flows, done.series
     series = series[series["time_s"] > warmup - 1e-9]
     index = ["system", "seed", *keys]
-    # Of links alone each has a flow of its own.
+    # With `alone`, each link has its own flow.
     of_wigig = flows[(flows["system"] == "alone") & (flows["link"] == link)]
     numbers = of_wigig.assign(name=of_wigig["flow"].astype("string"))[[*index, "name", "goodput_bps"]]
     alone = series[(series["system"] == "alone") & (series["of"] == "flow")].merge(numbers, on=[*index, "name"])
@@ -410,5 +410,5 @@ def _longest_gap(series: pd.DataFrame) -> float:
     silent = ordered["bps"] <= 0
     runs = silent.groupby((silent != silent.shift()).cumsum()).sum()
     interval = ordered["time_s"].diff().median() if len(ordered) > 1 else 0.0
-    # Whole intervals: what is beyond their digits is noise of sums.
+    # Whole intervals: further digits are rounding noise.
     return round(float(runs.max() * interval), 6) if len(runs) else 0.0

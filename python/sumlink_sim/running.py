@@ -74,7 +74,7 @@ def run(
             error.results = Results(done)
             raise
         except KeyboardInterrupt:
-            # Runs may take long, and a class may never come back.
+            # Runs may take long, and a class may never return.
             _native.interrupt()
             raise
         finally:
@@ -174,11 +174,11 @@ def run_one(scenario: Scenario, system: str, seed: int, own: Own, trace: FilePat
         file = str(trace / f"{scenario.name}-seed-{seed}-{system.replace(':', '-')}.jsonl")
     text, reason, raised = _native.run(scenario._inner, system, seed, own.schedulers, own.congestion, file)
     if file is not None and not os.path.getsize(file):
-        # The system tells nothing.
+        # The system does not report the value.
         os.remove(file)
     if reason is None:
         return parse(text)
-    # Only who is at the keyboard ends more than the runs; a class that calls sys.exit has to be told of.
+    # Only the user's Ctrl-C passes through; a class that calls sys.exit is an error.
     if isinstance(raised, KeyboardInterrupt):
         raise raised
     at = parse(text)["outcome"].get("reason", reason)

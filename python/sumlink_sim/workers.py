@@ -89,7 +89,7 @@ def client_of(address: str) -> tuple[Any, Any]:
         raise ScenarioError("dask: the package distributed is missing: pip install 'sumlink-sim[dask]'") from error
     distributed: Any = package  # some of it has no types
     try:
-        # A client that is made with what is no address waits for itself when the program ends, for a minute.
+        # A client created with an invalid address would block the program's exit for a minute.
         distributed.comm.get_address_host_port(address)
     except (TypeError, ValueError) as error:
         raise ScenarioError(f"dask: {address!r} is no address such as tcp://host:8786: {error}") from None
@@ -120,7 +120,7 @@ def on_dask(todo: list[Payload], address: str) -> Iterator[tuple[str, Run]]:
                         raise
                     died = isinstance(error, distributed.KilledWorker)
                     raise RunError(f"{by_key[future.key].place}: {_told(error, died)}") from error
-                # Its result is kept by now, and the cluster need not hold it any longer.
+                # The result is saved, so the cluster need not keep it.
                 future.release()
         finally:
             client.cancel([future for future in waiting.futures], force=True)
@@ -132,5 +132,5 @@ def _told(error: Exception, died: bool) -> str:
         return f"its worker died, and those that tried again: {error}"
     if isinstance(error, ModuleNotFoundError):
         return f"a worker lacks a module: {error}"
-    # A cluster that is lost, a recording that its workers lack, and whatever else there may be.
+    # For example a lost cluster, or a recording that its workers lack.
     return f"the cluster has no result: {type(error).__name__}: {' '.join(str(error).split())}"

@@ -47,9 +47,10 @@ class Both(AnyPath):
         for other in view.paths:
             for flight in other.flights if other.id != asking.id else []:
                 covered = any(s == flight.stream and a < flight.end and flight.start < b for s, a, b in mine)
-                # A part that was repeated and has arrived is acknowledged, and its first copy may still be on its way.
+                # A repeated part that has arrived is acknowledged, while its first copy may still
+                # be in flight.
                 known = any(s == flight.stream and a < flight.end and flight.start < b for s, a, b in self.repeated)
-                # The peer may have acknowledged a part before it reports the path's progress.
+                # The peer may acknowledge a part before it reports the path's progress.
                 start = max(flight.start, acknowledged.get(flight.stream, flight.end))
                 if not flight.repeated and not covered and not known and start < flight.end:
                     end = min(flight.end, start + budget)

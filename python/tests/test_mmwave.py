@@ -33,7 +33,7 @@ def test_fairness_is_what_the_program_says(program: Path, tmp_path: Path) -> Non
     file.write_text(f'name = "j"\nkind = "jain"\nblockage = [0.1, 0.5]\nschemes = ["80211ad", "jpoc"]\nseeds = 3\n{cell}')
     mean = frame.groupby(["scheme", "blockage"])["jain"].mean()
     expected = told(program, file).set_index(["scheme", "blockage"])["jain"]
-    # Figures are told with six digits.
+    # Results are printed with six digits.
     assert mean.to_dict() == pytest.approx(expected.to_dict(), rel=1e-5)
     again = mmwave.jain([0.1, 0.5], ["80211ad", "jpoc"], [1, 2, 3], cell=CELL, jobs=1)
     pd.testing.assert_frame_equal(again, frame)
@@ -95,7 +95,7 @@ def test_a_bond_has_a_row_for_each_run(wigig: dict[str, Any], tmp_path: Path) ->
     assert len(frame) == 2 * 2 * 2 * 2 and frame["goodput_mbps"].notna().all()
     assert frame["longest_gap_s"].between(0, 2 + 1e-9).all()
     alone = frame[frame["system"] == "alone"]
-    # The link alone, not both after each other.
+    # The link alone, not both in sequence.
     run = sim.run({**wigig, "link": [*wigig["link"]]}, ["alone"], [2])
     flow = run.flows[run.flows["link"] == "wigig"]["goodput_bps"].item() / 1e6
     same = mmwave.bond(wigig, ["jpoc"], [1], ["alone"], [2])

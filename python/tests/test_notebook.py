@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / "notebooks/first-steps.ipynb"
@@ -28,6 +29,7 @@ def figures(notebook: Any) -> list[list[tuple[str, str]]]:
     return cells
 
 
+@pytest.mark.nightly
 def test_the_notebook_says_what_stands_in_it() -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     executed = nbformat.from_dict(stored)

@@ -221,7 +221,7 @@ def test_every_method_that_raises_is_named(two: dict[str, Any], method: str) -> 
 
     base: type = AnyPath if RARELY_CALLED[method] == "sumlink:odd" else Reno
     own = {"odd": type("Own", (base,), {method: fails})}
-    # One link is silent for a while; objects end streams.
+    # One link is silent for a while, and objects end streams.
     silent = [{"at": "1.5s", "link": "lte", "rate": "0"}, {"at": "3s", "link": "lte", "rate": "5mbit"}]
     scenario = {**two, "duration": "6s", "event": silent}
     if method == "stream_gone":

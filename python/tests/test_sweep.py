@@ -59,7 +59,7 @@ def test_a_sweep_goes_on_where_it_was_interrupted(two: dict[str, Any], tmp_path:
     out = tmp_path / "cut"
     out.mkdir()
     lines = (tmp_path / "whole" / JOURNAL).read_bytes().splitlines(keepends=True)
-    # The last line was being written.
+    # The last line was interrupted while being written.
     (out / JOURNAL).write_bytes(b"".join(lines[:5]) + lines[5][: len(lines[5]) // 2])
     told: list[int] = []
     again = sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: told.append(n))
@@ -152,7 +152,7 @@ def test_a_place_that_cannot_be_written_is_told(two: dict[str, Any], tmp_path: P
 def test_what_is_no_address_of_a_cluster_is_told_at_once(two: dict[str, Any], tmp_path: Path, address: str) -> None:
     pytest.importorskip("distributed")
     script = f"import sumlink_sim as sim\nsim.sweep({two!r}, {GRID!r}, out={str(tmp_path / 'out')!r}, dask={address!r})\n"
-    # Far sooner than a client of Dask's, once made, gives up.
+    # Much sooner than an existing Dask client gives up.
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
     last = done.stderr.splitlines()[-1]
     assert last.startswith(f"sumlink_sim.errors.ScenarioError: dask: {address!r} is no address such as tcp://host:8786: "), last
@@ -202,7 +202,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
 def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], tmp_path: Path) -> None:
     """Nothing is lost and nothing is there twice, and the figures are those of one machine."""
     distributed = pytest.importorskip("distributed")
-    # A class of Python's own makes runs long enough to be interrupted in, and has to travel.
+    # A Python class makes runs long enough to interrupt, and has to be transferred.
     own = {"mine": AnyPath}
     longer = {**two, "duration": "10s"}
     arguments = (longer, GRID, ["sumlink:mine", "sumlink:fbdt"], 4)
@@ -218,7 +218,7 @@ def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], t
 
         def kill(done: int, of: int) -> None:
             if done >= of // 2 and not lost:
-                # Otherwise nothing would be lost with it.
+                # Otherwise no result would be lost with the worker.
                 lost.update(done=done, doing=len(observer.processing()[address]))
                 os.kill(pid, signal.SIGKILL)
 

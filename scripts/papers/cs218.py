@@ -11,17 +11,17 @@ PAGE = "cs218"
 CONTROLS = ["cs218", "coupled", "uncoupled", "rtt-compensator"]
 NAMES = {"cs218": "CS218", "coupled": "fully coupled", "uncoupled": "uncoupled", "rtt-compensator": "RTT compensator"}
 
-# The report's figures, Mbit/s.
+# Results in the report, in Mbit/s.
 REPORT = {
     "manet-mobile": {"cs218": 25.04, "coupled": 24.06, "uncoupled": 24.89, "rtt-compensator": 24.52},
     "manet-static": {"cs218": 25.05, "coupled": 22.31, "uncoupled": 22.33, "rtt-compensator": 24.74},
 }
-# Runs of each; the report has ten.
+# Runs per configuration; the report has ten.
 SEEDS = 3
-# What it could not get to run, with one seed.
+# Topologies that the report could not run, with one seed.
 OTHERS = ["dual-homed", "csma", "wifi-csma", "mesh"]
 
-# Packets; no channel here holds a tenth of it. A larger window is a fault, and told.
+# Packets; no channel here holds a tenth of that. A larger window is reported as a fault.
 MOST_WINDOW = 10_000
 
 METRICS = [("cwnd", "window, packets"), ("srtt_ms", "round-trip time, ms"), ("rto_ms", "RTO, ms"), ("delivered", "packets delivered")]

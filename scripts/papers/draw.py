@@ -8,7 +8,7 @@ matplotlib.use("svg")
 
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
-# Letters stay letters, and the same data is the same file.
+# Keeps text as text, and the output reproducible.
 plt.rcParams.update(
     {
         "svg.fonttype": "none",
@@ -24,7 +24,8 @@ plt.rcParams.update(
     }
 )
 
-# Okabe and Ito's colours, which stay apart for most eyes; an algorithm has the same one in all pictures.
+# The colors of Okabe and Ito, distinguishable for most readers; an algorithm has the same color in
+# all pictures.
 COLOURS = {
     "cubic": "#0072b2",
     "lia": "#e69f00",
@@ -57,13 +58,14 @@ def save(figure, path):
         mark_beyond(axes)
     figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
-    # matplotlib leaves spaces at the ends of lines.
+    # matplotlib writes trailing spaces.
     path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
 
 
-# Arrows of one curve stand at least this part of the axis apart; of those between them the farthest one is marked.
+# Minimum distance between a curve's arrows, as a share of the axis; among closer ones the farthest
+# is marked.
 APART = 0.12
-# What a number takes of the axis.
+# Width of a number as a share of the axis.
 ROOM = 0.25
 
 
@@ -81,7 +83,7 @@ def mark_beyond(axes):
         for edge, sign in ((high, 1), (low, -1)):
             out = [(x, y) for x, y in points if sign * (y - edge) > 1e-9 * (high - low)]
             found += [(x, edge, y, sign, colour) for x, y in peaks(out, sign, APART * (right - left))]
-    # Numbers of arrows that stand close together stand one below the other.
+    # Numbers of arrows that are close together are stacked.
     rows = []
     for x, edge, value, sign, colour in sorted(found, key=lambda one: one[:3]):
         row = sum(side == sign and abs(x - other) < ROOM * (right - left) for other, side in rows)

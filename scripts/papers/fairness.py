@@ -8,13 +8,15 @@ from runs import by_link, mbit
 
 PAGE = "fairness"
 
-# What a bond of two flows uses on the shared bottleneck, from the ones that are meant to be fair to those that are not.
+# Congestion controls of a two-flow bond on the shared bottleneck, from those designed to be fair to
+# those that are not.
 SHARED = ["coupled", "lia", "rtt-compensator", "olia", "balia", "cs218", "ewtcp", "wvegas", "uncoupled", "whitehaul", "edinburgh"]
 TWO = ["coupled", "lia", "olia", "balia", "cs218", "ewtcp", "wvegas", "uncoupled"]
 
-# How far rates may be from what is due before they count as too high or too low; runs of 10 s vary by about as much.
+# Tolerance for rates before they count as too high or too low; runs of 10 s vary by about as much.
 TOLERANCE = 0.10
-# The same for a bond's part of what both have. LIA and RTT compensator, which are the same, were 0.15 apart in two runs each.
+# The same for a bond's share of the total. LIA and RTT compensator, which are the same algorithm,
+# differed by 0.15 between two runs each.
 PART_TOLERANCE = 0.08
 
 
@@ -40,7 +42,7 @@ def measure(bench):
         parts = [by_link(run, names) for run in runs]
         busy, free = (mean(column) for column in zip(*parts))
         total, rival = mean(mbit(run) for run in runs), mean(run["rival_bps"] / 1e6 for run in runs)
-        # What the busy link carried is the rival's, too.
+        # The busy link carries the rival's traffic, too.
         two[name] = {"total_mbit": total, "busy_mbit": busy - rival, "free_mbit": free, "rival_mbit": rival, "jain": jain([total, rival])}
     return {"shared": shared, "alone_mbit": dict(zip(names, alone)), "two": two}
 

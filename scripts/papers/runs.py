@@ -11,17 +11,18 @@ import subprocess
 import sys
 import time
 
-# The server's address in the laboratory, which sends; the second part of a link's client address is its number.
+# The server's address in the laboratory, which sends; the second octet of a link's client address
+# is its number.
 SENDER = "10.99.0.1:"
 LINK = re.compile(r"10\.77\.(\d+)\.2:")
 
-# Seconds of a trace that become one point of it: the last of each value, the largest round-trip time.
+# Seconds of a trace that become one point: the last of each value, and the largest round-trip time.
 STEP = 0.05
 
-# Of our congestion controls those whose name on the system is not sl_ and their own (docs/congestion.md).
+# Congestion controls whose kernel name is not sl_ plus their own name (docs/congestion.md).
 SYSTEM_NAMES = {"rtt-compensator": "sl_rttcomp"}
 
-# What is left of a link's bytes for the application: 1448 of each 1500.
+# Payload share of a link's bytes: 1448 of each 1500.
 PAYLOAD = 1448 / 1500
 
 

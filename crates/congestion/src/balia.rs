@@ -1,8 +1,9 @@
-//! BALIA, the balanced linked adaptation: between friendliness and responsiveness.
+//! BALIA, the balanced linked adaptation: a compromise between friendliness and responsiveness.
 //!
-//! Source: Peng, Walid, Hwang and Low, "Multipath TCP: analysis, design and implementation", IEEE/ACM Transactions on
-//! Networking 24(1), 2016, and draft-walid-mptcp-congestion-control-04. One flow alone is Reno. Linux 0.95 divides whole
-//! numbers in alpha, which makes it 1 until one path is twice as fast; these are real numbers.
+//! Source: Peng, Walid, Hwang and Low, "Multipath TCP: analysis, design and implementation",
+//! IEEE/ACM Transactions on Networking 24(1), 2016, and draft-walid-mptcp-congestion-control-04. A
+//! single flow is Reno. Linux 0.95 divides integers in alpha, which makes it 1 until one path is
+//! twice as fast; here they are real numbers.
 
 use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -23,7 +24,7 @@ const MOST_DECREASE: f64 = 1.5;
 impl Algorithm for Balia {
     const INFO: Info = Info {
         name: "balia",
-        about: "balances friendliness to others against quick reaction; weak paths lose more by a loss",
+        about: "balances friendliness to others against quick reaction; a loss costs weak paths more",
         source: "Peng et al., ToN 24(1), 2016; draft-walid-mptcp-congestion-control-04",
         coupled: true,
     };

@@ -16,7 +16,7 @@ use crate::{Ack, CongestionControl, Flow, Instant, Loss, NAMES, Settings, Siblin
 /// A link with a queue.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// Packets per second.
+    /// Service rate in packets per second.
     rate: f64,
     /// Round-trip time without a queue.
     rtt: Duration,
@@ -31,9 +31,9 @@ struct Link {
 struct Sender {
     control: Box<dyn CongestionControl>,
     link: usize,
-    /// Which bond it belongs to.
+    /// Index of its bond.
     bond: usize,
-    /// Number of the next packet, and how many are in flight.
+    /// Number of the next packet, and the packets in flight.
     next: u64,
     in_flight: u32,
     /// Recovery ends when this packet is acknowledged.
@@ -42,7 +42,7 @@ struct Sender {
     delivered: u64,
 }
 
-/// A packet's fate as its sender learns it; ordered by time, then by sequence.
+/// An acknowledgment or loss, as the sender learns it; ordered by time, then by sequence.
 type News = Reverse<(Instant, u64, usize, u64, Instant, bool)>;
 
 #[derive(Debug, Default)]
@@ -119,7 +119,7 @@ impl Network {
         self.links[link].free.saturating_sub(self.now)
     }
 
-    /// Sends as much as the window allows.
+    /// Sends packets until the window is full.
     fn fill(&mut self, sender: usize) {
         let Self {
             senders,
@@ -152,7 +152,7 @@ impl Network {
         }
     }
 
-    /// A packet has been acknowledged, or is known to be lost.
+    /// A packet has been acknowledged, or was detected as lost.
     fn learn(&mut self, index: usize, number: u64, sent: Instant, lost: bool) {
         let (bond, first) = (self.senders[index].bond, self.first_of_bond(index));
         let siblings = self.senders.iter().filter(|sender| sender.bond == bond);
@@ -236,7 +236,7 @@ fn those_for_fast_long_paths_use_them_better_than_reno() {
 
 #[test]
 fn edinburgh_is_there_at_once_where_whitehaul_takes_seconds() {
-    // The dissertation, section 4.4: 4 to 7 s against less than one
+    // The dissertation, section 4.4: 4 to 7 s against less than 1 s
     let first_second = |name| {
         let (rate, rtt, queue) = LARGE;
         let mut network = Network::default().link(rate, rtt, queue).bond(name, &[0]);
@@ -330,7 +330,7 @@ fn traffic_moves_away_from_the_shared_path() {
         let bond = network.run(seconds(200))[0];
         assert!(
             bond > 0.97 * 2_000.0,
-            "{name}: the path of its own alone gives 2000, not {bond}"
+            "{name}: the unshared path alone gives 2000, the bond {bond}"
         );
         network.senders[0].delivered as f64 / 220.0
     };

@@ -1,4 +1,4 @@
-//! Rules that every algorithm keeps, and the promises of the papers for each.
+//! Invariants of every algorithm, and the promises of the papers for each.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     Timeout, build,
 };
 
-/// Algorithms that are Reno if there is one flow, apart from what `cs218` adds.
+/// Algorithms that equal Reno for a single flow, apart from the extension of `cs218`.
 const RENO_IF_ALONE: [&str; 7] = [
     "uncoupled",
     "coupled",
@@ -22,7 +22,7 @@ const RENO_IF_ALONE: [&str; 7] = [
     "balia",
 ];
 
-/// The largest window here: large enough to be out of the way.
+/// The largest window here: large enough never to be reached.
 const MAX_CWND: f64 = 1e6;
 
 /// An event of one of several flows.
@@ -209,7 +209,8 @@ proptest! {
         }
     }
 
-    /// Together the flows of LIA grow, per round trip of the best one, no faster than one Reno flow there would.
+    /// Together the flows of LIA grow, per round trip of the best one, no faster than one Reno flow
+    /// there would.
     #[test]
     fn lia_as_a_whole_is_no_more_aggressive_than_its_best_path(bond in bond()) {
         // RFC 6356, section 3: the purpose of alpha. With equal loss rates p on all paths, a window
@@ -224,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn cs218_is_lia_until_the_sixth_acknowledgement_and_at_best_twice_it(bond in bond(), spread in 0..200u64) {
+    fn cs218_is_lia_until_the_sixth_acknowledgment_and_at_best_twice_it(bond in bond(), spread in 0..200u64) {
         let mut lia = steady("lia", &[], &bond);
         let mut cs218 = steady("cs218", &[], &bond);
         cs218.repaired_loss(0);
@@ -326,23 +327,21 @@ fn on_two_equal_paths_a_fair_bond_takes_what_one_flow_does() {
         ("rtt-compensator", 1.0),
         ("olia", 1.0),
         ("balia", 1.0),
-        // Twice a window of sqrt(a) of Reno's, a = 1 / sqrt(2)
+        // Twice a window of sqrt(a) times Reno's, a = 1 / sqrt(2)
         ("ewtcp", 1.68),
     ] {
         let found = times_reno(name, &[]);
         assert!(
             (found / expected - 1.0).abs() < 0.1,
-            "{name}: {found} times Reno instead of {expected}"
+            "{name}: {found} times Reno, expected {expected}"
         );
     }
     let found = times_reno("ewtcp", &["sqrt_power=4"]);
-    assert!(
-        (found - 1.0).abs() < 0.1,
-        "1 / n^2 is what makes it fair: {found}"
-    );
+    assert!((found - 1.0).abs() < 0.1, "fair with 1 / n^2: {found}");
 }
 
-/// RFC 6356, section 2: goal 1, as much as on the best path, and goal 2, on no path more than Reno there.
+/// RFC 6356, section 2: goal 1, as much as on the best path, and goal 2, no path with more than
+/// Reno there.
 #[test]
 fn lia_takes_what_reno_does_on_its_best_path_and_nowhere_more() {
     // Wi-Fi: fast and lossy; 3G: slow and clean. By 1.2 / (rtt sqrt(p)), Wi-Fi is the better one.
@@ -378,7 +377,7 @@ fn traffic_moves_away_from_congestion() {
         rates[1] / (rates[0] + rates[1])
     };
     let [uncoupled, lia, olia, coupled] = ["uncoupled", "lia", "olia", "coupled"].map(share);
-    // 1/sqrt(p) on each path, then 1/p, then next to nothing
+    // 1/sqrt(p) on each path, then 1/p, then almost nothing
     assert!((0.2..0.3).contains(&uncoupled), "{uncoupled}");
     assert!((0.07..0.15).contains(&lia), "{lia}");
     assert!(olia < lia, "{olia} {lia}");

@@ -1,9 +1,9 @@
-//! EWTCP, equally weighted TCP: each of n flows is a weaker Reno, so that together they are about
-//! one.
+//! EWTCP, equally weighted TCP: n flows, each a weaker Reno, that together are about as aggressive
+//! as one.
 //!
 //! Source: Honda et al., "Multipath congestion control for shared bottleneck", PFLDNeT 2009, in the
 //! form of Wischik et al., NSDI 2011, and section 1 of the CS 218 report: a / w for each
-//! acknowledgment, a = 1 / sqrt(n). It knows only the number of its siblings, so it does not move
+//! acknowledgment, a = 1 / sqrt(n). It uses only the number of its siblings, so it does not move
 //! away from congestion.
 
 use crate::control::{Ack, CongestionControl, has_window};

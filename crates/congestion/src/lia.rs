@@ -1,5 +1,4 @@
-//! LIA, the linked increases: together the flows take as much as one TCP flow on the best path
-//! would.
+//! LIA, the linked increases: together the flows are as fast as one TCP flow on the best path.
 //!
 //! Source: RFC 6356. The flows share the increase by alpha, and none is more aggressive on its path
 //! than Reno. A single flow is Reno.

@@ -1,4 +1,4 @@
-//! OLIA, the opportunistic linked increases: balances congestion optimally, and still reacts.
+//! OLIA, the opportunistic linked increases: balances congestion optimally, and stays responsive.
 //!
 //! Source: Khalili et al., "MPTCP is not Pareto-optimal: performance issues and a possible
 //! solution", CoNEXT 2012, and draft-khalili-mptcp-congestion-control-05. The first term of the
@@ -75,7 +75,7 @@ fn epsilon(flow: &Flow, bond: &Bond<'_>) -> f64 {
 
 /// Quality of a path: l / rtt^2, where l is the data sent between losses.
 fn quality(flow: &Flow) -> f64 {
-    // Khalili et al., what B maximises
+    // Khalili et al., the quantity that B maximizes
     flow.between_losses.longest() as f64 / (flow.rtt() * flow.rtt())
 }
 
@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn the_increase_is_that_of_the_equations() {
-        // Qualities: 100/0.1^2 = 10000 and 10/0.05^2 = 4000. The first is best, the second has the largest window.
+        // Qualities: 100/0.1^2 = 10000 and 10/0.05^2 = 4000. The first path is best, the second has
+        // the largest window.
         let flows = [flow(10.0, ms(100), 100, 0), flow(20.0, ms(50), 10, 5)];
         let of =
             |own| increase(&Bond::new(flows[own], &Siblings::of(&flows, own)).expect("measured"));
@@ -155,7 +156,7 @@ mod tests {
     fn the_window_may_shrink_but_not_into_slow_start() {
         let mut bond = steady("olia", &[], &[(100.0, 100), (40.0, 50)]);
         bond.repaired_loss(0);
-        // The second path has lost nothing for longer, but the first one has the larger window.
+        // The second path has gone longer without a loss, but the first one has the larger window.
         for _ in 0..100 {
             bond.ack(1, 1);
             bond.place(1, 40.0);
@@ -177,7 +178,7 @@ mod tests {
         ) {
             let flows: Vec<Flow> = flows
                 .into_iter()
-                // Equal windows and paths now and then, so that sets have several members.
+                // Sometimes equal windows and paths, so that sets have several members.
                 .map(|(cwnd, rtt, since, two)| if same {
                     flow(cwnd.min(3.0), ms(1 + rtt / 100), since / 50, 0)
                 } else {

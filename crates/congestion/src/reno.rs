@@ -1,7 +1,7 @@
 //! Reno: one more packet in each round trip, and half the window on a loss.
 //!
-//! Source: RFC 5681, with byte counting (RFC 3465) so that delayed acknowledgments change nothing.
-//! The TCP model decides when recovery ends, by RFC 6582 (NewReno).
+//! Source: RFC 5681, with byte counting (RFC 3465), which makes growth independent of delayed
+//! acknowledgments. The TCP model decides when recovery ends, by RFC 6582 (NewReno).
 
 use crate::control::{Ack, CongestionControl, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -18,7 +18,7 @@ pub struct Reno {
 impl Algorithm for Reno {
     const INFO: Info = Info {
         name: "reno",
-        about: "one packet more per round trip, half on loss: the reference for the others",
+        about: "one more packet per round trip, half the window on a loss; the reference for the others",
         source: "RFC 5681, RFC 6582",
         coupled: false,
     };
@@ -38,8 +38,8 @@ impl CongestionControl for Reno {
     }
 }
 
-/// Packets by which Reno's window of `cwnd` grows when `acked` packets are acknowledged: the 1/w
-/// that other algorithms stay below.
+/// Growth of Reno's window of `cwnd` in packets when `acked` packets are acknowledged: the 1/w that
+/// limits other algorithms.
 pub(crate) fn increase(acked: f64, cwnd: f64) -> f64 {
     // RFC 5681, section 3.1, equation 3; RFC 3465, section 2.1
     acked / cwnd
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_avoidance_adds_one_packet_per_window_delayed_acknowledgements_or_not() {
+    fn congestion_avoidance_adds_one_packet_per_window_delayed_acknowledgments_or_not() {
         let mut reno = steady("reno", &[], &[(10.0, 100)]);
         assert_close(reno.ack(0, 1), 0.1);
         reno.place(0, 10.0);
@@ -175,7 +175,7 @@ mod tests {
         reno.set_rtt(0, ms(120));
         reno.rounds(0, 7);
         let ssthresh = reno.ssthresh(0);
-        // Eight of the forty packets count whole, then a quarter each, for five rounds.
+        // Eight of the forty packets count in full, then a quarter each, for five rounds.
         assert!((100.0..160.0).contains(&ssthresh), "{ssthresh}");
         assert!(reno.cwnd(0) - ssthresh < 3.0);
         reno.time_out(0, false);

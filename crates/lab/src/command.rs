@@ -1,4 +1,4 @@
-//! The verbs of `sumlink lab`.
+//! The subcommands of `sumlink lab`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -147,7 +147,7 @@ pub enum LabCommand {
 }
 
 impl LabCommand {
-    /// Whether this verb was asked to print JSON.
+    /// Whether the subcommand prints JSON.
     pub fn json(&self) -> bool {
         match self {
             Self::Status { json, .. } | Self::List { json, .. } | Self::Check { json, .. } => *json,
@@ -161,8 +161,8 @@ impl LabCommand {
     }
 }
 
-/// Carries out a verb. Call it before the process starts threads: without root it moves into a user
-/// namespace, which the kernel refuses to a process with several.
+/// Runs a subcommand. Call it before the process starts threads: without root it moves into a user
+/// namespace, which the kernel allows only to a single-threaded process.
 pub fn run(command: LabCommand) -> Result<(), LabError> {
     match command {
         LabCommand::Shell {
@@ -225,7 +225,7 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             settings,
             lab,
         } => {
-            // A mistake is better reported here than by the laboratory.
+            // Errors are reported here, with more detail than the laboratory could give.
             for setting in &settings {
                 LinkChange::parse_for(&link, setting)?;
             }
@@ -265,7 +265,7 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
     }
 }
 
-/// A setting as the laboratory understands it, which is in another directory.
+/// A setting with absolute paths, since the laboratory's working directory is different.
 fn from_anywhere(setting: &str) -> Result<String, LabError> {
     match setting.split_once('=') {
         Some((key, path)) if key.ends_with("trace") => {
@@ -273,7 +273,7 @@ fn from_anywhere(setting: &str) -> Result<String, LabError> {
             let path = path.to_string_lossy();
             if path.contains(char::is_whitespace) {
                 return Err(LabError::Usage(format!(
-                    "'{path}': a running laboratory takes no path with a space in it; use a link to the file"
+                    "'{path}': a running laboratory accepts no path that contains a space; use a link to the file"
                 )));
             }
             Ok(format!("{key}={path}"))
@@ -282,13 +282,13 @@ fn from_anywhere(setting: &str) -> Result<String, LabError> {
     }
 }
 
-/// Signals are watched from before the first thread on, and namespaces are made possible.
+/// Blocks signals before the first thread starts, and makes namespaces available.
 fn prepare() -> Result<(), LabError> {
     netns::become_able()?;
     signals::watch()
 }
 
-/// The control socket of the laboratory that is meant.
+/// The control socket of the selected laboratory.
 fn socket(lab: Option<&str>) -> Result<PathBuf, LabError> {
     match (lab, std::env::var_os(crate::ENV_CONTROL)) {
         (None, Some(path)) => Ok(PathBuf::from(path)),
@@ -338,7 +338,7 @@ fn status(lab: Option<&str>, json: bool) -> Result<(), LabError> {
     }
     say!("emulator: {health}");
     if let Some(objection) = health.objection() {
-        say!("figures measured meanwhile say nothing about the links: {objection}");
+        say!("figures measured in this time do not reflect the links: {objection}");
     }
     Ok(())
 }

@@ -6,12 +6,14 @@
 //!                         └── sumlink_link ────┘
 //! ```
 //!
-//! Every link is a pair of TUN devices. One thread carries the packets between them, one by one, through
-//! the model of the crate `sumlink-link`: a queue, a rate, a delay, a loss for each direction. Bottlenecks
-//! stand there and never on an end host's own interface, where they would push back on the sockets.
+//! Every link is a pair of TUN devices. One thread carries the packets between them, one by one,
+//! through the model of the crate `sumlink-link`: a queue, a rate, a delay and losses for each
+//! direction. Bottlenecks are located there and never on an end host's own interface, where they
+//! would push back on the sockets.
 //!
-//! [`Lab`] is a running laboratory, for tests and measurements; [`run`] carries out the verbs of
-//! `sumlink lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user namespaces.
+//! [`Lab`] is a running laboratory, for tests and measurements; [`run`] runs the subcommands of
+//! `sumlink lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user
+//! namespaces.
 //!
 //! ```no_run
 //! use std::process::Command;

@@ -1,4 +1,4 @@
-//! The programs that the laboratory calls, and where they come from.
+//! Locates the programs that the laboratory calls.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ffmpeg", "ffmpeg"),
 ];
 
-/// The Debian package that brings a program.
+/// The Debian package that contains a program.
 pub(crate) fn package_of(program: &str) -> Option<&'static str> {
     PACKAGES
         .iter()
@@ -25,9 +25,9 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
         .map(|(_, package)| *package)
 }
 
-/// Where a program is, or an error that says how to install it.
+/// Path of a program, or an error that names the package to install.
 ///
-/// Administrators' programs are found even where `PATH` leaves their directories out.
+/// Programs in the administrator's directories are found even if `PATH` does not include them.
 pub(crate) fn find(program: &str) -> Result<PathBuf, LabError> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -39,7 +39,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, LabError> {
                 program: program.to_owned(),
                 package,
             },
-            None => LabError::Usage(format!("there is no program '{program}'")),
+            None => LabError::Usage(format!("program '{program}' not found")),
         })
 }
 
@@ -51,7 +51,7 @@ mod tests {
     fn what_is_there_is_found_and_what_is_not_is_named() {
         assert!(find("sh").is_ok());
         let error = find("no-such-program").unwrap_err().to_string();
-        assert_eq!(error, "there is no program 'no-such-program'");
+        assert_eq!(error, "program 'no-such-program' not found");
         let error = LabError::MissingProgram {
             program: "nginx".into(),
             package: "nginx-light",

@@ -1,4 +1,4 @@
-//! What a radio does about frames that nobody acknowledged: it sends them again.
+//! Retransmission on layer 2: a radio repeats frames that were not acknowledged.
 
 use core::time::Duration;
 
@@ -11,34 +11,34 @@ const CW_MIN: u32 = 15;
 /// Largest contention window, in slots.
 const CW_MAX: u32 = 1_023;
 
-/// Repeats packets whose transmission an interferer spoiled.
+/// Repeats packets whose transmission collided with an interferer.
 ///
-/// Each repetition takes the air time of the packet again, after a back-off that is uniform between 0 and
-/// a window that doubles, so that interference costs time first. Only after the last repetition the
-/// packet is lost. The packets behind wait: a receiver hands up frames in order.
+/// Each repetition takes the air time of the packet again, after a back-off drawn uniformly from a
+/// window that doubles. Interference therefore costs time first; a packet is lost only after the
+/// last repetition. The packets behind it wait, because a receiver delivers frames in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer2 {
-    /// Whether somebody interferes now.
+    /// Whether an interferer is busy now.
     interfering: bool,
-    /// Whether somebody did at any time since the attempt under way began.
+    /// Whether an interferer has been busy at any time during the current attempt.
     exposed: bool,
     /// Probability that an exposed attempt fails.
     error: f64,
-    /// How often a packet is repeated at most.
+    /// Maximum number of repetitions per packet.
     retry_limit: u32,
     /// Repetitions of the packet in transmission.
     repeated: u32,
     random: Random,
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// The packet got through.
+    /// The packet was delivered.
     Done,
-    /// It must be sent again after so much time.
+    /// The packet is sent again after this back-off.
     Again(Duration),
-    /// It must not: it is lost.
+    /// The retry limit is reached; the packet is lost.
     GivenUp,
 }
 
@@ -54,7 +54,7 @@ impl Layer2 {
         }
     }
 
-    /// Somebody starts to interfere, or changes how.
+    /// An interferer becomes busy, or changes its parameters.
     pub(crate) fn disturb(&mut self, error: f64, retry_limit: u32) {
         self.interfering = true;
         self.exposed = true;
@@ -62,18 +62,18 @@ impl Layer2 {
         self.retry_limit = retry_limit;
     }
 
-    /// It is over; an attempt under way stays exposed.
+    /// The interferer becomes silent; the current attempt stays exposed.
     pub(crate) fn calm(&mut self) {
         self.interfering = false;
     }
 
-    /// A packet is sent for the first time.
+    /// Starts the first attempt of a packet.
     pub(crate) fn begin(&mut self) {
         self.repeated = 0;
         self.exposed = self.interfering;
     }
 
-    /// The attempt is over.
+    /// Ends the current attempt.
     pub(crate) fn end(&mut self) -> Attempt {
         if !self.exposed || self.random.next_f64() >= self.error {
             return Attempt::Done;

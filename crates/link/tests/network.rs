@@ -30,7 +30,7 @@ fn packets_come_out_in_the_order_in_which_they_are_due() {
     }
     assert_eq!(network.next_deadline(), Some(11 * MS));
     assert!(network.poll(11 * MS - Duration::from_nanos(1)).is_none());
-    // Nobody polled for a second.
+    // The first poll comes 1 s late.
     let order: Vec<_> = std::iter::from_fn(|| network.poll(1000 * MS))
         .map(|(id, delivery)| (id, delivery.packet[0], delivery.due.as_millis()))
         .collect();

@@ -1,4 +1,4 @@
-//! What holds for every link, whatever is done to it.
+//! Invariants of every link under arbitrary operations.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn conserved(counters: Counters) {
     );
 }
 
-/// A packet that carries its number in its first eight bytes, as far as it is long enough.
+/// A packet that carries its number in its first eight bytes, if it is long enough.
 fn numbered(number: u64, len: usize) -> Vec<u8> {
     let mut packet = vec![0; len.max(8)];
     packet[..8].copy_from_slice(&number.to_be_bytes());
@@ -144,7 +144,7 @@ proptest! {
             link.enqueue(now, numbered(number as u64, *len));
             arrivals.push_back((now, *len));
         }
-        // What a fluid server of that rate would do, in exact integers (unit: ns * rate).
+        // An ideal fluid server of that rate, in exact integers (unit: ns * rate).
         let mut free_at: u128 = 0;
         while let Some(deadline) = link.next_deadline() {
             while let Some(delivery) = link.poll(deadline) {
@@ -188,7 +188,7 @@ proptest! {
         while let Some(deadline) = link.next_deadline() {
             while let Some(delivery) = link.poll(deadline) {
                 let (arrived, len) = offered[number(&delivery.packet) as usize];
-                // A policer delays nothing; the fast link takes less than a nanosecond.
+                // A policer delays nothing; the fast link takes less than 1 ns.
                 prop_assert!(!policed || delivery.due - arrived <= Duration::from_nanos(1));
                 passed.push((delivery.due, len));
             }

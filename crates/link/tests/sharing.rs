@@ -31,12 +31,12 @@ fn config(rate: u64, delay: Duration) -> LinkConfig {
     }
 }
 
-/// What came out of one link.
+/// Deliveries of one link.
 #[derive(Clone, Debug, Default)]
 struct Result {
     /// Mbit/s.
     rate: f64,
-    /// Milliseconds from the sending to the coming out, in rising order.
+    /// One-way delays in milliseconds, in rising order.
     delays: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ impl Result {
     }
 }
 
-/// Keeps so many packets of each link on their way (a window without congestion control).
+/// Keeps a fixed number of packets of each link in flight (a window without congestion control).
 fn run(network: &mut Network<Full>, windows: &[(LinkId, usize)], time: Duration) -> Vec<Result> {
     let mut results = vec![Result::default(); network.len()];
     for (id, window) in windows {
@@ -93,7 +93,7 @@ fn coupled(alone: [u64; 2], d12: f64, d21: f64) -> (Network<Full>, [LinkId; 2]) 
     (network, ids)
 }
 
-/// What each of two coupled links carries alone, and both at once.
+/// Throughput of two coupled links, each alone and both at once.
 fn alone_and_at_once(alone: [u64; 2], d12: f64, d21: f64) -> (Vec<f64>, Vec<f64>) {
     let each = (0..2).map(|i| {
         let (mut network, ids) = coupled(alone, d12, d21);
@@ -208,7 +208,7 @@ fn a_heard_interferer_takes_its_share_of_time_and_no_packet() {
     near(&[result.rate], &[60.0], 0.03);
     assert_eq!(network.counters(id).lost_packets, 0);
     assert_eq!(network.counters(id).layer2_retransmissions, 0);
-    // Of single packets, two in five find it busy and wait 2 ms on average.
+    // Two in five single packets meet a busy period and wait 2 ms on average.
     let (mut quiet, id) = interfered(Interferer::NONE);
     let alone = run(&mut quiet, &[(id, 1)], SECOND)[0].quantile(0.99);
     let (mut network, id) = interfered(Interferer {
@@ -247,7 +247,8 @@ fn a_hidden_interferer_costs_repetitions_before_it_costs_packets() {
             (lost - residual).abs() < 5.0 * deviation,
             "{lost} lost with {limit}"
         );
-        // Of the first attempt and each repetition but the last, half lead to another one.
+        // Half of the first attempts, and half of all repetitions but the last, lead to another
+        // attempt.
         let again: f64 = (0..limit).map(|k| 0.5f64.powi(k as i32 + 1)).sum();
         near(
             &[counters.layer2_retransmissions as f64 / 1e5 + 1e-9],
@@ -328,7 +329,7 @@ fn on_demand() -> Schedule {
 fn the_rates_of_hotspots_add_up_behind_one_card() {
     for schedule in [turns(3), on_demand()] {
         let (mut network, hotspots) = hotspots(schedule.clone(), 3);
-        // Enough for what a hotspot sends while the card is with the others.
+        // Enough for a hotspot to send while the card is with the others.
         let windows: Vec<_> = hotspots.iter().map(|h| (h.up, 200)).collect();
         let results = run(&mut network, &windows, 30 * SECOND);
         for hotspot in &hotspots {
@@ -341,7 +342,7 @@ fn the_rates_of_hotspots_add_up_behind_one_card() {
 #[test]
 fn packets_wait_for_the_card_at_both_ends() {
     let (mut network, spots) = hotspots(turns(2), 2);
-    // The card is with the first one until 50 ms, ready for the second one from 55 ms to 100 ms.
+    // The card is with the first hotspot until 50 ms, and with the second from 55 ms to 100 ms.
     network.enqueue(10 * MS, spots[0].up, Full(10 * MS));
     network.enqueue(10 * MS, spots[1].up, Full(10 * MS));
     network.enqueue(10 * MS, spots[1].down, Full(10 * MS));
@@ -351,7 +352,7 @@ fn packets_wait_for_the_card_at_both_ends() {
             out.push((id, delivery.due.as_micros()));
         }
     }
-    // Wi-Fi 0.1 ms, cellular 2.4 ms and 20 ms. The last packet on the air was one up, so down is next.
+    // Wi-Fi 0.1 ms, cellular 2.4 ms and 20 ms. The last packet on the air went up, so down is next.
     let expected = [
         (spots[0].up, 10_000 + 100 + 22_400),
         (spots[1].down, 55_000 + 100),
@@ -372,10 +373,10 @@ fn an_idle_card_goes_on_demand_and_learns_from_beacons() {
             .map(|(id, delivery)| (id, delivery.due.as_micros()))
             .unwrap()
     };
-    // Something to send takes it to the second hotspot at once.
+    // A packet to send moves the card to the second hotspot at once.
     network.enqueue(10 * MS, spots[1].up, Full(10 * MS));
     assert_eq!(next(&mut network), (spots[1].up, 15_000 + 100 + 22_400));
-    // What the first one buffers at 62.4 ms is in the beacon at 100 ms.
+    // The beacon at 100 ms announces the packet that the first hotspot has buffered since 62.4 ms.
     network.enqueue(40 * MS, spots[0].down, Full(40 * MS));
     assert_eq!(next(&mut network), (spots[0].down, 105_100));
     assert_eq!(network.next_deadline(), None);
@@ -392,7 +393,7 @@ fn a_hotspot_buffers_no_more_than_it_can() {
     let counters = network.counters(spots[1].down);
     assert_eq!(counters.delivered_packets, 40, "60000 bytes");
     assert_eq!(counters.dropped_queue_packets, 60);
-    // And the card no more than its own queue.
+    // The card's own queue is limited as well.
     for _ in 0..150 {
         network.enqueue(2 * SECOND, spots[1].up, Full(Duration::ZERO));
     }

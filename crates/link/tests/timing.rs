@@ -1,4 +1,4 @@
-//! Golden timing: when packets come out, to the nanosecond.
+//! Golden timing: delivery times to the nanosecond.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn packet(tag: u8, len: usize) -> Vec<u8> {
     vec![tag; len]
 }
 
-/// Polls at every deadline until nothing is left: tag and microsecond of each packet.
+/// Polls at every deadline until the link is empty; returns tag and microsecond of each packet.
 fn drain(link: &mut Link<Vec<u8>>) -> Vec<(u8, u128)> {
     let mut out = Vec::new();
     while let Some(deadline) = link.next_deadline() {
@@ -77,7 +77,7 @@ fn a_late_poll_changes_nothing_but_the_delivery() {
     let mut link = link();
     link.enqueue(Duration::ZERO, packet(0, 1500));
     link.enqueue(Duration::ZERO, packet(1, 1500));
-    // Nobody polled for a second; the second packet was still due 1 ms after the first.
+    // The first poll comes 1 s late; the second packet was still due 1 ms after the first.
     let due: Vec<_> = std::iter::from_fn(|| link.poll(1000 * MS))
         .map(|d| d.due)
         .collect();
@@ -159,7 +159,7 @@ fn nothing_is_sent_before_it_is_there_not_even_in_the_same_nanosecond() {
         queue: QueueLimit::Bytes(6_000),
         seed: 1,
     });
-    // The first one ends at 7527.6 ns, the second one comes at 7528 ns and lasts 431.01 ns.
+    // The first packet ends at 7527.6 ns; the second one comes at 7528 ns and lasts 431.01 ns.
     link.enqueue(Duration::ZERO, packet(0, 751));
     link.enqueue(Duration::from_nanos(7_528), packet(1, 43));
     let due = |link: &mut Link<Vec<u8>>| {

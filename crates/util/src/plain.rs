@@ -1,9 +1,9 @@
-//! Errors of the system in words for people.
+//! System errors in plain words.
 
 use std::fmt::{self, Display, Write};
 
-/// What an error says, without the numbers that the standard library adds to the system's words
-/// (`No such file or directory (os error 2)`). Every message that shows an error of the system shows it through this.
+/// Displays an error without the numbers that the standard library appends to the system's message
+/// (`No such file or directory (os error 2)`). All messages to users show system errors this way.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<E>(pub E);
 
@@ -12,7 +12,7 @@ pub fn plain<E: Display>(error: E) -> Plain<E> {
     Plain(error)
 }
 
-/// How the standard library begins what it adds.
+/// Start of the text that the standard library appends.
 const BEGIN: &str = " (os error ";
 
 impl<E: Display> Display for Plain<E> {

@@ -212,7 +212,7 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
     );
     assert_eq!(state(&bench, "sl_lia"), "loaded");
     assert_eq!(state(&bench, "sl_balia"), "available");
-    cc(&["load", "lia"]).fails(11, "sl_lia is loaded already");
+    cc(&["load", "lia"]).fails(11, "sl_lia is already loaded");
     let ran = json(&cc(&["load", "all", "--json"]));
     assert_eq!(ran["loaded"].as_array().unwrap().len(), TWINS.len() - 2);
     assert_eq!(cc(&["load", "all"]).out, "all of them are loaded already\n");

@@ -175,12 +175,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[class]]\nclass = \"interactive\"\ndscp = \"af50\"",
-            "x.toml:6: `af50` is no DSCP",
+            "x.toml:6: `af50` is not a DSCP",
         ),
         (
             "client",
             "[[class]]\nuser = \"a\"\nclass = \"bulk\"",
-            "x.toml:6: `bulk` is no class: there are conversational,",
+            "x.toml:6: `bulk` is not a class; the classes are conversational,",
         ),
         (
             "client",

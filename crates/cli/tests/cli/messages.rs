@@ -338,7 +338,7 @@ fn a_demonstration_that_may_not_write_says_what_to_do() {
     let ran = run(&["lab", "demo", "--rounds", "1", "--size", "1MB"]).unwrap();
     ran.fails(
         1,
-        "cannot write demo-out: Permission denied; make room or choose another place",
+        "cannot write demo-out: Permission denied; free space, or choose a writable place",
     );
     assert!(ran.err.contains("with --out"), "{}", ran.err);
 }

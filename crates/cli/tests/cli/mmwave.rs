@@ -233,7 +233,7 @@ fn what_cannot_be_is_one_line_with_its_code() {
         (
             &["run", "near.toml"],
             3,
-            "radius of the cell in metres is -1",
+            "radius of the cell in meters is -1",
         ),
         (&["run", "holes.toml"], 3, "hole.txt:1: pattern: beam 1"),
         (&["run", "varied.toml"], 3, "varied.toml:8: `blockage` of"),

@@ -134,7 +134,7 @@ fn a_trace_says_who_carried_which_bytes() {
     let times: Vec<_> = lines.iter().map(|line| line["t_ns"].as_u64()).collect();
     assert!(times.is_sorted());
     let svg = std::fs::read_to_string(bench.path("traces/two-seed-1-sumlink-fbdt.svg")).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("who carried which bytes when (down)"));
+    assert!(svg.starts_with("<svg") && svg.contains("bytes carried by each link over time (down)"));
     // What the receiver holds is told also while its program waits for a byte and is given nothing.
     let ran = bench.run(&one_seed("sumlink:roundrobin", "--trace", "traces"));
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -238,7 +238,7 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
         (
             vec!["two.toml", "--systems", "sumlink:fbdt+cubik"],
             2,
-            "--systems: there is no congestion control \"cubik\"; there are: reno, cubic,",
+            "--systems: unknown congestion control \"cubik\"; known: reno, cubic,",
         ),
         (
             vec!["two.toml", "--systems", "alone,alone"],

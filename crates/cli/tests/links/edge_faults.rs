@@ -223,7 +223,9 @@ fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
         (count(&edge.status("node"), "/core/forgotten") > forgotten + MOST_FLOWS).then_some(())
     });
     assert_eq!(count(&edge.status("node"), "/core/flows"), MOST_FLOWS);
-    let lines = edge.node.lines_with("more flows than there is room for");
+    let lines = edge
+        .node
+        .lines_with("forgot the flows that were idle longest");
     assert!(lines > 0, "{}", edge.node.log());
     let grown = edge.node.resident().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes more");

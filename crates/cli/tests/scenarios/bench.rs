@@ -62,12 +62,12 @@ fn mistakes_in_the_matrix_have_file_and_line() {
     let output = place.bench(&["--list"]);
     assert_eq!(output.status.code(), Some(3));
     let told = text(&output.stderr);
-    let start = "scenarios/matrix/tiny.toml:22: bars: 'sum = 3' is no bar";
+    let start = "scenarios/matrix/tiny.toml:22: bars: 'sum = 3' is not a bar";
     assert!(told.starts_with(start), "{told}");
     let place = Place::new(GROUP);
     let output = place.bench(&["--rows", "tiny/none"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no row is called tiny/none"));
+    assert!(text(&output.stderr).contains("no row matches tiny/none"));
     assert!(!place.0.path().join("lab-out").exists());
 }
 
@@ -202,12 +202,12 @@ fn a_row_is_measured_once_and_judged() {
     // Again: nothing is run, and a row that falls short is an exit code of its own.
     let again = place.bench(&arguments);
     assert!(again.status.success(), "{}", text(&again.stderr));
-    assert!(text(&again.stderr).contains("4 of 4 runs are in lab-out/bench already"));
+    assert!(text(&again.stderr).contains("4 of 4 runs are already in lab-out/bench"));
     let short = place.bench(&["--seeds", "1", "--systems", "alone", "--rows", "tiny/dream"]);
     assert_eq!(short.status.code(), Some(10), "{}", text(&short.stderr));
     let told = text(&short.stderr);
     assert!(
-        told.contains("1 of 2 runs are in lab-out/bench already"),
+        told.contains("1 of 2 runs are already in lab-out/bench"),
         "{told}"
     );
     let told = text(&short.stdout);
@@ -222,7 +222,7 @@ fn a_row_is_measured_once_and_judged() {
     );
     let judged = place.bench(&["--judge-only", "--seeds", "1", "--systems", "mptcp"]);
     assert_eq!(judged.status.code(), Some(10));
-    assert!(text(&judged.stderr).contains("1 of 2 lines of the matrix fall short"));
+    assert!(text(&judged.stderr).contains("1 of 2 lines of the matrix miss a bar"));
 }
 
 #[test]

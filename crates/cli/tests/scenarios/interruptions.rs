@@ -138,7 +138,7 @@ fn runs_at_once_leave_nothing_behind_and_go_on() {
             assert!(told.contains("1 of 2 runs are kept in out"), "{told}");
             assert!(namespaces.iter().all(|path| !path.exists()));
         } else {
-            assert!(told.contains("1 of 2 runs are in out already"), "{told}");
+            assert!(told.contains("1 of 2 runs are already in out"), "{told}");
             left = namespaces;
         }
         assert!(files_below(&place.path("out/long/seed-1")).is_empty());

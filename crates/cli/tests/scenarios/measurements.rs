@@ -36,7 +36,7 @@ fn systems_are_measured_once_and_resumed() {
     let before = fs::metadata(place.path("out/two/seed-1/alone.json")).unwrap();
     let (output, lines) = place.run(&[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("2 of 3 runs are in out already"));
+    assert!(text(&output.stderr).contains("2 of 3 runs are already in out"));
     let systems: Vec<_> = lines.iter().map(|line| &line["system"]).collect();
     assert_eq!(systems, ["sumlink:fbdt"]);
     assert_eq!(lines[0]["outcome"], "measured", "{}", lines[0]);

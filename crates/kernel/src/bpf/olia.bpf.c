@@ -4,7 +4,7 @@
 
 SETTINGS();
 
-/* How good a path is: l / rtt^2, what B maximises. */
+/* Quality of a path: l / rtt^2, which B maximizes. */
 static __always_inline real quality(const struct flow *flow)
 {
 	real rtt = real_of(flow->srtt_us);
@@ -21,8 +21,8 @@ static __always_inline __u64 whole_window(const struct flow *flow)
 struct sets {
 	real best; /* the best quality */
 	__u64 largest; /* the largest window */
-	__u64 deserving; /* how many paths are best and have not the largest window */
-	__u64 largest_ones; /* how many have the largest window */
+	__u64 deserving; /* number of best paths without the largest window */
+	__u64 largest_ones; /* number of paths with the largest window */
 };
 
 static __always_inline void compare(struct sets *sets, const struct flow *flow)
@@ -77,7 +77,7 @@ static __always_inline real increase(struct tcp_sock *tp, real acked)
 	part = reno_increase(tp, acked);
 	if (whole_window(&own) == sets.largest) {
 		part = real_divide(part, real_of(all.flows * sets.largest_ones));
-		/* Less than nothing is taken from the window here, and nothing is left to add. */
+		/* A negative step is subtracted from the window here, and 0 is returned to add. */
 		return subtract(tp, step, part, settings.max_cwnd);
 	}
 	if (quality(&own) == sets.best)

@@ -1,11 +1,12 @@
-//! The reference and its twin in the kernel, given the same events, have the same windows.
+//! The reference and its twin in the kernel have the same windows after the same events.
 //!
-//! The scripts are those of `sumlink-congestion` (format in its `script` module), whose tests play them to the reference with
-//! exactly the round-trip times that they say. Here a socket sends to a TCP end in this process, behind a TUN
-//! device, that acknowledges, loses and keeps silent as the script says. What the twin was told, as it tells its siblings, the
-//! reference is told, and after each step windows and thresholds must agree within the bound.
+//! The scripts are those of `sumlink-congestion` (format in its `script` module), whose tests play
+//! them to the reference with exactly the scripted round-trip times. Here a socket sends to a TCP
+//! end in this process, behind a TUN device. That end acknowledges, loses packets and stays silent
+//! as scripted. The reference receives the values that the twin was given, as published to its
+//! siblings. After each step windows and thresholds must agree within the bound.
 //!
-//! As `loopback.rs` it needs root, unless `SUMLINK_SKIP_BPF=1` is set.
+//! Like `loopback.rs` these tests need root, unless `SUMLINK_SKIP_BPF=1` is set.
 
 #![allow(clippy::print_stderr, reason = "a test")]
 
@@ -28,16 +29,16 @@ use sumlink_kernel::{Bonds, Error, Loaded, TWINS, load, load_forgetful, probe};
 use kernel::{Kernel, Told};
 use reference::Reference;
 
-/// By how many packets the kernel's window, which is rounded down at every step, may differ from the reference's.
+/// Allowed difference in packets of the kernel's window, which is rounded down at every step.
 const ERROR: f64 = 0.001;
-/// By how many its threshold may be below, of which TCP_INFO has the whole part.
+/// Allowed difference of the threshold, of which TCP_INFO has the whole part.
 const BELOW: f64 = 1.0 + ERROR;
-/// Packets that no script comes near: a threshold above was not computed by a twin.
+/// More packets than any script reaches: a larger threshold was not computed by a twin.
 const UNSAID: f64 = 1e6;
-/// How often a script is played in which the kernel was seen not to have asked the twin.
+/// Maximum number of plays of a script in which the kernel was seen not to ask the twin.
 const PLAYS: usize = 3;
 
-/// All scripts by their file names, in the order of these.
+/// All scripts by their file names, in order.
 fn scripts() -> Vec<(String, Script)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../congestion/scripts");
     let files = fs::read_dir(folder).expect("the folder of the scripts");
@@ -69,8 +70,8 @@ fn every_twin_has_the_windows_of_its_reference() {
     );
 }
 
-/// As Linux 6.18 does now and then ([`Unasked`]), but with every answer: the threshold that a program computed is not what the
-/// kernel takes.
+/// Linux 6.18 sometimes ignores an answer ([`Unasked`]); here it ignores every one: the kernel does
+/// not use the threshold that a program computed.
 #[test]
 fn answers_that_the_kernel_does_not_get_are_put_right() {
     if is_left_out() {
@@ -96,7 +97,8 @@ fn is_left_out() -> bool {
     false
 }
 
-/// The scripts of that algorithm in which what `load` loads has other windows than the reference.
+/// The scripts of that algorithm in which the congestion control loaded by `load` differs from the
+/// reference.
 fn disagreements(
     scripts: &[(String, Script)],
     algorithm: &str,
@@ -108,7 +110,7 @@ fn disagreements(
     let mut played = 0;
     for (name, script) in scripts.iter().filter(of_algorithm) {
         played += 1;
-        // The thread alone is in a network of its own, which goes with it.
+        // Only this thread enters the new network namespace, which ends with it.
         let play = || {
             unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
             let bonds = Bonds::new().expect("maps");
@@ -139,11 +141,11 @@ fn disagreements(
     wrong
 }
 
-/// In that step the kernel went on with what no program can have said (docs/congestion.md, "What a kernel does not run"): the
-/// play says nothing about the twin.
+/// In that step the kernel used values that no program computed (docs/congestion.md, "A kernel
+/// fault"): the play proves nothing about the twin.
 struct Unasked(String);
 
-/// A twin and its reference, doing the same.
+/// A twin and its reference, playing the same script.
 struct Play<'b> {
     kernel: Kernel<'b>,
     reference: Reference,
@@ -178,7 +180,7 @@ impl Play<'_> {
                 self.recover(at, flow)?;
             }
             Step::Idle(lasted) => self.idle(at, lasted)?,
-            // Of round-trip times that are not quite those of the script.
+            // The measured round-trip times differ slightly from those of the script.
             Step::Expect { .. } => {}
         }
         Ok(())
@@ -192,7 +194,7 @@ impl Play<'_> {
     fn lose(&mut self, at: &str, flow: usize, behind: u32) -> Result<(), Unasked> {
         let told = self.kernel.lose(flow, behind);
         self.reference.acknowledge(flow, &told, true);
-        // The kernel's window approaches ssthresh, the reference's is there.
+        // The kernel's window approaches ssthresh; the reference's is already there.
         self.compare(at, flow, None)
     }
 
@@ -201,8 +203,8 @@ impl Play<'_> {
         self.tell(at, flow, &told)
     }
 
-    /// The kernel halves whole packets. What its window is below the reference's by then, the reference gives up, too, so that
-    /// what comes after is compared as exactly as what came before.
+    /// The kernel halves whole packets. The reference then adopts the kernel's lower window, so
+    /// that later steps are compared as exactly as earlier ones.
     fn idle(&mut self, at: &str, lasted: Duration) -> Result<(), Unasked> {
         let flows = self.reference.flows();
         for flow in 0..flows {

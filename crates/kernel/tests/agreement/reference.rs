@@ -1,4 +1,4 @@
-//! The reference, told what the kernel was.
+//! The reference, with the inputs of the kernel.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::kernel::Told;
 pub(crate) struct Reference {
     controls: Vec<Box<dyn CongestionControl>>,
     flows: Vec<Flow>,
-    /// When anything was acknowledged last.
+    /// Time of the last acknowledgment.
     now: Duration,
 }
 
@@ -27,7 +27,8 @@ impl Reference {
         }
     }
 
-    /// An acknowledgement. It may end a recovery; and one that shows a loss does not make the window grow.
+    /// Handles an acknowledgment. It may end a recovery; one that reveals a loss does not grow the
+    /// window.
     pub(crate) fn acknowledge(&mut self, flow: usize, told: &Told, shows_a_loss: bool) {
         let now = told.member.seen;
         let ack = ack(told, !shows_a_loss);
@@ -43,7 +44,7 @@ impl Reference {
         });
     }
 
-    /// An acknowledgement by which the last loss was none.
+    /// Handles an acknowledgment that reveals the last loss as spurious.
     pub(crate) fn undo(&mut self, flow: usize, told: &Told) {
         self.now = told.member.seen;
         let (now, ack) = (self.now, ack(told, true));
@@ -61,7 +62,7 @@ impl Reference {
         self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
     }
 
-    /// The flow sends again after an idle time, judged by that timeout.
+    /// The flow sends again after an idle time, evaluated with that timeout.
     pub(crate) fn idle(&mut self, flow: usize, lasted: Duration, rto: Duration) {
         self.now += lasted;
         let now = self.now;
@@ -70,7 +71,7 @@ impl Reference {
         });
     }
 
-    /// The flow goes on with that window and threshold.
+    /// Sets window and threshold of the flow.
     pub(crate) fn take(&mut self, flow: usize, cwnd: f64, ssthresh: f64) {
         self.tell(flow, |control, _| {
             control.window_mut().set_cwnd(cwnd);

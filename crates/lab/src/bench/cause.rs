@@ -1,4 +1,5 @@
-//! Why lines fall short, where that is known: `cause` of a row, `causes` of some of its lines, and `causes` of a group.
+//! Known causes of missed bars: `cause` of a row, `causes` of some of its lines, and `causes` of a
+//! group.
 
 use std::cmp::Reverse;
 
@@ -7,7 +8,7 @@ use crate::scenario::{Document, Section, text_of};
 use super::bar::Quantity;
 use super::judge::{Line, Verdict};
 
-/// What a row says of its lines, and its group of all lines.
+/// The causes that a row gives for its lines, and those of its group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Causes {
     all: Vec<Cause>,
@@ -15,18 +16,19 @@ pub(crate) struct Causes {
 
 #[derive(Clone, Debug)]
 struct Cause {
-    /// The lines that it is about: those with this direction, this congestion control, or both; without words, all.
+    /// Applies to lines with this direction, this congestion control, or both; empty means all
+    /// lines.
     words: Vec<String>,
-    /// It is about lines that fall short in these quantities alone; without any, in whichever.
+    /// Applies to lines that miss only bars of these quantities; empty means any quantity.
     quantities: Vec<String>,
-    /// It is of the row itself.
+    /// Given by the row, not by its group.
     is_own: bool,
     text: String,
 }
 
 impl Causes {
-    /// Reads the keys of a row; `variants` are its lines, such as `up, bbr`. What `of_group` says counts where the row says
-    /// nothing.
+    /// Reads the keys of a row; `variants` are its lines, such as `up, bbr`. The group's causes
+    /// apply where the row gives none.
     pub(super) fn read(
         document: &mut Document<'_>,
         block: &mut Section<'_, '_>,
@@ -45,7 +47,7 @@ impl Causes {
         Self { all }
     }
 
-    /// Reads the key of a group.
+    /// Reads `causes` of a group.
     pub(super) fn of_group(
         document: &mut Document<'_>,
         root: &mut Section<'_, '_>,
@@ -55,9 +57,10 @@ impl Causes {
         Self { all }
     }
 
-    /// Why a line falls short: what says most about which lines it means counts, and the row's word before its group's.
+    /// The cause of a line's missed bars: the row's causes take precedence over the group's, then
+    /// the most specific one applies.
     ///
-    /// Where no cause is about all quantities in which it does, each has its own.
+    /// Where no single cause covers all missed quantities, each quantity gets its own.
     pub(super) fn of(&self, line: &Line) -> Option<String> {
         let mut short = line.short();
         short.dedup();
@@ -70,13 +73,13 @@ impl Causes {
         let causes: Vec<_> = causes.collect();
         let known = causes.iter().any(|(_, cause)| cause.is_some());
         let told = causes.iter().map(|(word, cause)| {
-            let text = cause.map_or("the cause is not known yet", |cause| &cause.text);
+            let text = cause.map_or("cause not known yet", |cause| &cause.text);
             format!("{word}: {text}")
         });
         known.then(|| told.collect::<Vec<_>>().join("; "))
     }
 
-    /// The row's causes that explain nothing any more: every line that they are given for passes.
+    /// Outdated causes of the row: every line that they apply to passes.
     pub(super) fn stale(&self, lines: &[&Line]) -> Vec<&str> {
         let own = self.all.iter().filter(|cause| cause.is_own);
         let stale = own.filter(|cause| {
@@ -94,7 +97,7 @@ impl Causes {
         let is_about = |cause: &&Cause| cause.is_about(&line.variant) && cause.explains(short);
         let about = self.all.iter().filter(is_about);
         about.max_by_key(|cause| {
-            // Without any it is about all of them.
+            // An empty list means all quantities.
             let quantities = match cause.quantities.len() {
                 0 => usize::MAX,
                 some => some,
@@ -110,13 +113,13 @@ impl Cause {
         self.words.iter().all(of_variant)
     }
 
-    /// Whether it says why a line falls short in these quantities.
+    /// Whether the cause covers all of these missed quantities.
     fn explains(&self, short: &[String]) -> bool {
         self.quantities.is_empty() || short.iter().all(|word| self.quantities.contains(word))
     }
 }
 
-/// The table `causes`: lines and quantities, and why they fall short.
+/// Reads the table `causes`: lines and quantities, with the cause for each.
 fn read_table(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -128,7 +131,7 @@ fn read_table(
         return all;
     };
     let Some(table) = value.get_ref().as_table() else {
-        let reason = "causes: write a table of \"up, bbr\" = \"...\"";
+        let reason = "causes: expected a table of \"up, bbr\" = \"...\"";
         document.problem(&value.span(), reason);
         return all;
     };
@@ -148,7 +151,7 @@ fn read_table(
         match cause {
             Some(cause) if !says(&cause) || !fits(&cause) => {
                 let reason = format!(
-                    "causes: there is no line '{}' (lines: {}; quantities: {})",
+                    "causes: no line matches '{}' (lines: {}; quantities: {})",
                     key.get_ref(),
                     variants.join("; "),
                     Quantity::WORDS.join(", ")
@@ -161,7 +164,7 @@ fn read_table(
     all
 }
 
-/// Of `up, bbr`.
+/// The words of a key such as `up, bbr`.
 fn words(variant: &str) -> impl Iterator<Item = &str> {
     let words = variant.split(',').map(str::trim);
     words.filter(|word| !word.is_empty())
@@ -181,7 +184,7 @@ mod tests {
         [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
         [row.causes]\n\"up\" = \"of uploads\"\n\"up, bbr\" = \"of one\"\n";
 
-    /// A line with these bars, each with its verdict.
+    /// A line with these bars and their verdicts.
     fn line(variant: &str, bars: &[(&str, Verdict)]) -> Line {
         let judged = bars.iter().map(|(bar, verdict)| Judged {
             bar: Bar::parse(bar).unwrap(),
@@ -243,7 +246,7 @@ mod tests {
         );
         assert_eq!(
             of("down, bbr", falls, falls).as_deref(),
-            Some("sum: the cause is not known yet; reorder: of the group")
+            Some("sum: cause not known yet; reorder: of the group")
         );
         assert_eq!(of("down, bbr", falls, passes), None);
         assert_eq!(of("down, cubic", passes, falls), None);
@@ -284,7 +287,7 @@ mod tests {
         };
         use Verdict::{NotRun, Pass, Short};
         assert_eq!(stale([Pass, Pass, Short, Pass]), "of all; of one");
-        // Nobody knows about a line that was not run.
+        // A line that was not run cannot make a cause outdated.
         assert_eq!(stale([Pass, NotRun, Pass, Short]), "of uploads");
         assert_eq!(stale([NotRun; 4]), "");
     }
@@ -295,7 +298,7 @@ mod tests {
             let found = matrix::read(Path::new("m.toml"), &ROW.replace(from, to)).unwrap_err();
             let told = found[0].to_string();
             assert!(
-                told.contains("m.toml:14: causes: there is no line"),
+                told.contains("m.toml:14: causes: no line matches"),
                 "{told}"
             );
         }

@@ -1,4 +1,5 @@
-//! The tables of the matrix, for people: README.md with everything, summary.md with what a front page quotes.
+//! The result pages of the matrix: README.md with all tables, summary.md with the excerpt for a
+//! front page.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,18 +17,18 @@ use crate::error::LabError;
 use crate::plot::Palette;
 use crate::run::{write_json, write_text};
 
-/// What the tables are made of.
+/// Input of the pages.
 pub(super) struct Page<'a> {
     pub(super) groups: &'a [Group],
-    /// Of each group, with whether this call asked for it.
+    /// Lines of each group, each with whether this call asked for it.
     pub(super) lines: &'a Lines,
-    /// All runs behind them.
+    /// All runs that the lines are based on.
     pub(super) records: &'a Records,
     pub(super) options: &'a BenchOptions,
 }
 
 impl Page<'_> {
-    /// Writes the tables, the pictures and the JSON.
+    /// Writes tables, charts and JSON.
     pub(super) fn write(&self, directory: &Path) -> Result<(), LabError> {
         let systems = self.groups.iter().flat_map(|group| {
             let of_row = |row: &Row| {
@@ -95,7 +96,7 @@ impl Page<'_> {
         text
     }
 
-    /// Everything in the tables.
+    /// The content of all tables as JSON.
     pub(super) fn json(&self) -> serde_json::Value {
         let groups = self.groups.iter().zip(self.lines).map(|(group, lines)| {
             let lines = lines.iter().map(|(line, _)| {
@@ -135,14 +136,14 @@ impl Page<'_> {
     }
 }
 
-/// How to read the tables.
+/// Legend of the tables.
 const METHOD: &str = "\n## How to read this\n\n\
     A line is a scenario in one direction with one congestion control. *Alone* is what one TCP connection gets over each \
     link by itself, measured with the same seed; every ratio is taken seed by seed, and the table has the median, the least \
     and the largest over the n seeds of the line. A line passes when the median of every bar does. *Refused*: the emulator did not keep up, or what \
     the figure is relative to stalled, so that there is none. The scenarios are in `scenarios/matrix`; docs/laboratory.md says what the bars mean.\n";
 
-/// What was called, without the directories of the machine it was called on, to be typed again.
+/// The command line without directories of the local machine, ready to be typed again.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     let mut told: Vec<String> = Vec::new();
     let mut arguments = arguments;
@@ -157,7 +158,7 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     told.join(" ")
 }
 
-/// The lines that this call asked for, for a terminal.
+/// The lines that this call asked for, formatted for a terminal.
 pub(super) fn terminal(groups: &[Group], lines: &Lines, options: &BenchOptions) -> String {
     let mut text = String::new();
     for (group, lines) in groups.iter().zip(lines) {
@@ -169,10 +170,10 @@ pub(super) fn terminal(groups: &[Group], lines: &Lines, options: &BenchOptions) 
             };
             let told = mixture(line);
             let _ = writeln!(text, "{:<11} {name}{seeds}{told}", line.verdict().word());
-            // Bars of what was not run say nothing.
+            // Bars of lines without a run are left out.
             let told = line.judged.iter();
             for judged in told.filter(|judged| judged.verdict != Verdict::NotRun) {
-                // What passes is only worth a line where there are few.
+                // Passed bars are listed only in quick mode, where few lines are printed.
                 if judged.verdict != Verdict::Pass || options.quick {
                     let _ = writeln!(text, "              {}", bar(judged).replace("**", ""));
                 }

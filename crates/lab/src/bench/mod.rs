@@ -1,8 +1,8 @@
-//! `lab bench`: the promise as a matrix of scenarios, measured and judged.
+//! `lab bench`: sumlink's goals as a matrix of scenarios, measured and judged.
 //!
-//! Each row of the matrix is a scenario with bars ([`bar::Bar`]) that the system under test must reach, in every direction
-//! and with every congestion control that its group names. The links alone and the system under test are run with every
-//! seed; the alternatives beside them with fewer.
+//! Each row of the matrix is a scenario with bars ([`bar::Bar`]) for the system under test, run in
+//! every direction and with every congestion control that its group names. The links alone and the
+//! system under test run with every seed, the alternatives with fewer seeds.
 
 mod alone;
 mod bar;
@@ -94,7 +94,7 @@ pub struct BenchOptions {
     pub judge_only: bool,
 }
 
-/// Reads the matrix and the options, before anything is made.
+/// Reads the matrix and checks the options, before anything is written.
 pub(crate) fn check(options: &BenchOptions) -> Result<Vec<Group>, LabError> {
     for name in &options.systems {
         systems::parse(name).map_err(|error| LabError::Usage(format!("--systems: {error}")))?;
@@ -102,14 +102,14 @@ pub(crate) fn check(options: &BenchOptions) -> Result<Vec<Group>, LabError> {
     let groups = matrix::load(&options.matrix)?;
     if !plan::chosen(&groups, options).any(|_| true) {
         return Err(LabError::Usage(format!(
-            "--rows: no row is called {}: sumlink lab bench --list shows their names",
+            "--rows: no row matches {}: sumlink lab bench --list shows the names",
             options.rows.join(", ")
         )));
     }
     Ok(groups)
 }
 
-/// Lists, or runs what is not there yet and judges it.
+/// Lists the rows, or does the missing runs and judges them.
 pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabError> {
     let program = match &options.program {
         Some(program) => program.clone(),
@@ -126,7 +126,7 @@ pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabErr
     } else {
         carry_out(&plan, &store)
     };
-    // Also after Ctrl-C: with what there is.
+    // Also after Ctrl-C, with the runs that exist.
     if matches!(ran, Err(ref error) if !matches!(error, LabError::Interrupted)) {
         return ran;
     }
@@ -159,7 +159,7 @@ fn carry_out(plan: &Plan<'_>, store: &Store) -> Result<(), LabError> {
     run::carry_out(&plan.jobs, plan.room, store, &mut |_, _| {})
 }
 
-/// Where the tables go.
+/// Output directory.
 fn out(options: &BenchOptions) -> PathBuf {
     let without = if options.quick {
         "lab-out/bench-quick"
@@ -170,10 +170,11 @@ fn out(options: &BenchOptions) -> PathBuf {
     given.unwrap_or(Path::new(without)).to_path_buf()
 }
 
-/// Lines of every group, in its order, each with whether this call asked for it.
+/// Lines of each group, each with whether this call asked for it.
 type Lines = Vec<Vec<(Line, bool)>>;
 
-/// Judges whatever the store holds, of rows that this call did not ask for too; and the runs behind that.
+/// Judges all runs in the store, including those of rows that this call did not ask for; also
+/// returns these runs.
 fn judged(
     groups: &[Group],
     sources: &Sources<'_>,
@@ -211,7 +212,7 @@ fn judged(
     (lines, records)
 }
 
-/// A cause is there to explain something.
+/// Warns about causes given for rows that pass.
 fn warn_of_stale_causes(groups: &[Group], lines: &Lines) {
     for (group, lines) in groups.iter().zip(lines) {
         for row in &group.rows {
@@ -219,13 +220,13 @@ fn warn_of_stale_causes(groups: &[Group], lines: &Lines) {
             let of_row: Vec<_> = of_row.map(|(line, _)| line).collect();
             for cause in row.causes.stale(&of_row) {
                 let name = format!("{}/{}", group.name, row.name);
-                tracing::warn!("{name} passes, and still has a cause for falling short: {cause}");
+                tracing::warn!("{name} passes; remove its outdated cause: {cause}");
             }
         }
     }
 }
 
-/// Whether every bar that this call asked for is reached.
+/// Fails unless every bar that this call asked for is met.
 fn verdict(lines: &Lines) -> Result<(), LabError> {
     let chosen = || lines.iter().flatten().filter(|(_, chosen)| *chosen);
     let of = |verdict: Verdict| {
@@ -242,10 +243,10 @@ fn verdict(lines: &Lines) -> Result<(), LabError> {
     if short + refused + not_run == 0 {
         return Ok(());
     }
-    let mut told = format!("{short} of {total} lines of the matrix fall short");
+    let mut told = format!("{short} of {total} lines of the matrix miss a bar");
     if refused + not_run > 0 {
         told.push_str(&format!(
-            "; {refused} were refused and {not_run} not run (the same command runs only those again)"
+            "; {refused} were refused and {not_run} not run (repeat the command to run only those)"
         ));
     }
     Err(LabError::FellShort(told))

@@ -1,4 +1,5 @@
-//! Every system over all rows: what it has of the sum of the links, and how often it is slower than the better one.
+//! Compares all systems over all rows: their share of the sum of the links, and how often they are
+//! slower than the best link.
 
 use std::fmt::Write;
 
@@ -8,13 +9,13 @@ use super::judge::{Judged, Line};
 use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 use crate::results::Spread;
 
-/// By more than this share most runs do not differ by chance.
+/// A deficit of more than 10 % is beyond the random variation of most runs.
 const CLEARLY: f64 = 0.9;
 
-/// Every system that was run, in the order in which they come first, with what it has in the first line of each row.
+/// All systems in order of appearance, with their figures in the first line of each row.
 pub(super) struct SideBySide<'a>(Vec<(&'a str, Shares)>);
 
-/// What a system has of something in each row.
+/// A system's figures over the rows.
 #[derive(Default)]
 struct Shares {
     rows: usize,
@@ -58,12 +59,12 @@ impl<'a> SideBySide<'a> {
         }
     }
 
-    /// Whether there is anybody to stand beside.
+    /// Whether fewer than two systems have figures.
     pub(super) fn is_empty(&self) -> bool {
         self.0.len() < 2
     }
 
-    /// The table, with the picture of that name.
+    /// The table, with a link to the chart `picture`.
     pub(super) fn table(&self, picture: &str) -> String {
         let mut text = format!(
             "\n## Side by side\n\n\
@@ -95,7 +96,8 @@ impl<'a> SideBySide<'a> {
         text
     }
 
-    /// A line for each system, and on it a mark for each row: what it has of the best link.
+    /// The chart: one line for each system, with a mark for each row at its goodput relative to the
+    /// best link.
     pub(super) fn picture(&self, palette: &Palette) -> String {
         const WIDTH: f64 = 860.0;
         const PLOT: (f64, f64) = (210.0, 830.0);
@@ -134,7 +136,7 @@ impl<'a> SideBySide<'a> {
             {
                 svg.marker((x.at(*share), middle), 3.2, style, false);
             }
-            // Nothing at all has no place on an axis of powers of ten.
+            // Zero has no place on a logarithmic axis.
             let all = shares.best.iter();
             let all: Vec<Inked> = all
                 .map(|share| (*share, Ink::Colour(style.colour)))
@@ -170,7 +172,7 @@ pub(super) mod tests {
     use crate::bench::quantities::tests::{alone, own, run, scenario};
     use crate::bench::{judge, matrix};
 
-    /// Three rows.
+    /// A group of three rows.
     pub(in crate::bench) fn group() -> matrix::Group {
         let text = "name = \"g\"\nbars = [\"sum >= 0.97\", \"best >= 1\"]\n[scenario]\nduration = \"3s\"\n\
                     [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n[[row]]\nname = \"one\"\n[[row]]\nname = \"two\"\n\
@@ -178,7 +180,7 @@ pub(super) mod tests {
         matrix::read(Path::new("m.toml"), text).unwrap()
     }
 
-    /// A row with links of 80 and 20 Mbit/s, and what each system has.
+    /// A row with links of 80 and 20 Mbit/s, and the goodput of each system.
     pub(in crate::bench) fn line(row: usize, goodputs: &[(&str, f64)]) -> (Line, bool) {
         let group = group();
         let mut runs = vec![run("alone", 1, alone())];
@@ -200,10 +202,10 @@ pub(super) mod tests {
     fn each_system_stands_with_its_median_and_its_worst() {
         let lines = vec![vec![
             line(0, &[("sumlink:fbdt", 96.0), ("mptcp", 90.0), ("noq", 60.0)]),
-            // Another line of the same row is not counted.
+            // Further lines of the same row are not counted.
             line(0, &[("sumlink:fbdt", 10.0)]),
             line(1, &[("sumlink:fbdt", 96.0), ("mptcp", 76.0)]),
-            // One without a bar for the sum.
+            // A line without a bar for the sum.
             line(2, &[("sumlink:fbdt", 96.0)]),
         ]];
         let all = SideBySide::new(&lines);
@@ -230,7 +232,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_share_has_its_place_and_nothing_at_all_an_arrow() {
-        // 0.008 of the best link, and nothing.
+        // 0.008 of the best link, and zero.
         let figures = [("sumlink:fbdt", 96.0), ("mptcp", 0.64), ("noq", 0.0)];
         let lines = vec![vec![line(0, &figures)]];
         let svg = SideBySide::new(&lines).picture(&Palette::new(["mptcp", "noq", "sumlink:fbdt"]));

@@ -8,7 +8,7 @@ use super::matrix::Group;
 use crate::report::words;
 use crate::results::Spread;
 
-/// One group.
+/// Appends the section of one group.
 pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], pictures: &[&str]) {
     let _ = write!(text, "\n## {}\n\n", group.name);
     if !group.about.is_empty() {
@@ -57,7 +57,7 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
     others(text, lines);
 }
 
-/// What a verdict is to be taken with: that not all of its runs are of the same program.
+/// A note for verdicts whose runs come from different program builds.
 pub(super) fn mixture(line: &Line) -> String {
     match line.programs.is_empty() {
         true => String::new(),
@@ -65,7 +65,8 @@ pub(super) fn mixture(line: &Line) -> String {
     }
 }
 
-/// What falls short, and why, where that is known: a cause for all such lines of a row, or each for its own.
+/// Appends the missed bars and their known causes: one cause for all lines of a row, or one for
+/// each line.
 fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
     let short: Vec<&&Line> = lines
         .iter()
@@ -100,10 +101,10 @@ fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
     }
 }
 
-/// A machine that is busier than this has none of its processors free at times, and what needs one comes late.
+/// Above this CPU utilization no processor is free at times, and processes are scheduled late.
 const BUSY: f64 = 0.8;
 
-/// How busy the processors were meanwhile, where that may have been what was short.
+/// The CPU utilization during the runs, where it may have been the bottleneck.
 fn load(lines: &[&Line]) -> String {
     let busy = || lines.iter().filter_map(|line| line.busy);
     let percent = |share: f64| (share * 100.0).round();
@@ -120,7 +121,8 @@ fn load(lines: &[&Line]) -> String {
     format!(" (the processors were {range} % busy)")
 }
 
-/// The lines that were not run, in one sentence: rows that lack the same are named together. Empty where there are none.
+/// One sentence about the lines that were not run; rows with the same missing lines share one
+/// entry. Empty if all lines were run.
 fn not_run(lines: &[&Line]) -> String {
     let all = |row: &str, is_wanted: &dyn Fn(&Line) -> bool| -> Vec<&str> {
         let of_row = lines.iter().filter(|line| line.row == row);
@@ -130,7 +132,7 @@ fn not_run(lines: &[&Line]) -> String {
     let mut rows: Vec<&str> = lines.iter().map(|line| line.row.as_str()).collect();
     rows.dedup();
     let count = rows.len();
-    // By what they lack; nothing stands for all of their lines.
+    // Grouped by missing lines; an empty list stands for all lines of the row.
     let mut lacks: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
     for row in rows {
         let mut missing = all(row, &Line::is_empty);
@@ -162,9 +164,9 @@ fn not_run(lines: &[&Line]) -> String {
     }
 }
 
-/// The first bar's figure for everybody.
+/// Appends the first bar's figure for all systems.
 fn others(text: &mut String, lines: &[&Line]) {
-    // In the order in which they were asked for, whoever has no figure in the first row.
+    // In the order in which they were requested, including those without a figure in the first row.
     let mut names: Vec<&str> = Vec::new();
     let judged = || lines.iter().flat_map(|line| &line.judged);
     for (name, _) in judged().flat_map(|judged| &judged.others) {
@@ -219,7 +221,7 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
 }
 
-/// The system under test of a group, where it has only one.
+/// The system under test of a group, if it is the same for all lines.
 pub(super) fn under_test<'a>(lines: &[&'a Line]) -> &'a str {
     let mut systems = lines.iter().map(|line| line.system.as_str());
     let first = systems.next().unwrap_or_default();
@@ -237,7 +239,7 @@ fn named(line: &Line, lines: &[&Line]) -> String {
     }
 }
 
-/// A bar with what was measured.
+/// Formats a bar with its figure.
 pub(super) fn bar(judged: &Judged) -> String {
     let quantity = judged.bar.quantity;
     let size = judged
@@ -249,7 +251,7 @@ pub(super) fn bar(judged: &Judged) -> String {
         None => text.push('–'),
     }
     let _ = write!(text, " {}", judged.bar);
-    // What was not run is not run as a whole, and the line says so.
+    // A line that was not run says so once; only other missing figures need their reason here.
     if matches!(judged.verdict, Verdict::Short | Verdict::Refused) {
         let _ = write!(text, " **{}**", judged.verdict.word());
     }
@@ -275,7 +277,7 @@ fn megabits(bps: f64) -> String {
     }
 }
 
-/// The size of an object.
+/// Formats the size of an object.
 pub(super) fn size(bytes: u64) -> String {
     words::bytes(bytes as f64)
 }

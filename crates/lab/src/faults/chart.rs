@@ -1,4 +1,5 @@
-//! How the figures of all faults are spread: for each line the middle half, 99 of 100, every one above that, and the bars.
+//! The distribution chart of all faults: for each line the middle half, 99 of 100, each value above
+//! that, and the bars.
 
 use super::measure::quantile;
 use crate::plot::{Across, Anchor, Axis, Ink, Inked, Style, Svg, short};
@@ -9,7 +10,7 @@ const LINE: f64 = 20.0;
 const HEAD: f64 = 50.0;
 const FOOT: f64 = 30.0;
 
-/// A line of the picture.
+/// A line of the chart.
 pub(super) struct Row {
     pub(super) label: String,
     /// In ms.
@@ -17,7 +18,7 @@ pub(super) struct Row {
     pub(super) bars: Option<[f64; 2]>,
 }
 
-/// The picture, as SVG.
+/// The chart as SVG.
 pub(super) fn draw(title: &str, rows: &[Row]) -> String {
     let bottom = HEAD + LINE * rows.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + FOOT, title);
@@ -69,7 +70,7 @@ fn draw_row(svg: &mut Svg, row: &Row, top: f64, x: &Axis) {
     for value in row.values.iter().filter(|value| **value > high) {
         svg.marker((x.at(*value), middle), 2.5, style, false);
     }
-    // A gap of nothing has no place on an axis of powers of ten.
+    // A gap of zero has no place on a logarithmic axis.
     let nothing = row.values.iter().find(|value| x.beyond(**value).is_some());
     let nothing: Vec<Inked> = nothing
         .map(|value| (*value, Ink::Text))
@@ -92,9 +93,9 @@ mod tests {
         let values: Vec<f64> = (1..=200).map(f64::from).collect();
         let rows = [row("blackhole down", &values), row("reset up", &[])];
         let svg = draw("gaps", &rows);
-        // The two above 99 of 100.
+        // The two values above 99 of 100.
         assert_eq!(svg.matches("<circle").count(), 2);
-        assert_eq!(svg.matches("<rect").count(), 2, "the paper and a box");
+        assert_eq!(svg.matches("<rect").count(), 2, "the background and a box");
         assert!(svg.contains("blackhole down") && svg.contains("reset up"));
         assert!(svg.ends_with("</svg>\n"));
     }

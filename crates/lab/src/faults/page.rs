@@ -1,4 +1,4 @@
-//! The page of the figures: tables and pictures for people, JSON for programs.
+//! The result page: tables and charts for readers, JSON for programs.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,13 +12,13 @@ use super::records::{Chunk, Fault, lines as raw_lines};
 use crate::error::LabError;
 use crate::run::{write_json, write_text};
 
-/// A line with what it was made of.
+/// A line and the measurements that it summarizes.
 pub(super) struct Measured {
     pub(super) line: Line,
     pub(super) chunks: Vec<Chunk>,
 }
 
-/// Writes README.md, the pictures, results.json and faults.jsonl.
+/// Writes README.md, the charts, results.json and faults.jsonl.
 pub(super) fn write(directory: &Path, all: &[Measured]) -> Result<(), LabError> {
     write_text(&directory.join("README.md"), &text(all))?;
     let draw = |name: &str, title: &str, value: fn(&Fault) -> Option<f64>| {
@@ -46,7 +46,7 @@ fn row(measured: &Measured, gap: bool, value: fn(&Fault) -> Option<f64>) -> Opti
     let known = Kind::by_name(kind)?;
     let bars = match gap {
         true => measured.line.gap.as_ref().and_then(|gap| gap.bars),
-        // What is not judged by it is not loaded, or fails again before long.
+        // Loads without a bar for it do not fill the link, or the link fails again soon.
         false => Some(known.back?),
     };
     let faults = measured.chunks.iter().flat_map(|chunk| &chunk.faults);
@@ -57,7 +57,7 @@ fn row(measured: &Measured, gap: bool, value: fn(&Fault) -> Option<f64>) -> Opti
     })
 }
 
-/// Everything in the tables.
+/// The content of all tables as JSON.
 pub(super) fn json(all: &[Measured]) -> serde_json::Value {
     let lines = all.iter().map(|measured| {
         let mut line = json!(measured.line);
@@ -96,7 +96,7 @@ fn text(all: &[Measured]) -> String {
     text
 }
 
-/// How the figures came about.
+/// Description of the method.
 const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and queues of another 20 ms carry one flow at full \
     rate; one of them fails at a moment that chance chooses, for 0.5 to 3.5 s where the fault lasts, and the next fault comes when \
     the link carries again. *Gap*: the longest time, from the fault until the next one, in which the receiving program got nothing; \
@@ -208,7 +208,7 @@ mod tests {
         assert!(text.contains("3 of 4 lines reach their bars"), "{text}");
         let row = "| blackhole | down | 2 | 120 / 150 / 150 | 200 / 500 | 20 / 20 | 300 / 400 / 400 | 1000 / 3000 | 0 |  | 0.50 % | pass |";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("**gap p50 80 ms of 50**"), "{text}");
+        assert!(text.contains("**gap p50 80 ms (bar: 50)**"), "{text}");
         assert!(text.contains("0.990 (bar 0.95)"), "{text}");
         let lines: Vec<Line> = all.iter().map(|measured| measured.line.clone()).collect();
         let told = terminal(&lines);
@@ -217,7 +217,7 @@ mod tests {
             told,
             [
                 "pass   blackhole              down  n=2    gap 120/150 ms, back 300/400 ms, twice 0.50 %",
-                "short  link-down              down  n=1    gap 80/80 ms, back 400/400 ms, twice 0.50 % (gap p50 80 ms of 50)",
+                "short  link-down              down  n=1    gap 80/80 ms, back 400/400 ms, twice 0.50 % (gap p50 80 ms (bar: 50))",
                 "pass   interactive-blackhole  down  n=1    gap 90/90 ms, twice 0.50 %",
                 "pass   flapping-link-down     down  n=1    gap 90/90 ms, goodput 0.990, twice 0.50 %",
             ]
@@ -227,6 +227,9 @@ mod tests {
         let raw = std::fs::read_to_string(directory.path().join("faults.jsonl")).unwrap();
         assert_eq!(raw.lines().count(), 5);
         let back = std::fs::read_to_string(directory.path().join("return.svg")).unwrap();
-        assert!(!back.contains("interactive"), "it has no such figure");
+        assert!(
+            !back.contains("interactive"),
+            "interactive lines have no such figure"
+        );
     }
 }

@@ -1,16 +1,17 @@
-//! Axes: round ticks, a unit that makes the numbers short, and no value that is cut off unseen.
+//! Axes with round ticks and a unit that keeps the numbers short; values beyond an axis are always
+//! marked.
 //!
 //! An axis covers every value that it was made for. [`Axis::limited`] alone leaves values out;
 //! [`Svg::beyond`] marks each of them with an arrow and its number.
 //!
 //! [`Svg::beyond`]: super::Svg::beyond
 
-/// A linear or logarithmic axis from values to places in the picture.
+/// A linear or logarithmic axis that maps values to positions in the chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     /// Values at the two ends.
     pub(crate) range: (f64, f64),
-    /// Places of the two ends.
+    /// Positions of the two ends.
     pub(crate) place: (f64, f64),
     logarithmic: bool,
     /// Values of the ticks.
@@ -28,21 +29,21 @@ pub(crate) enum End {
 
 /// The largest value that an axis can have.
 const LARGEST: f64 = 1e300;
-/// How many lengths of an axis a value may stand beside it: far enough to be seen, and a number all
-/// the same.
+/// Maximum distance of a value from the axis, in lengths of the axis: far enough to be noticed, and
+/// still a finite number.
 const FAR: f64 = 100.0;
-/// The least value of a logarithmic axis.
+/// The smallest value of a logarithmic axis.
 const LEAST: f64 = 1e-12;
 
 impl Axis {
-    /// From 0 to a round number at or above `largest`, with about that many ticks. Negative values
-    /// need [`Axis::covering`].
+    /// From 0 to a round number at or above `largest`, with about that number of ticks. Negative
+    /// values need [`Axis::covering`].
     pub(crate) fn from_zero(largest: f64, place: (f64, f64), about: f64) -> Self {
         Self::covering([largest.max(0.0)], place, about)
     }
 
-    /// Over 0 and all of the values, between two round numbers, with about that many ticks. Values
-    /// that are not finite do not count.
+    /// Covers 0 and all values, between two round numbers, with about that number of ticks.
+    /// Infinite and NaN values are ignored.
     pub(crate) fn covering(
         values: impl IntoIterator<Item = f64>,
         place: (f64, f64),
@@ -67,8 +68,8 @@ impl Axis {
         }
     }
 
-    /// As [`Axis::covering`], but of values beyond `limits` only those within them count. The
-    /// others are to be drawn with [`Svg::beyond`](super::Svg::beyond).
+    /// Like [`Axis::covering`], but values beyond `limits` are ignored. They are drawn with
+    /// [`Svg::beyond`](super::Svg::beyond).
     pub(crate) fn limited(
         values: impl IntoIterator<Item = f64>,
         limits: (f64, f64),
@@ -89,8 +90,8 @@ impl Axis {
         axis
     }
 
-    /// Over the powers of ten around all of the values that are above 0. What is 0 or less lies
-    /// beyond the low end.
+    /// Covers all positive values, between powers of ten. Values of 0 or less lie beyond the low
+    /// end.
     pub(crate) fn logarithmic(values: impl IntoIterator<Item = f64>, place: (f64, f64)) -> Self {
         let values = values.into_iter();
         let positive = values.filter(|value| value.is_finite() && *value > 0.0);
@@ -109,9 +110,9 @@ impl Axis {
         }
     }
 
-    /// Where a value stands. A value beyond the axis stands outside of the plot, where everybody
-    /// sees the mistake; one that has no place at all, such as 0 on a logarithmic axis, stands at
-    /// the end.
+    /// Position of a value. A value beyond the axis is placed outside the plot, where the mistake
+    /// is visible; a value without a position, such as 0 on a logarithmic axis, is placed at the
+    /// end.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let (low, high) = self.range;
         let value = match value {
@@ -130,10 +131,10 @@ impl Axis {
         self.place.0 + (self.place.1 - self.place.0) * part
     }
 
-    /// Beyond which end a value lies, if it is not on the axis.
+    /// The end beyond which a value lies, if it is not on the axis.
     pub(crate) fn beyond(&self, value: f64) -> Option<End> {
         let (low, high) = self.range;
-        // Rounding must not put a value beyond the tick that was made for it.
+        // Rounding must not place a value beyond the tick that was made for it.
         let hair = (high - low) * 1e-9;
         let low = if self.logarithmic {
             low * (1.0 - 1e-9)
@@ -147,8 +148,8 @@ impl Axis {
         }
     }
 
-    /// The place of a value, or of the end beyond which it lies: for shapes that go on to an arrow
-    /// there.
+    /// The position of a value, or of the end beyond which it lies: for shapes that continue as an
+    /// arrow.
     pub(crate) fn up_to(&self, value: f64) -> f64 {
         match self.beyond(value) {
             None => self.at(value),
@@ -168,7 +169,7 @@ pub(crate) fn tick_step(largest: f64, about: f64) -> f64 {
         .unwrap_or(10.0 * magnitude)
 }
 
-/// A unit, and what one of it is in the basic unit.
+/// A unit and its size in the basic unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Unit {
     pub(crate) name: &'static str,
@@ -176,7 +177,7 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    /// For rates up to `largest` bit/s.
+    /// The unit for rates up to `largest` bit/s.
     pub(crate) fn of_rate(largest: f64) -> Self {
         let (name, size) = match largest {
             bps if bps >= 10e9 => ("Gbit/s", 1e9),
@@ -187,7 +188,7 @@ impl Unit {
         Self { name, size }
     }
 
-    /// For times up to `largest` seconds.
+    /// The unit for times up to `largest` seconds.
     pub(crate) fn of_time(largest: f64) -> Self {
         let (name, size) = if largest >= 2.0 {
             ("s", 1.0)
@@ -197,7 +198,7 @@ impl Unit {
         Self { name, size }
     }
 
-    /// A tick's number, without the unit.
+    /// Label of a tick, without the unit.
     pub(crate) fn tick(self, value: f64) -> String {
         short(value / self.size)
     }
@@ -277,7 +278,7 @@ mod tests {
                 ] {
                     for value in values {
                         assert!(axis.at(value).is_finite(), "{value} on {axis:?}");
-                        // A value within a hair of an end counts as on the axis.
+                        // A value within the rounding tolerance of an end counts as on the axis.
                         let place = axis.up_to(value);
                         assert!(
                             (-1e-6..=300.0 + 1e-6).contains(&place),

@@ -1,29 +1,29 @@
-//! Marks of values that an axis leaves out: an arrow at its end, and the numbers.
+//! Marks for values beyond an axis: an arrow at its end, and the numbers.
 
 use super::axis::End;
 use super::{Anchor, Axis, Ink, Svg, joined};
 
 /// Half of the width of an arrow.
 const HALF: f64 = 4.0;
-/// Size of the numbers, and about the width of a digit.
+/// Size of the numbers, and approximate width of a digit.
 const SIZE: f64 = 9.5;
 const DIGIT: f64 = 5.6;
 
-/// How an axis lies in the picture, and where the mark stands across it, in pixels.
+/// Orientation of an axis, and the position of the mark across it, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Across {
-    /// The axis lies from left to right, the mark at this height.
+    /// Horizontal axis; the mark is at this height.
     Y(f64),
-    /// The axis goes upwards, the mark at this place from the left.
+    /// Vertical axis; the mark is at this horizontal position.
     X(f64),
 }
 
-/// Values as they stand in a picture, each with its ink.
+/// Values on an axis, each with its ink.
 pub(crate) type Inked = (f64, Ink);
 
 impl Svg {
-    /// For those of the values that lie beyond the axis: an arrow at that end with their numbers
-    /// beside it, each in its ink. Values on the axis are passed over.
+    /// Marks the values beyond the axis: an arrow at that end with the numbers beside it, each in
+    /// its ink. Values on the axis are skipped.
     pub(crate) fn beyond(
         &mut self,
         axis: &Axis,
@@ -82,7 +82,7 @@ impl Svg {
         self.text.push_str(&shape);
     }
 
-    /// A number with paper around it, as it may stand upon marks.
+    /// A number with a background-colored outline, since it may overlap marks.
     fn number(&mut self, place: (f64, f64), ink: Ink, anchor: Anchor, text: &str) {
         let paper =
             "stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\" data-beyond=\"1\"";

@@ -1,11 +1,11 @@
-//! The pictures in docs/results: nothing in them is cut off unseen.
+//! Checks the charts in docs/results: no value is clipped without a mark.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use roxmltree::{Document, Node};
 
-/// Pixels that a line's width or a mark may reach over an edge.
+/// Tolerance in pixels for line widths and marks that cross an edge.
 const HAIR: f64 = 6.0;
 
 fn pictures(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -29,7 +29,7 @@ fn number(node: Node<'_, '_>, name: &str) -> f64 {
     value.unwrap_or(0.0)
 }
 
-/// The corners of a shape that stands where it says, without any transformation.
+/// The corners of a shape without transformation.
 fn points(node: Node<'_, '_>) -> Vec<f64> {
     let of = |names: &[&str]| names.iter().map(|name| number(node, name)).collect();
     match node.tag_name().name() {
@@ -49,7 +49,7 @@ fn points(node: Node<'_, '_>) -> Vec<f64> {
     }
 }
 
-/// The rectangle by which a shape is cut off: left, top, right, bottom.
+/// The clip rectangle of a shape: left, top, right, bottom.
 fn clip(document: &Document<'_>, node: Node<'_, '_>) -> Option<[f64; 4]> {
     let name = node
         .attribute("clip-path")?
@@ -72,7 +72,7 @@ fn outside(points: &[f64], [left, top, right, bottom]: [f64; 4]) -> bool {
     points.chunks_exact(2).any(beyond)
 }
 
-/// What is wrong with a picture.
+/// Describes the problem of a chart, if any.
 fn fault(text: &str) -> Option<String> {
     let options = roxmltree::ParsingOptions {
         allow_dtd: true,
@@ -81,7 +81,7 @@ fn fault(text: &str) -> Option<String> {
     let document = Document::parse_with_options(text, options).unwrap();
     let paper = numbers(document.root_element().attribute("viewBox").unwrap());
     let paper = [paper[0], paper[1], paper[0] + paper[2], paper[1] + paper[3]];
-    // Curves of matplotlib are cut off at the edges of their axes; arrows say so.
+    // matplotlib clips curves at the edges of their axes; arrows must mark this.
     let arrows = document.descendants().filter(|node| {
         let id = node.attribute("id");
         id.is_some_and(|id| id.starts_with("beyond"))
@@ -90,12 +90,12 @@ fn fault(text: &str) -> Option<String> {
     for node in document.descendants() {
         if outside(&points(node), paper) {
             return Some(format!(
-                "{} outside of the paper: {:?}",
+                "{} outside of the image: {:?}",
                 node.tag_name().name(),
                 points(node)
             ));
         }
-        // A grid line may go on beyond what is shown: it is no value.
+        // Grid lines may be clipped: they are not values.
         let is_grid = node
             .attribute("style")
             .is_some_and(|style| style.contains("#e3e3e3"));
@@ -103,7 +103,7 @@ fn fault(text: &str) -> Option<String> {
             continue;
         };
         if outside(&numbers(node.attribute("d").unwrap_or("")), plot) {
-            return Some(format!("a curve is cut off at {plot:?}"));
+            return Some(format!("a curve is clipped at {plot:?}"));
         }
     }
     None

@@ -1,7 +1,7 @@
-//! Drawing: a small SVG writer, axes, and colours.
+//! Drawing: a small SVG writer, axes, and colors.
 //!
-//! Pictures stand alone on white paper by their attributes; every shape has a class too, by which a page that holds
-//! the picture gives it other colours (dark paper).
+//! Charts have a white background by their attributes; every shape also has a class that lets an
+//! embedding page change the colors (dark mode).
 
 mod axis;
 mod beyond;
@@ -17,18 +17,18 @@ pub(crate) use beyond::{Across, Inked};
 pub(crate) use palette::{COLOURS, Palette, Style};
 pub(crate) use panel::{draw_panel, thinned};
 
-/// What is drawn with.
+/// The color of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
-    /// Letters and axes.
+    /// Text and axes.
     Text,
-    /// Letters of less weight.
+    /// Less prominent text.
     Muted,
-    /// Lines of a grid.
+    /// Grid lines.
     Grid,
-    /// Grounds of panels.
+    /// Backgrounds of panels.
     Panel,
-    /// An index in [`COLOURS`].
+    /// An index into [`COLOURS`].
     Colour(usize),
 }
 
@@ -53,7 +53,7 @@ impl Ink {
         }
     }
 
-    /// Attributes of a shape that is filled with it.
+    /// Attributes of a filled shape.
     fn fill(self) -> String {
         format!("class=\"f-{}\" fill=\"{}\"", self.class(), self.hex())
     }
@@ -68,7 +68,7 @@ impl Ink {
     }
 }
 
-/// Where a text is held.
+/// The anchor of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -76,13 +76,13 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// A picture that is being drawn; coordinates are pixels from the upper left corner.
+/// An SVG image under construction; coordinates are pixels from the upper left corner.
 pub(crate) struct Svg {
     text: String,
 }
 
 impl Svg {
-    /// Paper of that size; the title is for those who cannot see the picture.
+    /// An empty image of that size; the title is its accessible description.
     pub(crate) fn new(width: f64, height: f64, title: &str) -> Self {
         let title = escape(title);
         let text = format!(
@@ -139,7 +139,7 @@ impl Svg {
         }
     }
 
-    /// A translucent area within points.
+    /// A translucent area enclosed by points.
     pub(crate) fn area(&mut self, points: &[(f64, f64)], ink: Ink) {
         if points.len() > 2 {
             let _ = writeln!(
@@ -155,7 +155,7 @@ impl Svg {
     pub(crate) fn marker(&mut self, (x, y): (f64, f64), radius: f64, style: Style, solid: bool) {
         let ink = Ink::Colour(style.colour);
         let paint = if solid {
-            // Where markers lie upon each other, an edge of paper parts them.
+            // An outline in the background color separates overlapping markers.
             let fill = ink.fill().replace("class=\"", "class=\"halo ");
             format!("{fill} stroke=\"#ffffff\" stroke-width=\"1.2\"")
         } else {
@@ -203,7 +203,7 @@ impl Svg {
         );
     }
 
-    /// The picture.
+    /// Returns the finished SVG.
     pub(crate) fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
@@ -227,8 +227,8 @@ fn joined(points: &[(f64, f64)]) -> String {
     text
 }
 
-/// A text for XML and HTML, as content and in attributes. Characters that XML does not allow, and those that
-/// turn the direction of the text around them, become U+FFFD.
+/// Escapes text for XML and HTML, as content and in attributes. Characters that XML does not allow,
+/// and those that change the direction of the surrounding text, become U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -249,7 +249,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The start of a text with an ellipsis, if it has more than so many characters.
+/// The text, shortened to `most` characters with an ellipsis if it is longer.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -1,11 +1,11 @@
-//! Colours that everybody can tell apart, and the same one for the same system everywhere.
+//! A color-blind safe palette that assigns each system the same color everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::results::{ALONE, MPTCP, SIMULTANEOUS};
 
-/// Colours on white and on black paper. After Okabe and Ito (2008), with the two palest made darker on white: they
-/// differ for all common kinds of colour blindness.
+/// Colors on white and on black backgrounds, after Okabe and Ito (2008), with the two palest
+/// darkened on white: they differ for all common kinds of color blindness.
 pub(crate) const COLOURS: [(&str, &str); 9] = [
     ("#6b7280", "#a3acb8"), // grey
     ("#222222", "#eeeeee"), // black
@@ -18,15 +18,15 @@ pub(crate) const COLOURS: [(&str, &str); 9] = [
     ("#857500", "#d8ca4a"), // yellow
 ];
 
-/// Dashes of the second and further systems with the same colour.
+/// Dashes of the second and further systems with the same color.
 const DASHES: [&str; 3] = ["", "6 3", "2 2"];
 
-/// How a system is drawn.
+/// The style of a system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// Index in [`COLOURS`].
+    /// Index into [`COLOURS`].
     pub(crate) colour: usize,
-    /// Index in [`DASHES`], and the shape of its markers.
+    /// Index into [`DASHES`], and the shape of its markers.
     pub(crate) variant: usize,
 }
 
@@ -42,7 +42,8 @@ impl Style {
 pub(crate) struct Palette(BTreeMap<String, Style>);
 
 impl Palette {
-    /// Well-known systems always look the same; the others share what is left, by the order of their names.
+    /// Well-known systems have fixed styles; the others share the remaining ones, in alphabetical
+    /// order.
     pub(crate) fn new<'a>(systems: impl IntoIterator<Item = &'a str>) -> Self {
         let systems: BTreeSet<&str> = systems.into_iter().collect();
         let known = |system: &str| match system {
@@ -55,7 +56,7 @@ impl Palette {
             _ => None,
         };
         let mut taken: Vec<usize> = systems.iter().filter_map(|system| known(system)).collect();
-        // Grey and black are for what the systems are measured by.
+        // Gray and black are reserved for the references.
         taken.extend([0, 1]);
         let free: Vec<usize> = (2..COLOURS.len())
             .rev()
@@ -89,7 +90,7 @@ impl Palette {
         Self(styles)
     }
 
-    /// How that system is drawn.
+    /// The style of that system.
     pub(crate) fn style(&self, system: &str) -> Style {
         self.0.get(system).copied().unwrap_or_default()
     }

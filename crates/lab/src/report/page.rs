@@ -1,4 +1,4 @@
-//! The page. It is well-formed XML as well as HTML, so that a strict parser can vouch for it.
+//! The HTML page. It is also well-formed XML, so that a strict parser can check it.
 
 use std::fmt::Write;
 
@@ -34,7 +34,7 @@ pub(super) fn page(sections: &[(View<'_>, Vec<Figure>)], palette: &Palette) -> S
     html
 }
 
-/// How to read it all.
+/// Description of the method.
 const METHOD: &str = "<section id=\"method\"><h2>How to read this</h2>\n<dl>\n\
     <dt>Sum of the links</dt><dd>What the links deliver one at a time with one TCP connection each, added up, in the \
     same run and seed as the systems compared.</dd>\n\
@@ -51,7 +51,7 @@ const METHOD: &str = "<section id=\"method\"><h2>How to read this</h2>\n<dl>\n\
     <dt>CPU</dt><dd>CPU seconds of the system's programs per second, of client and server together. Where the system is the \
     kernel itself it is not known.</dd>\n</dl></section>\n";
 
-/// What the page is, above it.
+/// The page's title.
 fn title(sections: &[(View<'_>, Vec<Figure>)]) -> &'static str {
     let mut runs = sections
         .iter()
@@ -75,7 +75,7 @@ fn lead(sections: &[(View<'_>, Vec<Figure>)]) -> String {
     format!("{}.", parts.join(", "))
 }
 
-/// Every scenario against every system.
+/// The overview: every scenario against every system.
 fn overview(html: &mut String, sections: &[(View<'_>, Vec<Figure>)], palette: &Palette) {
     let mut systems: Vec<&str> = Vec::new();
     for (view, _) in sections {
@@ -85,7 +85,7 @@ fn overview(html: &mut String, sections: &[(View<'_>, Vec<Figure>)], palette: &P
             }
         }
     }
-    // What the others are measured by comes first.
+    // The reference comes first.
     systems.sort_by_key(|system| *system != SIMULTANEOUS);
     html.push_str(
         "<section id=\"overview\"><h2>Overview</h2>\n<p>Medians. Bulk transfers: goodput as a share of the sum of the links alone; \
@@ -119,7 +119,7 @@ fn overview(html: &mut String, sections: &[(View<'_>, Vec<Figure>)], palette: &P
     html.push_str("</tbody></table></div></section>\n");
 }
 
-/// The sign of harm.
+/// Mark of values below the best link.
 const BELOW: &str = "<span class=\"bad\" title=\"behind the best link alone\">▼</span> ";
 
 fn overview_cell(view: &View<'_>, name: &str) -> String {
@@ -256,7 +256,7 @@ fn bounds(view: &View<'_>) -> String {
 }
 
 fn peers(view: &View<'_>) -> String {
-    // Each run knows the programs that took part in it only.
+    // Each run records only the programs that took part in it.
     let runs = view.results.runs.iter();
     let peers: std::collections::BTreeMap<&String, &String> =
         runs.flat_map(|run| &run.environment.peers).collect();
@@ -278,7 +278,7 @@ fn draw(html: &mut String, view: &View<'_>, figure: &Figure) {
     );
 }
 
-/// The colours of the systems, on light and on dark paper.
+/// The colors of the systems for light and dark mode.
 fn colours() -> String {
     let mut css = String::new();
     for (index, (light, _)) in COLOURS.iter().enumerate() {

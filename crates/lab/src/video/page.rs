@@ -1,4 +1,4 @@
-//! The page of `lab video`, and the same on a terminal.
+//! The page of `lab video`, and its terminal version.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::scenario::{Video, Workload};
 
 use super::judge::{COMPARABLE, Judged, OF_BEST, OF_SUM, Row};
 
-/// The page, in Markdown.
+/// The page in Markdown.
 pub(super) fn of(all: &[Judged<'_>]) -> String {
     let mut text = format!(
         "# Live video upstream\n\n\
@@ -126,7 +126,7 @@ fn stream(video: &Video) -> String {
     )
 }
 
-/// On what the runs were made, if that is known.
+/// The machine of the runs, if known.
 fn machine(all: &[Judged<'_>]) -> String {
     let runs = || all.iter().flat_map(Judged::runs);
     let Some(run) = runs().max_by_key(|run| run.started_unix_s) else {
@@ -151,7 +151,7 @@ fn machine(all: &[Judged<'_>]) -> String {
     )
 }
 
-/// A run as a line of JSON, without the pictures one by one.
+/// A run as a line of JSON, without its individual pictures.
 pub(super) fn record(run: &Run) -> Result<String, LabError> {
     let mut line = json!({
         "scenario": run.scenario, "seed": run.seed, "system": run.system,

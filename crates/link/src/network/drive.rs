@@ -1,9 +1,9 @@
-//! What links do to each other, event by event.
+//! The effects of links on each other, event by event.
 //!
-//! A plain link needs no events: what it does depends on its own packets only, and it is brought up to
-//! date whenever somebody asks. A link that others act on is *driven*: everything that happens to it is an
-//! event in one agenda, and all events up to `now` happen in the order of their times before anything
-//! else. Therefore late polls change nothing here either.
+//! A plain link needs no events: it depends on its own packets only, and is advanced on access. A
+//! link that other components act on is *driven*: everything that happens to it is an event in one
+//! agenda, and all events up to `now` are processed in time order first. Late polls therefore
+//! change nothing here either.
 
 use core::time::Duration;
 
@@ -11,27 +11,29 @@ use super::Network;
 use super::radio::{Moved, Side};
 use crate::{Delivery, LinkState, Packet};
 
-/// What the network's streams of random numbers are for.
+/// Purposes of the network's random streams. Purposes of the network's random streams.
 pub(super) const LINKS: u64 = 1;
 pub(super) const AIRS: u64 = 2;
 pub(super) const INTERFERERS: u64 = 3;
 
-/// Whose event it is, by number.
+/// The component that an event belongs to, by number. The component that an event belongs to, by
+/// number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Actor {
-    /// The packet in transmission of a driven link is sent.
+    /// The current transmission of a driven link ends.
     Transmission(usize),
-    /// A packet of a link reaches the hotspot that hands it on.
+    /// A packet of a link reaches the hotspot that forwards it. A packet of a link reaches the
+    /// hotspot that forwards it.
     Arrival(usize),
     /// A back-off or a transmission in a coupling group ends.
     Air(usize),
-    /// An interferer starts or stops.
+    /// An interferer becomes busy or silent.
     Interferer(usize),
-    /// Something changes at a card with virtual interfaces.
+    /// A card with virtual interfaces changes its state.
     Card(usize),
 }
 
-/// What acts on a link. The last number of each is that of the actor.
+/// Components that act on a link. The last number of each is the number of the actor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ties {
     /// Group, member.
@@ -45,13 +47,13 @@ pub(super) struct Ties {
 }
 
 impl<P: Packet> Network<P> {
-    /// Gives an actor its number.
+    /// Assigns a number to an actor.
     pub(super) fn hire(&mut self, actor: Actor) -> usize {
         self.actors.push(actor);
         self.actors.len() - 1
     }
 
-    /// Makes a link's doings events.
+    /// Makes a link driven.
     pub(super) fn drive(&mut self, link: usize) {
         if self.ties[link].driven.is_none() {
             let transmission = self.hire(Actor::Transmission(link));
@@ -67,7 +69,7 @@ impl<P: Packet> Network<P> {
     #[inline]
     pub(super) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
-        // Where no link acts on another one there are no events at all.
+        // Without links that act on each other there are no events at all.
         if self.events.first().is_some_and(|(at, _)| at <= self.now) {
             self.let_happen();
         }
@@ -101,7 +103,7 @@ impl<P: Packet> Network<P> {
         }
     }
 
-    /// Takes note of what a link does next, after anything has happened to it.
+    /// Schedules the next events of a link after its state has changed.
     pub(super) fn follow(&mut self, link: usize, now: Duration) {
         if let Some((transmission, arrival)) = self.ties[link].driven {
             let backlogged = self.links[link].is_backlogged();
@@ -125,7 +127,7 @@ impl<P: Packet> Network<P> {
         self.note_due(link);
     }
 
-    /// Takes note of when something comes out of a link.
+    /// Records the next due time of a link.
     pub(super) fn note_due(&mut self, link: usize) {
         let ties = &self.ties[link];
         let due = if let Some((card, channel, Side::Down, _)) = ties.radio {
@@ -139,7 +141,7 @@ impl<P: Packet> Network<P> {
         self.due.set(link, due);
     }
 
-    /// The network's lower bound for what follows an event.
+    /// Updates the network's lower bound of the time from an event to a delivery.
     pub(super) fn measure_slack(&mut self) {
         self.slack = self
             .links
@@ -147,7 +149,7 @@ impl<P: Packet> Network<P> {
             .zip(&self.ties)
             .filter(|(_, ties)| ties.driven.is_some())
             .map(|(link, ties)| match ties.radio {
-                // The last step is the Wi-Fi hop, which is an event itself.
+                // The last step is the Wi-Fi hop, which is itself an event.
                 Some((_, _, Side::Down, _)) => Duration::ZERO,
                 _ => link.least_delay(),
             })
@@ -155,7 +157,7 @@ impl<P: Packet> Network<P> {
             .unwrap_or(Duration::MAX);
     }
 
-    /// Tells the links of an interferer what it does now.
+    /// Passes the state of an interferer to its links.
     pub(super) fn spread_interference(&mut self, number: usize, now: Duration) {
         let spec = self.interferers[number].spec;
         let is_busy = self.interferers[number].is_busy();
@@ -181,7 +183,8 @@ impl<P: Packet> Network<P> {
         }
     }
 
-    /// Sets the speed of a link's server to what the others leave of it.
+    /// Sets the speed of a link's server to the share that the other components leave. Sets the
+    /// speed of a link's server to the share that the other components leave.
     fn apply_share(&mut self, link: usize, now: Duration) {
         let ties = &self.ties[link];
         let air = ties
@@ -193,7 +196,7 @@ impl<P: Packet> Network<P> {
         self.links[link].set_share(now, air * rest);
     }
 
-    /// A packet for a link behind a card, which waits there first.
+    /// Queues a packet at the card that its link is behind.
     pub(super) fn send_by_card(&mut self, card: usize, channel: usize, link: usize, packet: P) {
         let bytes = packet.wire_len() as u64;
         let is_up = self.links[link].state() == LinkState::Up;
@@ -210,7 +213,7 @@ impl<P: Packet> Network<P> {
         self.note_card(link);
     }
 
-    /// A packet that has reached the card.
+    /// Removes a packet that has reached the card.
     pub(super) fn take_from_card(
         &mut self,
         card: usize,
@@ -227,7 +230,7 @@ impl<P: Packet> Network<P> {
         Some(Delivery { due, packet })
     }
 
-    /// Discards what waits at a card or a hotspot for a link that has stopped being up.
+    /// Discards the packets that wait at a card or a hotspot for a link that has left the up state.
     pub(super) fn clear_card(&mut self, link: usize) {
         if let Some((card, channel, side, _)) = self.ties[link].radio {
             let (packets, bytes) = self.cards[card].clear(self.now, channel, side);
@@ -254,7 +257,7 @@ impl<P: Packet> Network<P> {
         self.follow(link, at);
     }
 
-    /// What has crossed the Wi-Fi goes on.
+    /// Forwards a packet that has crossed the Wi-Fi hop.
     fn move_on(&mut self, moved: Moved<P>, at: Duration) {
         match moved {
             Moved::Up(link, packet) => {
@@ -265,7 +268,7 @@ impl<P: Packet> Network<P> {
         }
     }
 
-    /// Takes note of what the card of a link does next.
+    /// Schedules the next event of a link's card.
     fn note_card(&mut self, link: usize) {
         if let Some((card, _, _, actor)) = self.ties[link].radio {
             self.events.set(actor, self.cards[card].next());

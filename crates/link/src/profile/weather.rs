@@ -1,19 +1,19 @@
-//! What is in the way of a radio: for how long, and what is left of its rate.
+//! Obstructions of a radio: their duration and the remaining rate.
 
 use super::wander::{Law, Rates};
 use super::{Profile, STEP};
 use crate::random::Random;
 
-/// What is in the way of a radio, step by step.
+/// Obstructions of a radio, step by step.
 pub(super) struct Weather {
     laws: [Rates; 2],
     spells: Option<(f64, Spell)>,
-    /// Whether a change needs new beams.
+    /// Whether a change retrains the beams.
     trains: bool,
     blocked: bool,
-    /// Seconds until that changes.
+    /// Seconds until the next change.
     left: f64,
-    /// Steps until the beams are found.
+    /// Steps until the beams are trained.
     training: u64,
     random: Random,
 }
@@ -56,7 +56,7 @@ impl Weather {
     }
 }
 
-/// The rates while nothing is in the way, and while something is.
+/// The rates without and with an obstruction.
 fn laws(profile: Profile) -> [Rates; 2] {
     let normal = |mean, deviation, bounds| Rates {
         law: Law::Normal { mean, deviation },
@@ -82,7 +82,7 @@ fn laws(profile: Profile) -> [Rates; 2] {
     }
 }
 
-/// Mean seconds with nothing in the way; shortest and longest time with something.
+/// Mean seconds without an obstruction, and the duration of an obstruction.
 fn spells(profile: Profile) -> Option<(f64, Spell)> {
     match profile {
         Profile::MmwaveLos | Profile::MmwaveNlos | Profile::Train => None,
@@ -101,12 +101,12 @@ const NOTHING: Rates = Rates {
     bounds: (0.0, 0.0),
 };
 
-/// How long something is in the way, in seconds.
+/// Duration of an obstruction, in seconds.
 #[derive(Clone, Copy, Debug)]
 enum Spell {
-    /// With this mean.
+    /// Exponential with this mean.
     Exponential(f64),
-    /// Between these two.
+    /// Uniform between these two.
     Uniform(f64, f64),
 }
 

@@ -2,16 +2,16 @@
 
 use super::{heading, line, paper, rect, short, text, ticks};
 
-/// What a span is.
+/// Kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A frame that was heard.
     Heard,
-    /// A frame that was not.
+    /// A frame that was lost.
     Lost,
-    /// Something that happens then.
+    /// An event.
     Event,
-    /// The parts of a beacon interval.
+    /// Sweep of the access point in a beacon interval.
     Bti,
     /// Contention.
     Abft,
@@ -46,27 +46,27 @@ impl Mark {
     }
 }
 
-/// A row: a name, and spans as start, length and what they are.
+/// A named row of spans, each with start, length and kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What stands before it.
+    /// Label of the row.
     pub name: String,
-    /// Start, length, what it is.
+    /// Start, length, kind.
     pub spans: Vec<(f64, f64, Mark)>,
 }
 
 /// Rows in panels over one time axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What stands below its axis.
+    /// Label of the axis.
     pub x: String,
-    /// Where the axis ends; it begins at 0.
+    /// End of the axis; it starts at 0.
     pub end: f64,
-    /// Panels, each with what stands above it.
+    /// Panels with their titles.
     pub panels: Vec<(String, Vec<Row>)>,
 }
 
-/// Pixels: where rows begin and end, and how high one is.
+/// Pixels: left and right end of rows, and their height.
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 930.0;
 const ROW: f64 = 17.0;
@@ -98,7 +98,7 @@ pub fn frames(title: &str, charts: &[Chart]) -> String {
     svg + "</svg>\n"
 }
 
-/// Draws one below that height; says where it ends.
+/// Draws one chart below that height; returns its lower end.
 fn draw(svg: &mut String, chart: &Chart, mut y: f64) -> f64 {
     let at = |value: f64| LEFT + (RIGHT - LEFT) * value / chart.end;
     for (name, rows) in &chart.panels {
@@ -144,7 +144,7 @@ mod tests {
             panels: vec![("p".to_owned(), vec![row(Mark::Heard), row(Mark::Lost)])],
         };
         let svg = frames("t", &[chart]);
-        // Paper, legend, spans.
+        // Background, legend, spans.
         assert_eq!(svg.matches("<rect").count(), 1 + 2 + 4, "{svg}");
         assert!(svg.contains("that was heard") && !svg.contains("BTI"));
         assert!(!svg.contains("NaN") && svg.ends_with("</svg>\n"));

@@ -5,15 +5,14 @@ use super::{covering, heading, line, paper, rect, text};
 /// Pixels of a cell, and between maps.
 const CELL: f64 = 46.0;
 const GAP: f64 = 40.0;
-/// Most maps side by side.
+/// Maximum number of maps side by side.
 const COLUMNS: usize = 3;
-/// What a map needs besides its cells: its name, and room below.
+/// Space of a map besides its cells: its name, and room below.
 const HEAD: f64 = 56.0;
 
-/// Maps of cells side by side, each with its name; the first row is at the top. A scale above them
-/// goes from dark for 0 to light for 1, or for the largest value of all cells where that is more.
-/// `scale` says what 0 and 1 mean, `notes` stand below, a line each. Cells without a finite value
-/// are grey.
+/// Named maps of cells side by side; the first row is at the top. A scale above them goes from dark
+/// for 0 to light for 1, or for the largest value of all cells if that is larger. `scale` labels 0
+/// and 1; `notes` are printed below, a line each. Cells without a finite value are gray.
 pub fn maps(
     title: &str,
     scale: [&str; 2],
@@ -33,8 +32,8 @@ pub fn maps(
     let height = 96.0 + below + 18.0 * notes.len() as f64;
     let mut svg = paper(width, height, title);
     heading(&mut svg, (24.0, 28.0), title);
-    // The scale: what 0 means, eleven shades, what 1 means; below them the numbers where 1 is not
-    // the last shade.
+    // The scale: label of 0, eleven shades, label of 1. Numbers are printed below if 1 is not the
+    // last shade.
     let cells = maps
         .iter()
         .flat_map(|(_, map)| map.iter().flatten().copied());
@@ -93,7 +92,7 @@ pub fn maps(
     svg + "</svg>\n"
 }
 
-/// From dark blue for 0 to pale yellow for 1, which are the ends of the scale.
+/// From dark blue for 0 to pale yellow for 1, the ends of the scale.
 fn colour(part: f64) -> String {
     let mix = |from: f64, to: f64| (from + (to - from) * part).round();
     let (red, green, blue) = (mix(20.0, 255.0), mix(40.0, 240.0), mix(90.0, 190.0));
@@ -116,12 +115,12 @@ mod tests {
         for told in [">0.25<", ">1.50<", ">never<", ">always<", ">note<", ">m<"] {
             assert!(svg.contains(told), "{told}: {svg}");
         }
-        // The scale covers 1.5: no two values have the same shade.
+        // The scale covers 1.5: all values have different shades.
         let shades = [0.0, 0.25, 1.0, 1.5].map(|value| format!("fill=\"{}\"", colour(value / 1.5)));
         for shade in &shades {
             assert!(svg.contains(shade), "{shade}: {svg}");
         }
-        // Paper, scale, cells, access point.
+        // Background, scale, cells, access point.
         assert_eq!(svg.matches("<rect").count(), 1 + 11 + 4 + 1);
         let none = maps("none", ["0", "1"], &[], &[]);
         assert!(

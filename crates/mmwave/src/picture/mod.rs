@@ -1,5 +1,5 @@
-//! Pictures of the figures (SVG): lines over two axes ([`lines`]), maps of cells ([`maps()`]), frames on a time axis
-//! ([`frames()`]).
+//! Pictures of the figures (SVG): lines over two axes ([`lines`]), maps of cells ([`maps()`]),
+//! frames on a time axis ([`frames()`]).
 
 mod frames;
 mod maps;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub use frames::{Chart, Mark, Row, frames};
 pub use maps::maps;
 
-/// Colours that everybody can tell apart (after Okabe and Ito, 2008).
+/// Colors that are distinguishable with color blindness (after Okabe and Ito, 2008).
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#00876a", "#b5568c", "#c98a00", "#222222",
 ];
@@ -18,11 +18,12 @@ const DASHES: [&str; 6] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
 /// A line with its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// Label in the legend.
     pub name: String,
     /// Its points, in the order in which they are joined.
     pub points: Vec<(f64, f64)>,
-    /// Whether a dot shows each point: what was measured, and not what joins it.
+    /// Whether each point is marked by a dot, to distinguish measured points from the lines between
+    /// them.
     pub dots: bool,
 }
 
@@ -55,7 +56,7 @@ impl Series {
     }
 }
 
-/// What stands at the axes.
+/// Title and labels of the axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
     /// Above the picture.
@@ -66,7 +67,7 @@ pub struct Labels<'a> {
     pub y: &'a str,
 }
 
-/// A text as SVG may hold it.
+/// Text escaped for SVG.
 fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;")
 }
@@ -80,7 +81,7 @@ fn paper(width: f64, height: f64, title: &str) -> String {
     )
 }
 
-/// The title of a picture, at that height.
+/// Writes the title of a picture at that position.
 fn heading(svg: &mut String, (x, y): (f64, f64), title: &str) {
     text(svg, (x, y), 15, "start", "font-weight=\"600\"", title);
 }
@@ -127,10 +128,10 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// More points than this have no dots.
+/// Series with more points than this have no dots.
 const MOST_DOTS: usize = 40;
 
-/// A range widened until it covers all of the values; those that are not finite do not count.
+/// A range widened to cover all finite values.
 fn covering(range: (f64, f64), values: impl Iterator<Item = f64>) -> (f64, f64) {
     let values = values.filter(|value| value.is_finite());
     values.fold(range, |(low, high), value| {
@@ -138,8 +139,8 @@ fn covering(range: (f64, f64), values: impl Iterator<Item = f64>) -> (f64, f64) 
     })
 }
 
-/// Lines over two linear axes. The vertical one has at least the range `y`, and more where values
-/// lie beyond it: none is cut off. Points without a finite place are left out.
+/// Lines over two linear axes. The vertical axis has at least the range `y`, and is extended to the
+/// values: none is clipped. Points that are not finite are left out.
 pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
     let (width, height) = (830.0, 420.0);
     let has_place = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();

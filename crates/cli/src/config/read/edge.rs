@@ -38,7 +38,7 @@ impl Reader<'_> {
         let role = role.unwrap_or_default();
         let mode_span = raw.mode.as_ref().map(Spanned::span);
         let mode = self.parse(raw.mode, |s| named("mode", s, &Mode::NAMES));
-        // The fastest with the TCP of current kernels (docs/notes/edge.md, in the laboratory).
+        // The fastest with the TCP of current kernels (docs/notes/edge-laboratory.md).
         let mode = mode.unwrap_or(match role {
             Role::Node => Mode::Lwa,
             Role::User => Mode::Lwip,

@@ -13,13 +13,13 @@ use columns::{Column, columns, csv, links};
 
 const WIDTH: f64 = 860.0;
 const HEAD: f64 = 30.0;
-/// Columns beside each other; what is more stands below, in a further band.
+/// Columns side by side; further ones are placed below, in another band.
 const COLUMNS: usize = 5;
-/// What a row needs beside its panel.
+/// Height of a row's heading.
 const ROW_HEAD: f64 = 34.0;
-/// Below a band: the numbers of the time axis.
+/// Space below a band for the numbers of the time axis.
 const BAND_FOOT: f64 = 22.0;
-/// Room for the numbers at the left of a panel.
+/// Space for the numbers to the left of a panel.
 const NUMBERS: f64 = 42.0;
 
 pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
@@ -39,7 +39,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     points().next()?;
     let end = points().map(|sample| sample.time_s).fold(0.0, f64::max);
     let bands = columns.len().div_ceil(COLUMNS);
-    // The same number in each band, as far as it goes: a last one with a single column wastes paper.
+    // Columns are distributed evenly over the bands: a last band with a single column wastes space.
     let in_a_band = columns.len().div_ceil(bands);
     let panel = if bands == 1 { 78.0 } else { 52.0 };
     let band = HEAD + (panel + ROW_HEAD) * systems.len() as f64 + BAND_FOOT;
@@ -78,19 +78,19 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
 struct Panels<'a> {
     view: &'a View<'a>,
     column: &'a Column,
-    /// Whether the systems are named here, for all columns of the band.
+    /// Whether this column shows the systems' names, for all columns of the band.
     names: bool,
     left: f64,
     right: f64,
     top: f64,
-    /// Of a panel.
+    /// Height of a panel.
     height: f64,
     /// The last time, in seconds.
     end: f64,
 }
 
 impl Panels<'_> {
-    /// The column from top to bottom; all of it has one scale.
+    /// Draws the column from top to bottom with one scale.
     fn draw(&self, svg: &mut Svg, systems: &[&str]) {
         let column = self.column;
         let bounds = &self.view.summary.bounds;
@@ -152,7 +152,7 @@ impl Panels<'_> {
         }
     }
 
-    /// Panel, grid, numbers, the time that is not measured, and events.
+    /// Draws the panel, grid, numbers, the warm-up, and events.
     fn ground(&self, svg: &mut Svg, x: &Axis, y: &Axis, unit: Unit, last: bool) {
         let (bottom, top) = y.place;
         let results = self.view.results;
