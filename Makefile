@@ -9,6 +9,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET_DIR)/release/sumlink
+EDGE := $(TARGET_DIR)/release/sumlink-edge
+LAB := $(TARGET_DIR)/release/sumlink-lab
+PACKAGES := -p sumlink -p sumlink-edge-cli -p sumlink-lab-cli
 TOOLS := $(TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 HOST := $(shell rustc -vV 2> /dev/null | sed -n 's/^host: //p')
@@ -26,31 +29,38 @@ FUZZ_SECONDS ?= 10
 
 all: build ## The same as build
 
-build: ## The program, optimised: target/release/sumlink
-	$(CARGO) build --release --locked -p sumlink
+build: ## The programs, optimized: target/release/sumlink, sumlink-edge, sumlink-lab
+	$(CARGO) build --release --locked $(PACKAGES)
 
-$(BINARY):
-	$(CARGO) build --release --locked -p sumlink
+$(BINARY) $(EDGE) $(LAB):
+	$(CARGO) build --release --locked $(PACKAGES)
 
 # It only copies where `make build` has run before, so that root needs no Rust toolchain.
-install: $(BINARY) ## Program, manual pages, completions, systemd units (PREFIX, DESTDIR)
-	install -D -m 0755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/sumlink
+install: $(BINARY) $(EDGE) $(LAB) ## Programs, manual pages, completions, systemd units (PREFIX, DESTDIR)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 0755 $(BINARY) $(EDGE) $(LAB) $(DESTDIR)$(PREFIX)/bin/
+	rm -rf $(TARGET_DIR)/share/man
 	mkdir -p $(TARGET_DIR)/share
-	$(BINARY) man --out $(TARGET_DIR)/share/man
+	@for program in $(BINARY) $(EDGE) $(LAB); do $$program man --out $(TARGET_DIR)/share/man; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 0644 $(TARGET_DIR)/share/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	@for shell in bash zsh fish; do \
-		$(BINARY) completions $$shell > $(TARGET_DIR)/share/completion.$$shell; \
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	@for program in $(BINARY) $(EDGE) $(LAB); do \
+		name=$$(basename $$program); \
+		for shell in bash zsh fish; do \
+			$$program completions $$shell > $(TARGET_DIR)/share/completion.$$shell; \
+		done; \
+		install -m 0644 $(TARGET_DIR)/share/completion.bash \
+			$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name; \
+		install -m 0644 $(TARGET_DIR)/share/completion.zsh \
+			$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name; \
+		install -m 0644 $(TARGET_DIR)/share/completion.fish \
+			$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish; \
 	done
-	install -D -m 0644 $(TARGET_DIR)/share/completion.bash \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sumlink
-	install -D -m 0644 $(TARGET_DIR)/share/completion.zsh \
-		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sumlink
-	install -D -m 0644 $(TARGET_DIR)/share/completion.fish \
-		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sumlink.fish
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	@for unit in sumlink-client.service sumlink-server.service sumlink-edge.service; do \
-		sed 's|/usr/bin/sumlink|$(PREFIX)/bin/sumlink|' packaging/systemd/$$unit \
+		sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/$$unit \
 			> $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 		chmod 0644 $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 	done
@@ -74,9 +84,9 @@ dist: build ## An archive of everything that install installs, in dist/
 demo: ## Two emulated links, one after the other and together: a table and a chart
 	scripts/setup.sh demo
 	$(MAKE) build
-	$(BINARY) lab demo
+	$(LAB) demo
 
-# Only the laboratory's comparisons use them: `sumlink lab run` finds them there, and skips what is missing.
+# Only the laboratory's comparisons use them: `sumlink-lab run` finds them there, and skips what is missing.
 AGGLIGATOR_VERSION := 0.18.12
 PEERS := $(TARGET_DIR)/peers
 
@@ -98,7 +108,7 @@ bench-throughput:
 
 bench-matrix:
 	$(MAKE) build peers
-	$(BINARY) lab bench $(BENCH_FLAGS)
+	$(LAB) bench $(BENCH_FLAGS)
 
 # Whole, with what each link carried over time: who has the project can judge its page again, or go on from there.
 BENCH_RUNS := docs/results/runs.tar.xz
@@ -108,14 +118,14 @@ bench-pack: ## Put the runs of lab-out/bench into docs/results
 		| xz -9e -T1 > $(BENCH_RUNS).new
 	mv $(BENCH_RUNS).new $(BENCH_RUNS)
 
-bench-unpack: ## Put the runs of docs/results where sumlink lab bench finds them
+bench-unpack: ## Put the runs of docs/results where sumlink-lab bench finds them
 	mkdir -p lab-out/bench
 	tar -C lab-out/bench --skip-old-files -xJf $(BENCH_RUNS)
 
 validate: ## Ten scenarios simulated and emulated: goodput against goodput, into docs/simulator.md (some four minutes)
 	scripts/setup.sh demo
 	$(MAKE) build
-	scripts/validate.py $(BINARY) docs/simulator.md
+	scripts/validate.py $(LAB) docs/simulator.md
 
 # PAPERS_FLAGS="--only fairness" measures a part, "--minutes 10" as much as begins within ten minutes (then exit code 3, and the
 # same command goes on); what was measured before is in lab-out/papers and not measured again.
@@ -124,7 +134,7 @@ PAPERS_FLAGS ?=
 papers: ## Figures of the papers, measured again with the kernel's sockets: docs/results/papers (an hour, at once or in parts, as root)
 	scripts/setup.sh test
 	$(MAKE) build python-venv
-	$(PYTHON_VENV)/bin/python scripts/papers $(BINARY) $(PAPERS_FLAGS)
+	$(PYTHON_VENV)/bin/python scripts/papers $(LAB) $(PAPERS_FLAGS)
 
 # GPL-2.0 like ns-3, and linked with nothing of sumlink but its core: nothing else here needs it.
 ns3: ## The edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/ns3/sumlink-ns3, for ns3/run
@@ -204,8 +214,8 @@ test-python: python-venv ## The Python package: built, installed in target/pytho
 	$(PYTHON_VENV)/bin/pip check --disable-pip-version-check
 	MYPY_CACHE_DIR=$(TARGET_DIR)/mypy $(PYTHON_VENV)/bin/mypy --config-file python/pyproject.toml python/sumlink_sim
 	MYPY_CACHE_DIR=$(TARGET_DIR)/mypy MYPYPATH=python $(PYTHON_VENV)/bin/stubtest --mypy-config-file python/pyproject.toml sumlink_sim._native
-	$(CARGO) build --all-features --locked --bin sumlink
-	SUMLINK=$(TARGET_DIR)/debug/sumlink $(PYTHON_VENV)/bin/pytest -c python/pyproject.toml --rootdir python \
+	$(CARGO) build --all-features --locked --bin sumlink-lab
+	SUMLINK_LAB=$(TARGET_DIR)/debug/sumlink-lab $(PYTHON_VENV)/bin/pytest -c python/pyproject.toml --rootdir python \
 		-o cache_dir=$(TARGET_DIR)/pytest $(PYTEST_FLAGS) python/tests
 
 # For nights: the random tests of sessions and of whole bonds with many cases, others each time; SEED=N makes them certain ones.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Writes runs of ns-3 in the laboratory's format (docs/laboratory.md), for `sumlink lab report DIR`."""
+"""Writes runs of ns-3 in the laboratory's format (docs/laboratory.md), for `sumlink-lab report DIR`."""
 import hashlib
 import json
 import os

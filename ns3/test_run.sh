@@ -129,10 +129,10 @@ line=$(./run fig12 --json --systems lte,wifi,sumlink:fbdt,sumlink:minrtt --secon
     echo "ns3/run fig12 --json, sumlink: $line" >&2
     failed=1
 }
-for program in ../target/release/sumlink ../target/debug/sumlink; do
+for program in ../target/release/sumlink-lab ../target/debug/sumlink-lab; do
     [ -x "$program" ] || continue
-    if ! "$program" lab report "$kept" >/dev/null || ! grep -q 'sumlink:minrtt' "$kept/report.html"; then
-        echo "sumlink lab report: no page for the runs of ns3/run --out" >&2
+    if ! "$program" report "$kept" >/dev/null || ! grep -q 'sumlink:minrtt' "$kept/report.html"; then
+        echo "sumlink-lab report: no page for the runs of ns3/run --out" >&2
         failed=1
     fi
     break

@@ -40,7 +40,7 @@ ip netns exec "$node" sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filt
         printf '[[link]]\nname = "link%s"\nlocal = "192.0.%s.1:7400"\nremote = "192.0.%s.2:7400"\nrate = "4gbit"\nqueue = 1000\n' $one $one $one
     done
 } >"$place/node.toml"
-ip netns exec "$node" taskset -c 0 "$program" edge --config "$place/node.toml" >"$place/node.log" 2>&1 &
+ip netns exec "$node" taskset -c 0 "$program" run --config "$place/node.toml" >"$place/node.log" 2>&1 &
 pid=$!
 mkfifo "$place/ready"
 : >"$place/said"

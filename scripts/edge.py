@@ -64,7 +64,7 @@ GROUPS = {
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", nargs="?", help="the sumlink program")
+    parser.add_argument("program", nargs="?", help="the program sumlink-lab")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1, help="the most runs at once")
     parser.add_argument("--only", help=f"of {', '.join(GROUPS)}")
@@ -85,7 +85,7 @@ def arguments():
 
 def command(args, scenarios, systems):
     files = [f"scenarios/edge/{name}.toml" for name in scenarios]
-    line = [args.program or "sumlink", "lab", "run", *files, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--out", str(args.out)]
+    line = [args.program or "sumlink-lab", "run", *files, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--out", str(args.out)]
     return line + (["--systems", ",".join(systems)] if systems else [])
 
 

@@ -5,7 +5,7 @@
 
 Prints a table; with a DOCUMENT the table replaces what stands there between the two marks. Exits with 1 when a row differs
 by more than 5 % and is not named below, or a named one is outside of what is said of it, and with 2 when something did not
-run. The laboratory needs what `sumlink lab run` needs, and a machine that does little else.
+run. The laboratory needs what `sumlink-lab run` needs, and a machine that does little else.
 """
 
 import datetime
@@ -95,7 +95,7 @@ def main():
     files = sorted(str(path) for path in (root / "scenarios" / "validate").glob("*.toml"))
     with tempfile.TemporaryDirectory() as kept:
         simulated = goodput([program, "sim", "run", *files, "--json"])
-        measured = goodput([program, "lab", "run", *files, "--quiet", "--json", "--out", f"{kept}/lab"])
+        measured = goodput([program, "run", *files, "--quiet", "--json", "--out", f"{kept}/lab"])
     if simulated.keys() != measured.keys():
         fail(f"the two worlds ran different things: {simulated.keys() ^ measured.keys()}")
     text, holds = table(simulated, measured)

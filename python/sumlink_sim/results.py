@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 Run = Mapping[str, Any]
-"""A run as the laboratory writes it: `sumlink sim run --out`, and docs/laboratory.md."""
+"""A run as the laboratory writes it: `sumlink-lab sim run --out`, and docs/laboratory.md."""
 
 KEY = ["scenario", "system", "seed"]
 """What tells runs from each other."""

@@ -35,14 +35,14 @@ def run(
 
     Args:
         scenario: a file, a dict (see :class:`Scenario`), or a scenario.
-        systems: their names, as `sumlink sim run --systems` takes them (`alone`, `simultaneous`, `mptcp`,
+        systems: their names, as `sumlink-lab sim run --systems` takes them (`alone`, `simultaneous`, `mptcp`,
             `sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]]`); None: the scenario's own.
         seeds: how many (1, 2, ...) or which; None: as many as the scenario asks for.
         schedulers: classes of your own by name: letters, digits and `_`, at most 15.
         congestion_controls: the same.
         jobs: runs at once; None: as many as there are processors. Python's lock is free while no class of your own is asked;
             with one, runs take turns (a sweep uses processes instead).
-        trace: a directory for JSON lines of what sessions decided, as `sumlink sim run --trace` writes them.
+        trace: a directory for JSON lines of what sessions decided, as `sumlink-lab sim run --trace` writes them.
 
     Returns:
         One run for each seed and system, in that order; the same arguments give the same figures to the last bit.

@@ -30,6 +30,6 @@ def two() -> dict[str, Any]:
 @pytest.fixture
 def program() -> Path:
     """The program in Rust, which `make test-python` builds before."""
-    path = Path(os.environ.get("SUMLINK", ROOT / "target/debug/sumlink"))
-    assert path.exists(), f"{path} is missing: cargo build -p sumlink, or say in SUMLINK where it is"
+    path = Path(os.environ.get("SUMLINK_LAB", ROOT / "target/debug/sumlink-lab"))
+    assert path.exists(), f"{path} is missing: cargo build -p sumlink-lab-cli, or say in SUMLINK_LAB where it is"
     return path

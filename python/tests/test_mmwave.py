@@ -18,7 +18,7 @@ CELL = {"stations": 4, "intervals": 20}
 
 
 def told(program: Path, file: Path) -> pd.DataFrame:
-    """What `sumlink mmwave run` says of a file."""
+    """What `sumlink-lab mmwave run` says of a file."""
     command = [program, "mmwave", "run", file, "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return pd.DataFrame(json.loads(done.stdout)["points"])

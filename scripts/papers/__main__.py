@@ -52,7 +52,7 @@ def put(page, tables):
 
 def main():
     parser = argparse.ArgumentParser(prog="papers", description="Measures figures of the papers again.")
-    parser.add_argument("program", nargs="?", help="the sumlink program that is measured")
+    parser.add_argument("program", nargs="?", help="the program sumlink-lab, whose client and server are measured")
     parser.add_argument("--draw", action="store_true", help="draw the pictures again from the data in docs/results/papers; measure nothing")
     parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="after so many minutes no further run begins; the same command goes on")

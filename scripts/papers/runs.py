@@ -86,7 +86,7 @@ class Bench:
 
     def _lab(self, file, systems, seeds):
         print(f"papers: {file.stem}, {', '.join(systems)}", file=sys.stderr)
-        command = [self.program, "lab", "run", str(file), "--systems", ",".join(systems), "--seeds", str(seeds)]
+        command = [self.program, "run", str(file), "--systems", ",".join(systems), "--seeds", str(seeds)]
         command += ["--out", str(self.out / "runs"), "--quiet"]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode not in (0, 10):

@@ -18,7 +18,7 @@ use sumlink_mmwave::figures::timeline::{self, Sweeping};
 use sumlink_mmwave::jpoc::control::Target;
 use sumlink_mmwave::mac::air::Hearing;
 use sumlink_mmwave::mac::trigger::Behaviour;
-use sumlink_mmwave::picture::{Chart, Labels, Mark, Row, Series, frames, lines};
+use sumlink_plot::figures::{Chart, Labels, Mark, Row, Series, frames, lines};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -251,7 +251,7 @@ impl Out {
         self.experiment(kind, &["80211-thesis", "jpoc"])
     }
 
-    /// The output of `sumlink mmwave run` for a file, point by point.
+    /// The output of `sumlink-lab mmwave run` for a file, point by point.
     fn experiment(&self, kind: Kind, schemes: &[&'static str]) -> Done {
         let experiment = Experiment {
             name: kind.name().to_owned(),

@@ -45,7 +45,6 @@ pub mod mac;
 pub mod mobility;
 mod pattern;
 pub mod phy;
-pub mod picture;
 pub mod units;
 pub mod wigig;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sumlink_util::plain;
 
 use crate::scenario::Problem;
-use crate::units::UnitError;
+use sumlink_settings::units::UnitError;
 
 /// Why a scenario cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +91,7 @@ pub enum LinkError {
     },
     /// A change that the emulator cannot carry out by itself.
     #[error(
-        "link '{link}': the state 'removed' cannot be planned for a time; plan 'down', or use: sumlink lab set"
+        "link '{link}': the state 'removed' cannot be planned for a time; plan 'down', or use: sumlink-lab set"
     )]
     CannotPlan {
         /// The link.

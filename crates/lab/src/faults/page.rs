@@ -96,8 +96,8 @@ fn text(all: &[Measured]) -> String {
     text
 }
 
-/// Description of the method.
-const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and queues of another 20 ms carry one flow at full \
+/// How the figures came about.
+const METHOD: &str = "Made by `sumlink-lab faults`. Two equal links with a round trip of 20 ms and queues of another 20 ms carry one flow at full \
     rate; one of them fails at a moment that chance chooses, for 0.5 to 3.5 s where the fault lasts, and the next fault comes when \
     the link carries again. *Gap*: the longest time, from the fault until the next one, in which the receiving program got nothing; \
     *before*: the same in the 0.6 to 1.2 s before the fault. *Return*: from the end of the fault (of one that is a moment: from the \

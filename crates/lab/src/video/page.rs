@@ -15,7 +15,7 @@ use super::judge::{COMPARABLE, Judged, OF_BEST, OF_SUM, Row};
 pub(super) fn of(all: &[Judged<'_>]) -> String {
     let mut text = format!(
         "# Live video upstream\n\n\
-         Written by `sumlink lab video`; [docs/video.md](../../video.md) says how each figure is measured. Medians over the \
+         Written by `sumlink-lab video`; [docs/video.md](../../video.md) says how each figure is measured. Medians over the \
          seeds. *Goodput* is that of as many bytes as there is room for, in a run without the video: where the slower link \
          alone has at least {COMPARABLE} of the faster one, sumlink must reach {OF_SUM} of the sum of the links alone, else \
          {OF_BEST:.1} of the best link alone. *Others* is the part of the machine that programs of others used while the \

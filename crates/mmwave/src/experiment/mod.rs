@@ -12,7 +12,7 @@ use crate::cell::{Access, CellConfig, Jpoc};
 use crate::error::MmwaveError;
 use crate::figures::access::{self, Seeds};
 use crate::jpoc::control::Target;
-use crate::picture::{Labels, Series, lines};
+use sumlink_plot::figures::{Labels, Series, lines};
 
 pub use table::{Point, Value, csv, rounded};
 

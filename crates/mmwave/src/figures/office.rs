@@ -14,8 +14,8 @@ use crate::error::{MmwaveError, within};
 use crate::geometry::Point;
 use crate::jpoc::power::{Announcement, EDGE_DB};
 use crate::mac::air::Hearing;
-use crate::picture::{Labels, Series, lines, maps};
 use crate::units::CENTRE_GHZ;
+use sumlink_plot::figures::{Labels, Series, lines, maps};
 
 /// Columns and rows of cells.
 pub const CELLS: (usize, usize) = (6, 4);

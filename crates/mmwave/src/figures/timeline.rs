@@ -4,7 +4,7 @@ use crate::cell::{Access, Cell, IntervalOutcome, run};
 use crate::error::MmwaveError;
 use crate::mac::mini;
 use crate::phy::SBIFS_US;
-use crate::picture::{Chart, Mark, Row, frames};
+use sumlink_plot::figures::{Chart, Mark, Row, frames};
 
 /// The first beacon interval under a scheme.
 #[derive(Clone, Debug, PartialEq)]
