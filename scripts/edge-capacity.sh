@@ -43,21 +43,21 @@ ip netns exec "$node" sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filt
 ip netns exec "$node" taskset -c 0 "$program" run --config "$place/node.toml" >"$place/node.log" 2>&1 &
 pid=$!
 mkfifo "$place/ready"
-: >"$place/said"
+: >"$place/output"
 ip netns exec "$user" taskset -c 1 "$replay" "$pid" "$flows" "$segments" "$seconds" \
-    192.0.1.2:7400 192.0.1.1:7400 192.0.2.2:7400 192.0.2.1:7400 <"$place/ready" >"$place/said" 2>"$place/wrong" &
+    192.0.1.2:7400 192.0.1.1:7400 192.0.2.2:7400 192.0.2.1:7400 <"$place/ready" >"$place/output" 2>"$place/errors" &
 other=$!
 exec 3>"$place/ready"
 tries=0
-until grep -q 'far0 is there' "$place/said"; do
+until grep -q 'far0 is up' "$place/output"; do
     tries=$((tries + 1))
-    [ $tries -lt 100 ] || { cat "$place/wrong" >&2; exit 1; }
+    [ $tries -lt 100 ] || { cat "$place/errors" >&2; exit 1; }
     sleep 0.1
 done
 ip -n "$user" link set far0 netns "$node"
 ip -n "$node" link set far0 txqueuelen 1000 up
 ip -n "$node" route add 10.99.0.1/32 dev far0
 echo go >&3
-wait "$other" || { cat "$place/wrong" "$place/node.log" >&2; exit 1; }
+wait "$other" || { cat "$place/errors" "$place/node.log" >&2; exit 1; }
 other=
-grep '^{' "$place/said" | sed "s|{|{\"mode\":\"$mode\",\"steering\":\"$steering\",\"flows\":$flows,|"
+grep '^{' "$place/output" | sed "s|{|{\"mode\":\"$mode\",\"steering\":\"$steering\",\"flows\":$flows,|"

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the edge node's tables of docs/edge.md in the laboratory, as root: docs/results/edge/results.json and tables.md.
+"""Measures the edge node in the laboratory (as root): docs/results/edge/results.json and tables.md.
 
     scripts/edge.py PROGRAM [--seeds N] [--jobs N] [--only GROUP,GROUP] [--out DIR] [--results DIR] [--list]
 
-What was measured is kept in DIR (lab-out/edge) and not measured again: after Ctrl-C the same command goes on, and what is there by
-then is in the tables, with how many seeds it is of. Five seeds take some seven hours, four runs at a time, of a machine that does little else.
+DIR (lab-out/edge) keeps completed runs, which are not repeated: after Ctrl-C the same command continues. The tables
+contain the completed runs, with their number of seeds. Five seeds take about 7 hours with four parallel runs on an
+otherwise idle machine.
 """
 
 import argparse
@@ -20,7 +21,7 @@ MODES = ["alone", "mptcp", "lwip", "lwa", "lwip+visible"]
 # For each group: title, scenario files, and systems (default: those of the file).
 GROUPS = {
     "contract": (
-        "One flow, Reno, Linux of today at both ends",
+        "One flow, Reno, current Linux at both ends",
         CELLS,
         [*MODES, "lwip+visible@boost=off", "lwip+visible@sack=strip", "sumlink:fbdt"],
     ),
@@ -36,13 +37,13 @@ GROUPS = {
         ["lwip:flowhash", "lwip:lrtt", "lwip:roundrobin", "lwip:flowhash@flows=8"],
     ),
     "noundo": (
-        "Hosts with SACK that take nothing back",
+        "Hosts with SACK that never undo a reduction",
         CELLS,
         [f"{mode}@hosts=noundo" for mode in MODES[2:]],
     ),
-    "newreno": ("Hosts that are as near to NewReno as Linux can be set", [f"{cell}-newreno" for cell in CELLS], None),
+    "newreno": ("Hosts set as close to NewReno as Linux permits", [f"{cell}-newreno" for cell in CELLS], None),
     "jitter": (
-        "With a millisecond of jitter",
+        "With 1 ms of jitter",
         [f"{cell}-jitter" for cell in CELLS],
         [
             *MODES,
@@ -51,14 +52,14 @@ GROUPS = {
         ],
     ),
     "controls": ("CUBIC and BBR, one flow and eight", ["lte-11g-cubic", "lte-11g-bbr"], None),
-    "up": ("The other way, CUBIC, Reno and BBR, one flow and eight", ["lte-11g-up", "lte-11g-up-reno", "lte-11g-up-bbr"], None),
-    "profiles": ("Links that change by themselves, CUBIC, one flow and eight", ["profiles", "profiles-even"], None),
+    "up": ("Upward data, CUBIC, Reno and BBR, one flow and eight", ["lte-11g-up", "lte-11g-up-reno", "lte-11g-up-bbr"], None),
+    "profiles": ("Links that change, CUBIC, one flow and eight", ["profiles", "profiles-even"], None),
     "profiles-controls": (
         "The same with Reno and BBR",
         [f"{name}-{control}" for name in ["profiles", "profiles-even"] for control in ["reno", "bbr"]],
         None,
     ),
-    "profiles-up": ("The same the other way, CUBIC", ["profiles-up", "profiles-even-up"], None),
+    "profiles-up": ("The same with upward data, CUBIC", ["profiles-up", "profiles-even-up"], None),
 }
 
 
@@ -66,20 +67,20 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", nargs="?", help="the program sumlink-lab")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=1, help="the most runs at once")
-    parser.add_argument("--only", help=f"of {', '.join(GROUPS)}")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/edge"), help="where runs are kept")
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "docs/results/edge", help="where the tables are written")
-    parser.add_argument("--list", action="store_true", help="the commands, and nothing is run")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel runs")
+    parser.add_argument("--only", help=f"groups: {', '.join(GROUPS)}")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/edge"), help="directory of the runs")
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "docs/results/edge", help="directory of the tables")
+    parser.add_argument("--list", action="store_true", help="print the commands without running them")
     args = parser.parse_args()
     args.only = args.only.split(",") if args.only else list(GROUPS)
     unknown = [name for name in args.only if name not in GROUPS]
     if unknown:
-        parser.error(f"no group is called {unknown[0]}: there are {', '.join(GROUPS)}")
+        parser.error(f"unknown group {unknown[0]}; choose {', '.join(GROUPS)}")
     if not (args.program or args.list):
-        parser.error("which PROGRAM is measured?")
+        parser.error("PROGRAM is required")
     if args.seeds < 1 or args.jobs < 1:
-        parser.error("seeds and jobs are above 0")
+        parser.error("seeds and jobs must be above 0")
     return args
 
 
@@ -90,7 +91,7 @@ def command(args, scenarios, systems):
 
 
 def of_scenario(out, scenario, systems, seeds):
-    """A row for each system that was measured, in their order. Others that are there belong to other groups."""
+    """A row for each measured system of the group, in order."""
     place = out / scenario
     summary = place / "summary.json"
     if not summary.exists():
@@ -133,9 +134,9 @@ def of_scenario(out, scenario, systems, seeds):
 
 
 def tables(results):
-    """What a person reads: a table of each group, a column for each scenario."""
-    text = ["# The edge node in the laboratory", "", "Written by `scripts/edge.py`; [docs/edge.md](../../edge.md#in-the-laboratory) says what it shows."]
-    text += ["Mbit/s, median over the seeds, the least and the most in brackets; of `alone` the sum, and each link.", ""]
+    """The results as Markdown: a table for each group with a column for each scenario."""
+    text = ["# The edge node in the laboratory", "", "Written by `scripts/edge.py`; [docs/notes/edge-laboratory.md](../../notes/edge-laboratory.md) discusses the results."]
+    text += ["Mbit/s: median over the seeds, with minimum and maximum in brackets; for `alone` the sum, and each link.", ""]
     for name, group in results.items():
         rows = {(row["system"], row["scenario"]): row for row in group["rows"]}
         if not rows:
@@ -153,16 +154,16 @@ def tables(results):
 def cell(row):
     if not row:
         return ""
-    said = f"{row['mbps']['median']:.1f}"
+    text_of_row = f"{row['mbps']['median']:.1f}"
     if row["seeds"] > 1:
-        said += f" ({row['mbps']['least']:.1f}, {row['mbps']['most']:.1f})"
+        text_of_row += f" ({row['mbps']['least']:.1f}, {row['mbps']['most']:.1f})"
     if "links_mbps" in row:
-        said += ": " + ", ".join(f"{rate:.1f}" for rate in row["links_mbps"].values())
+        text_of_row += ": " + ", ".join(f"{rate:.1f}" for rate in row["links_mbps"].values())
     if "flows_mbps" in row:
-        said += f", each {row['flows_mbps']['least']:.1f} to {row['flows_mbps']['most']:.1f}"
+        text_of_row += f", each {row['flows_mbps']['least']:.1f} to {row['flows_mbps']['most']:.1f}"
     if row["not_measured"]:
-        said += f", {row['not_measured']} not measured"
-    return said
+        text_of_row += f", {row['not_measured']} not measured"
+    return text_of_row
 
 
 def write(args):

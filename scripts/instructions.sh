@@ -20,7 +20,7 @@ if [ -z "$previous" ]; then
 fi
 previous=$(git rev-parse --short --verify --quiet "$previous^{commit}" 2> /dev/null || true)
 if [ -z "$previous" ] && [ -n "${SUMLINK_PREVIOUS:-}" ]; then
-	echo "instructions: SUMLINK_PREVIOUS is no commit here: $SUMLINK_PREVIOUS" >&2
+	echo "instructions: SUMLINK_PREVIOUS is not a commit of this repository: $SUMLINK_PREVIOUS" >&2
 	exit 2
 fi
 # The runner must match the library's version.
@@ -35,10 +35,10 @@ before=$(mktemp)
 trap 'rm -f "$counted" "$before"' EXIT
 cargo bench --locked --quiet -p sumlink-engine --bench instructions -- --output-format=json |
 	jq -r 'select(.profiles) | "\(.function_name).\(.id // "1") \(.profiles[0].data.parts[0].metrics.Ir.values.new)"' > "$counted"
-[ -s "$counted" ] || { echo "instructions: nothing was counted" >&2; exit 1; }
+[ -s "$counted" ] || { echo "instructions: no counts produced" >&2; exit 1; }
 # Empty without a history, such as in a copy without git.
 [ -z "$previous" ] || git show "$previous:$known" > "$before" 2> /dev/null || true
-awk -v previous="against ${previous:-the one before}" 'function change(of) { return of ? sprintf("%+.2f %%", ($2 / of - 1) * 100) : "new" }
+awk -v previous="against ${previous:-the previous landing}" 'function change(of) { return of ? sprintf("%+.2f %%", ($2 / of - 1) * 100) : "new" }
 	FILENAME == ARGV[1] { before[$1] = $2; next }
 	FILENAME == ARGV[2] { known[$1] = $2; next }
 	FNR == 1 { printf "  %-28s %12s %22s %22s\n", "", "instructions", "against the file", previous }

@@ -51,7 +51,8 @@ fn strip(object: &Path) {
         .status();
     if !status.is_ok_and(|status| status.success()) {
         println!(
-            "cargo:warning={} does not work; {} keeps its debug sections (install llvm or set LLVM_STRIP)",
+            "cargo:warning={} does not work; {} keeps its debug sections (install llvm or set \
+             LLVM_STRIP)",
             strip.display(),
             object.file_name().unwrap_or_default().display()
         );

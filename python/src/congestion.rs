@@ -99,7 +99,7 @@ fn read(instance: &Bound<'_, PyAny>) -> PyResult<Values> {
     let number = |name: &str, is_right: fn(f64) -> bool, range: &str| -> PyResult<_> {
         let value = instance.getattr(name)?;
         let number = value.extract().ok().filter(|number| is_right(*number));
-        Ok(number.ok_or_else(|| format!("left {name} at {}: it is {range}", shown(&value))))
+        Ok(number.ok_or_else(|| format!("set {name} to {}; it must be {range}", shown(&value))))
     };
     // Comparisons with NaN are false.
     let cwnd = number(
@@ -110,14 +110,14 @@ fn read(instance: &Bound<'_, PyAny>) -> PyResult<Values> {
     let ssthresh = number(
         "ssthresh",
         |ssthresh| ssthresh >= 1.0,
-        "a number of packets from 1 on, or math.inf",
+        "at least 1 packet, or math.inf",
     )?;
     let pacing_rate = match instance.getattr("pacing_rate")?.is_none() {
         true => Ok(None),
         false => number(
             "pacing_rate",
             |rate| rate > 0.0 && rate.is_finite(),
-            "packets per second above 0, or None",
+            "above 0 packets per second, or None",
         )?
         .map(Some),
     };

@@ -59,7 +59,7 @@ impl Fault {
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     match value.repr() {
         Ok(text) => one_line(&text.to_string()),
-        Err(_) => "something that cannot be shown".to_owned(),
+        Err(_) => "a value without a representation".to_owned(),
     }
 }
 

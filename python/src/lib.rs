@@ -39,5 +39,5 @@ mod _native {
     /// Whether this is an optimized build, as in packages.
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]
-    const optimised: bool = !cfg!(debug_assertions);
+    const optimized: bool = !cfg!(debug_assertions);
 }

@@ -24,7 +24,7 @@ impl Experiment {
         let problem = |reason: &str| vec![(file.clone(), 1, reason.to_owned())];
         let problems: Vec<(PathBuf, usize, String)> = match File::parse(&file, text) {
             Ok(File::Cells(inner)) => return Ok(Self { inner: *inner }),
-            Ok(File::Bond(_)) => problem("kind: a bond is no experiment about cells: use bond()"),
+            Ok(File::Bond(_)) => problem("kind: bond is not an experiment about cells; use bond()"),
             Err(problems) => {
                 let problems = problems.into_iter();
                 problems.map(|p| (p.file, p.line, p.reason)).collect()
@@ -60,7 +60,7 @@ impl Experiment {
         let tasks = experiment.tasks();
         let task: Task = *tasks
             .get(task)
-            .ok_or_else(|| PyValueError::new_err("there is no such task"))?;
+            .ok_or_else(|| PyValueError::new_err("unknown task"))?;
         let point = py.detach(|| experiment.point(&task)).map_err(wrong)?;
         to_dict(py, &point)
     }
@@ -94,7 +94,7 @@ fn office(
         "inh" => Room::Inh,
         "tgad" => Room::Tgad,
         other => {
-            let reason = format!("room: '{other}' is none of inh, tgad");
+            let reason = format!("room: '{other}' is not one of inh, tgad");
             return Err(PyValueError::new_err(reason));
         }
     };

@@ -85,7 +85,7 @@ fn most_paths(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     match value.extract() {
         Ok(number) if number > 0 && !value.is_instance_of::<PyBool>() => Ok(Some(number)),
         _ => Err(PyValueError::new_err(format!(
-            "most_paths is {}: it is a whole number from 1 on, or None",
+            "most_paths is {}; it must be a whole number of at least 1, or None",
             shown(value)
         ))),
     }
@@ -94,7 +94,10 @@ fn most_paths(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
 fn flag(instance: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
     let value = instance.getattr(name)?;
     value.extract().map_err(|_| {
-        PyValueError::new_err(format!("{name} is {}: it is True or False", shown(&value)))
+        PyValueError::new_err(format!(
+            "{name} is {}; it must be True or False",
+            shown(&value)
+        ))
     })
 }
 

@@ -1,4 +1,4 @@
-"""60 GHz Wi-Fi's initial access: the frames say what the program says."""
+"""60 GHz Wi-Fi's initial access: the frames match the program's output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CELL = {"stations": 4, "intervals": 20}
 
 
 def told(program: Path, file: Path) -> pd.DataFrame:
-    """What `sumlink-lab mmwave run` says of a file."""
+    """Output of `sumlink-lab mmwave run` for a file."""
     command = [program, "mmwave", "run", file, "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return pd.DataFrame(json.loads(done.stdout)["points"])
@@ -148,7 +148,7 @@ def test_a_cluster_makes_the_same_points() -> None:
         (lambda: mmwave.overhead([2.5]), "whole numbers"),
         (lambda: mmwave.mobility([-1.0], ["jpoc"], 1, cell=CELL), "speed in m/s is -1"),
         (lambda: mmwave.heat_map(sectors=37), "36 or 64"),
-        (lambda: mmwave.heat_map(room="hall"), "none of inh, tgad"),
+        (lambda: mmwave.heat_map(room="hall"), "not one of inh, tgad"),
         (lambda: mmwave.bond(ROOT / "scenarios/unequal-queue.toml"), "one of its links must have"),
     ],
 )

@@ -48,8 +48,8 @@ def over_time(data, name, folder):
         links = data[name][control]["subflows"]["links"]
         for row, (value, unit) in enumerate(METRICS):
             axes = grid[row, column]
-            for (number, flow), colour in zip(links.items(), draw.SUBFLOWS):
-                axes.plot(flow["time_s"], flow[value], color=colour, linewidth=0.9, label=f"subflow {number}")
+            for (number, flow), color in zip(links.items(), draw.SUBFLOWS):
+                axes.plot(flow["time_s"], flow[value], color=color, linewidth=0.9, label=f"subflow {number}")
             if row == 0:
                 axes.set_title(NAMES[control], loc="left", fontsize=9)
             if column == 0:
@@ -66,14 +66,14 @@ def over_time(data, name, folder):
 
 
 def largest(rows, value):
-    """All but one point of 200 are at most this: a window that ran away does not hide the others."""
+    """The 99.5th percentile, so that a runaway window does not hide the others."""
     flows = [flow for control in CONTROLS for flow in rows[control]["subflows"]["links"].values()]
     values = sorted(number for flow in flows for number in flow[value])
     return values[len(values) * 199 // 200]
 
 
 def runaways(data):
-    """Windows beyond what any of these channels can hold: which run, which subflow, how large."""
+    """Windows above the capacity of any channel: run, subflow and size."""
     found = []
     for name, rows in data.items():
         for control, row in rows.items():
@@ -85,9 +85,9 @@ def runaways(data):
 
 def throughput_picture(data, folder):
     figure, (left, right) = draw.plt.subplots(1, 2, figsize=(8.6, 3.2), width_ratios=[1, 2])
-    colours = dict(zip(CONTROLS, draw.SUBFLOWS))
+    colors = dict(zip(CONTROLS, draw.SUBFLOWS))
     for axes, names in ((left, list(REPORT)), (right, OTHERS)):
-        series = [(NAMES[control], colours[control], [mean(data[name][control]["mbit"]) for name in names]) for control in CONTROLS]
+        series = [(NAMES[control], colors[control], [mean(data[name][control]["mbit"]) for name in names]) for control in CONTROLS]
         draw.bars(axes, names, series, 0, None, "{:.1f}")
         axes.margins(y=0.15)
     left.set_ylabel("Mbit/s")
@@ -100,7 +100,7 @@ def throughput_picture(data, folder):
 
 
 def medians(subflows):
-    """Of all points of all subflows: the median round-trip time and timeout in ms, and window."""
+    """Medians over all points of all subflows: round-trip time and timeout in ms, and window."""
     found = {}
     for value in ("cwnd", "srtt_ms", "rto_ms"):
         values = sorted(number for flow in subflows["links"].values() for number in flow[value])

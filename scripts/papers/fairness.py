@@ -1,4 +1,4 @@
-"""RFC 6356: bonds of two flows next to one Reno flow, on one bottleneck and on two."""
+"""RFC 6356: bonds of two flows beside one Reno flow, on one and on two bottlenecks."""
 
 import json
 
@@ -52,8 +52,8 @@ def picture(data, folder):
     figure, axes = draw.plt.subplots(figsize=(8.6, 3.6))
     names = list(shared)
     parts = [100 * shared[name]["part"] for name in names]
-    colours = ["#999999" if name.endswith(("flow", "flows")) else "#0072b2" for name in names]
-    axes.bar(range(len(names)), parts, 0.7, color=colours)
+    colors = ["#999999" if name.endswith(("flow", "flows")) else "#0072b2" for name in names]
+    axes.bar(range(len(names)), parts, 0.7, color=colors)
     for place, (name, part) in enumerate(zip(names, parts)):
         axes.text(place, 3, f"{part:.0f} %\nJ {shared[name]['jain']:.2f}", ha="center", va="bottom", fontsize=7.5, color="white")
     axes.axhline(50, color="#d55e00", linewidth=1.2, linestyle="--")

@@ -1,4 +1,4 @@
-"""What is compared in the WhiteHaul dissertation's figures, and by which measures."""
+"""Compared configurations and metrics of the WhiteHaul dissertation's figures."""
 
 import itertools
 

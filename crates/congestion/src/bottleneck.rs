@@ -43,14 +43,14 @@ struct Sender {
 }
 
 /// An acknowledgment or loss, as the sender learns it; ordered by time, then by sequence.
-type News = Reverse<(Instant, u64, usize, u64, Instant, bool)>;
+type Feedback = Reverse<(Instant, u64, usize, u64, Instant, bool)>;
 
 #[derive(Debug, Default)]
 struct Network {
     now: Instant,
     links: Vec<Link>,
     senders: Vec<Sender>,
-    news: BinaryHeap<News>,
+    news: BinaryHeap<Feedback>,
     sent: u64,
     dice: Dice,
 }
@@ -102,7 +102,7 @@ impl Network {
                 break;
             };
             self.now = at;
-            self.learn(sender, number, sent, lost);
+            self.on_feedback(sender, number, sent, lost);
             self.fill(sender);
         }
         self.now = end;
@@ -153,7 +153,7 @@ impl Network {
     }
 
     /// A packet has been acknowledged, or was detected as lost.
-    fn learn(&mut self, index: usize, number: u64, sent: Instant, lost: bool) {
+    fn on_feedback(&mut self, index: usize, number: u64, sent: Instant, lost: bool) {
         let (bond, first) = (self.senders[index].bond, self.first_of_bond(index));
         let siblings = self.senders.iter().filter(|sender| sender.bond == bond);
         let flows: Vec<Flow> = siblings.map(|sender| sender.control.flow()).collect();
@@ -217,7 +217,7 @@ const SMALL: (f64, u64, f64) = (1_000.0, 50, 50.0);
 const LARGE: (f64, u64, f64) = (20_000.0, 50, 250.0);
 
 #[test]
-fn every_algorithm_uses_a_path_of_its_own() {
+fn every_algorithm_uses_an_unshared_path() {
     for name in NAMES {
         let used = used(name, SMALL, seconds(10));
         assert!(used > 0.95, "{name}: {used}");
@@ -225,7 +225,7 @@ fn every_algorithm_uses_a_path_of_its_own() {
 }
 
 #[test]
-fn those_for_fast_long_paths_use_them_better_than_reno() {
+fn algorithms_for_fast_long_paths_beat_reno_there() {
     let reno = used("reno", LARGE, seconds(10));
     assert!(reno < 0.9, "{reno}");
     for name in ["cubic", "illinois", "edinburgh"] {
@@ -235,7 +235,7 @@ fn those_for_fast_long_paths_use_them_better_than_reno() {
 }
 
 #[test]
-fn edinburgh_is_there_at_once_where_whitehaul_takes_seconds() {
+fn edinburgh_fills_the_path_at_once_and_whitehaul_in_seconds() {
     // The dissertation, section 4.4: 4 to 7 s against less than 1 s
     let first_second = |name| {
         let (rate, rtt, queue) = LARGE;
@@ -288,7 +288,7 @@ fn wvegas_keeps_the_queue_short() {
 /// RFC 6356, section 2, goal 2: a bond's share of a bottleneck that two of its flows share with one
 /// Reno flow.
 #[test]
-fn on_a_shared_bottleneck_the_coupled_ones_leave_reno_its_part() {
+fn coupled_algorithms_share_a_bottleneck_fairly_with_reno() {
     let part = |name| {
         let mut network = Network::default().link(2_000.0, 50, 100.0);
         network = network.bond(name, &[0, 0]).bond("reno", &[0]);

@@ -45,7 +45,8 @@ impl Algorithm for Cs218 {
     const INFO: Info = Info {
         name: "cs218",
         about: "LIA, up to twice as fast on paths without losses and with low delay",
-        source: "CS 218 project report, \"Improving multipath TCP congestion control\", 2017, section 3.2.3",
+        source: "CS 218 project report, \"Improving multipath TCP congestion control\", 2017, \
+            section 3.2.3",
         coupled: true,
     };
     type Parameters = Cs218Parameters;

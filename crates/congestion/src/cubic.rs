@@ -64,7 +64,8 @@ struct Epoch {
 impl Algorithm for Cubic {
     const INFO: Info = Info {
         name: "cubic",
-        about: "a cubic curve in time around the last loss: the default of Linux, Windows and macOS",
+        about: "a cubic curve in time around the last loss: the default of Linux, Windows and \
+            macOS",
         source: "RFC 9438",
         coupled: false,
     };
@@ -95,7 +96,7 @@ impl CongestionControl for Cubic {
     fn on_ack(&mut self, ack: &Ack, _siblings: &Siblings<'_>) {
         self.window.measure(ack);
         if !self.window.may_grow(ack) {
-            self.stand_still(ack.now);
+            self.pause_curve(ack.now);
             return;
         }
         let acked = self.window.slow_start(ack);
@@ -105,7 +106,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_loss(&mut self, _loss: &Loss, _siblings: &Siblings<'_>) {
-        self.remember_loss();
+        self.record_loss();
         // RFC 9438, section 4.6
         self.window
             .enter_recovery(self.parameters.beta * self.curve.cwnd_prior);
@@ -113,7 +114,7 @@ impl CongestionControl for Cubic {
 
     fn on_rto(&mut self, timeout: &Timeout, _siblings: &Siblings<'_>) {
         if !timeout.repeated {
-            self.remember_loss();
+            self.record_loss();
             self.curve.after_timeout = true;
         }
         // RFC 9438, section 4.8
@@ -138,13 +139,13 @@ impl CongestionControl for Cubic {
 
     fn on_idle_end(&mut self, idle: &Idle) {
         self.window.decay(idle);
-        self.stand_still(idle.now);
+        self.pause_curve(idle.now);
     }
 }
 
 impl Cubic {
     /// Records the window and the next curve's plateau at a loss.
-    fn remember_loss(&mut self) {
+    fn record_loss(&mut self) {
         self.before = Some(self.curve);
         let cwnd = self.window.cwnd();
         let CubicParameters { beta, .. } = self.parameters;
@@ -164,7 +165,7 @@ impl Cubic {
 
     /// The window was unused until now: the curve does not advance (RFC 9438, section 4.2 excludes
     /// such times from t).
-    fn stand_still(&mut self, now: Instant) {
+    fn pause_curve(&mut self, now: Instant) {
         if let Some(epoch) = &mut self.curve.epoch {
             epoch.start += now.saturating_sub(epoch.last);
             epoch.last = now;

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | infinite initial threshold, slow start by HyStart++ | the same |
 //! | the window may grow after a delay spike | only the delay of the last round counts |
-//! | no fixed advertised window | recent delivery rate times base round-trip time and a part of the budget |
+//! | no fixed advertised window | recent delivery rate times base rtt plus a part of the budget |
 //! | no fixed budget | a part of the base round-trip time, within limits |
 //!
 //! The window grows fast until the queue holds half the budget, then slowly; above the budget it
@@ -77,7 +77,8 @@ struct Delivery {
 impl Algorithm for Edinburgh {
     const INFO: Info = Info {
         name: "edinburgh",
-        about: "WhiteHaul repaired: the window grows again after a delay spike, limits follow the path",
+        about: "WhiteHaul repaired: the window grows again after a delay spike, limits follow the \
+            path",
         source: "the WhiteHaul dissertation, section 5.3; RFC 9406",
         coupled: false,
     };
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn it_leaves_the_clamp_that_whitehaul_stays_in() {
+    fn it_leaves_the_clamp_of_whitehaul() {
         for rounds in [10, 40, 100] {
             let whitehaul = spike("whitehaul", 300.0, 20, 120, rounds);
             assert!((100.0..=101.0).contains(&whitehaul.cwnd(0)), "{rounds}");
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn above_the_budget_the_window_is_what_the_path_carried() {
+    fn above_the_budget_the_window_follows_the_delivery_rate() {
         // 300 packets in 20 ms: 15,000 packets/s. The budget is 20 ms, so the window holds 20 + 10
         // ms at that rate.
         let mut edinburgh = steady("edinburgh", &[], &[(600.0, 20)]);
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_fast_where_the_queue_is_short_and_slowly_where_it_is_not() {
+    fn it_grows_fast_with_a_short_queue_and_slowly_otherwise() {
         let grown = |rtt: u64| {
             let mut edinburgh = steady("edinburgh", &[], &[(300.0, 20)]);
             edinburgh.set_rtt(0, ms(rtt));

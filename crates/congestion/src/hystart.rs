@@ -92,7 +92,7 @@ impl Hystart {
             self.current = Some(self.current.map_or(rtt, |least| least.min(rtt)));
             self.samples += 1;
         }
-        self.judge();
+        self.evaluate();
         growth
     }
 
@@ -110,7 +110,7 @@ impl Hystart {
     }
 
     /// Compares this round with the last one, or with the baseline.
-    fn judge(&mut self) {
+    fn evaluate(&mut self) {
         let Some(current) = self.current else { return };
         if self.samples < self.parameters.samples {
             return;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_delay_ends_nothing() {
+    fn a_steady_delay_does_not_end_slow_start() {
         let mut rounds = Rounds::new();
         for _ in 0..20 {
             assert_eq!(rounds.round(ms(40), 10), 10.0);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_ends_nothing() {
+    fn jitter_does_not_end_slow_start() {
         let mut rounds = Rounds::new();
         rounds.round(ms(40), 10);
         rounds.round(ms(60), 10);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn seven_samples_decide_nothing() {
+    fn seven_samples_are_too_few() {
         let mut rounds = Rounds::new();
         rounds.round(ms(40), 7);
         rounds.round(ms(400), 7);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn one_acknowledgment_counts_for_eight_packets_at_most() {
+    fn one_acknowledgment_counts_for_at_most_eight_packets() {
         let mut hystart = Hystart::new(HystartParameters::default());
         let ack = Ack {
             now: Duration::ZERO,

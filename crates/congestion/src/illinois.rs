@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn five_rounds_of_low_delay_bring_the_largest_step_back() {
+    fn five_rounds_of_low_delay_restore_the_largest_step() {
         let mut illinois = illinois();
         illinois.alpha = illinois.alpha(0.1, 0.1);
         for _ in 1..5 {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn small_windows_are_renos() {
+    fn small_windows_grow_as_in_reno() {
         let mut bond = steady("illinois", &[], &[(14.0, 100)]);
         bond.round(0);
         bond.place(0, 14.0);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_makes_the_steps_small_and_the_losses_dear() {
+    fn delay_shrinks_steps_and_raises_the_cost_of_losses() {
         let mut bond = steady("illinois", &[], &[(80.0, 100)]);
         bond.round(0);
         bond.set_rtt(0, ms(200));

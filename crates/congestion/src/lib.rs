@@ -67,8 +67,8 @@
 //! ```
 //! # use sumlink_congestion::*;
 //! # use std::time::Duration;
-//! # let ack = Ack { now: Duration::ZERO, acked: 1, rtt: None, srtt: Duration::ZERO, acknowledged: 1, sent: 1,
-//! #     cwnd_limited: true };
+//! # let ack = Ack { now: Duration::ZERO, acked: 1, rtt: None, srtt: Duration::ZERO,
+//! #     acknowledged: 1, sent: 1, cwnd_limited: true };
 //! let mut controls = vec![
 //!     build("cubic", &Settings::default()).unwrap(),
 //!     build("cubic", &Settings::default()).unwrap(),

@@ -58,14 +58,14 @@ fn increase(bond: &Bond<'_>) -> f64 {
 fn epsilon(flow: &Flow, bond: &Bond<'_>) -> f64 {
     let (best, largest) = (bond.most(quality), bond.most(whole_window));
     let is_largest = |flow: &Flow| whole_window(flow) == largest;
-    let deserves = |flow: &Flow| quality(flow) == best && !is_largest(flow);
+    let is_best_not_largest = |flow: &Flow| quality(flow) == best && !is_largest(flow);
     let count = |which: &dyn Fn(&Flow) -> bool| bond.flows().filter(which).count() as f64;
     // Khalili et al., alpha_r, with M the paths of largest window and B the best ones
-    let deserving = count(&deserves);
-    if deserving == 0.0 {
+    let gaining = count(&is_best_not_largest);
+    if gaining == 0.0 {
         0.0
-    } else if deserves(flow) {
-        1.0 / (bond.count() * deserving)
+    } else if is_best_not_largest(flow) {
+        1.0 / (bond.count() * gaining)
     } else if is_largest(flow) {
         -1.0 / (bond.count() * count(&is_largest))
     } else {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_increase_is_that_of_the_equations() {
+    fn the_increase_matches_the_equations() {
         // Qualities: 100/0.1^2 = 10000 and 10/0.05^2 = 4000. The first path is best, the second has
         // the largest window.
         let flows = [flow(10.0, ms(100), 100, 0), flow(20.0, ms(50), 10, 5)];
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_between_the_last_two_losses_counts_as_well() {
+    fn packets_between_the_last_two_losses_count_too() {
         let flows = [flow(10.0, ms(50), 1, 100), flow(20.0, ms(50), 50, 60)];
         assert_eq!(epsilons(&flows), [0.5, -0.5]);
     }
 
     #[test]
-    fn nobody_gives_if_the_best_path_has_the_largest_window() {
+    fn epsilon_is_zero_if_the_best_path_has_the_largest_window() {
         let flows = [flow(20.0, ms(50), 100, 0), flow(10.0, ms(50), 50, 0)];
         assert_eq!(epsilons(&flows), [0.0, 0.0]);
         assert_eq!(epsilons(&[flow(20.0, ms(50), 0, 0)]), [0.0]);

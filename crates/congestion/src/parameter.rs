@@ -319,7 +319,8 @@ mod tests {
             /// How often.
             pub count: u32 = 3, 1..=9;
             /// How long.
-            pub pause: Duration = Duration::from_millis(50), Duration::ZERO..=Duration::from_secs(1);
+            pub pause: Duration =
+                Duration::from_millis(50), Duration::ZERO..=Duration::from_secs(1);
             /// Whether.
             pub on: bool = false, false..=true;
         }
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_reason() {
+    fn invalid_values_are_rejected_with_a_reason() {
         let mut example = Example::default();
         let mut set = |key: &str, value: &str| example.set(key, value.parse().unwrap());
         assert_eq!(set("x_share", "1"), Ok(true));

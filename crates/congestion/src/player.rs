@@ -98,7 +98,7 @@ impl Player {
             sent: path.sent,
             cwnd_limited,
         };
-        self.tell(flow, |control, siblings| control.on_ack(&ack, siblings));
+        self.report(flow, |control, siblings| control.on_ack(&ack, siblings));
         self.cwnd(flow) - before
     }
 
@@ -136,14 +136,14 @@ impl Player {
     /// Detects a loss; recovery lasts until [`Player::recover`].
     pub fn lose(&mut self, flow: usize) {
         let loss = Loss { now: self.now };
-        self.tell(flow, |control, siblings| control.on_loss(&loss, siblings));
+        self.report(flow, |control, siblings| control.on_loss(&loss, siblings));
     }
 
     /// Ends recovery.
     pub fn recover(&mut self, flow: usize) {
         self.paths[flow].repaired_at = None;
         let now = self.now;
-        self.tell(flow, |control, _| control.on_recovery_exit(now));
+        self.report(flow, |control, _| control.on_recovery_exit(now));
     }
 
     /// A loss that is repaired at once; returns the window after it.
@@ -183,7 +183,7 @@ impl Player {
     pub fn undo(&mut self, flow: usize) {
         let packets = std::mem::take(&mut self.paths[flow].unrepaired);
         let now = self.now;
-        self.tell(flow, |control, _| control.on_spurious_loss(now));
+        self.report(flow, |control, _| control.on_spurious_loss(now));
         self.ack(flow, packets);
     }
 
@@ -197,7 +197,7 @@ impl Player {
         path.unrepaired = in_flight as u32;
         let now = self.now;
         let timeout = Timeout { now, repeated };
-        self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
+        self.report(flow, |control, siblings| control.on_rto(&timeout, siblings));
     }
 
     /// Ends the data to send: packets in flight are acknowledged at once, one flow after the other.
@@ -213,14 +213,18 @@ impl Player {
         self.now += lasted;
         let now = self.now;
         for flow in 0..self.controls.len() {
-            self.tell(flow, |control, _| {
+            self.report(flow, |control, _| {
                 control.on_idle_end(&Idle { now, lasted, rto })
             });
         }
     }
 
     /// Reports an event to one flow and updates its siblings' view of it.
-    fn tell(&mut self, flow: usize, event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
+    fn report(
+        &mut self,
+        flow: usize,
+        event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>),
+    ) {
         let siblings = Siblings::of(&self.flows, flow);
         event(self.controls[flow].as_mut(), &siblings);
         self.flows[flow] = self.controls[flow].flow();

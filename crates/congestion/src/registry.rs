@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_takes_its_default_and_both_ends_of_its_range_and_nothing_beyond() {
+    fn parameters_accept_exactly_their_range() {
         for entry in ALGORITHMS {
             let name = entry.info.name;
             for parameter in entry.parameters() {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_that_differ_by_algorithm_are_listed_as_they_are() {
+    fn defaults_specific_to_an_algorithm_are_listed() {
         let default = |name, key| {
             let all = entry(name).expect("an entry").parameters();
             let parameter = all.into_iter().find(|parameter| parameter.key == key);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_takes_effect() {
+    fn settings_take_effect() {
         let built = build("reno", &settings(&["initial_cwnd=3"])).unwrap();
         assert_eq!(built.cwnd(), 3.0);
         let built = build("whitehaul", &settings(&["initial_ssthresh=50"])).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_built_is_one_clear_line() {
+    fn build_errors_are_one_clear_line() {
         assert_eq!(
             message("bbr", &[]),
             "unknown congestion control \"bbr\"; known: reno, cubic, illinois, uncoupled, coupled, ewtcp, \

@@ -10,23 +10,23 @@
 //! A script has one entry per line, first the setup and then the events; `#` starts a comment:
 //!
 //! ```text
-//! algorithm NAME...               one after the other
+//! algorithm NAME...   one after the other
 //! set KEY=VALUE
-//! flow RTT                        one line for each; they are counted from 0
+//! flow RTT            one line for each; they are counted from 0
 //!
-//! rounds N [of FLOW]              N times: the packets of a window are acknowledged one by one, over one round trip
-//! ack N [of FLOW]                 one acknowledgment of N packets
-//! rtt TIME [of FLOW]              round-trip time of packets from now on
-//! sack N [of FLOW]                the first packet of a window is lost, and the N behind it are acknowledged
-//!                                 selectively; N of 3 or more reveals the loss, and recovery begins
-//! timeout [of FLOW]               the retransmission timer fires, and all packets in flight are lost
-//! recover [of FLOW]               one acknowledgment of all packets that were in flight at the loss or timeout
-//! undo [of FLOW]                  after sack, in place of recover: the same acknowledgment also reports that the
-//!                                 first packet has arrived twice, so nothing was lost
-//! loss [of FLOW]                  a loss that is repaired: the window except its first packet is acknowledged
-//!                                 selectively, and the first a round trip later; no other data is sent
-//! idle TIME                       one acknowledgment of all packets in flight, for each flow, and then an idle time;
-//!                                 the retransmission timeout is 1 s
+//! rounds N [of FLOW]  N times: the packets of a window are acknowledged one by one, over one round trip
+//! ack N [of FLOW]     one acknowledgment of N packets
+//! rtt TIME [of FLOW]  round-trip time of packets from now on
+//! sack N [of FLOW]    the first packet of a window is lost, and the N behind it are acknowledged
+//!                     selectively; N of 3 or more reveals the loss, and recovery begins
+//! timeout [of FLOW]   the retransmission timer fires, and all packets in flight are lost
+//! recover [of FLOW]   one acknowledgment of all packets that were in flight at the loss or timeout
+//! undo [of FLOW]      after sack, in place of recover: the same acknowledgment also reports that the
+//!                     first packet has arrived twice, so nothing was lost
+//! loss [of FLOW]      a loss that is repaired: the window except its first packet is acknowledged
+//!                     selectively, and the first a round trip later; no other data is sent
+//! idle TIME           one acknowledgment of all packets in flight, for each flow, and then an idle time;
+//!                     the retransmission timeout is 1 s
 //! expect CWND [SSTHRESH] [of FLOW] [with NAME...]
 //! ```
 //!
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_expectation_is_an_error_of_so_many_packets() {
+    fn a_wrong_expectation_reports_its_error_in_packets() {
         let script: Script = "algorithm reno\nflow 10ms\nexpect 11 inf\nexpect 10 9"
             .parse()
             .unwrap();

@@ -71,7 +71,8 @@ pub struct Whitehaul {
 impl Algorithm for Whitehaul {
     const INFO: Info = Info {
         name: "whitehaul",
-        about: "Illinois for long wireless links, clamped to 100 packets after one delay spike: as published",
+        about: "Illinois for long wireless links, clamped to 100 packets after one delay spike: \
+            as published",
         source: "the WhiteHaul dissertation, appendix A; Kassem et al., MobiSys 2020",
         coupled: false,
     };
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_of_a_step_is_lost() {
+    fn the_remainder_of_a_step_is_lost() {
         let mut whitehaul = steady("whitehaul", &[], &[(60.0, 100)]);
         // 50 < 60; 100 / 60 is one packet, where 1.67 would be due
         assert_eq!(whitehaul.ack(0, 1), 0.0);
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_of_the_budget_does_not() {
+    fn a_delay_equal_to_the_budget_does_not() {
         let mut whitehaul = steady("whitehaul", &[], &[(300.0, 20)]);
         whitehaul.rounds(0, 2);
         whitehaul.set_rtt(0, ms(70));
@@ -287,7 +288,7 @@ mod tests {
         whitehaul.rounds(0, 3);
         whitehaul.set_rtt(0, ms(20));
         whitehaul.rounds(0, 50);
-        assert!(whitehaul.cwnd(0) <= 101.0, "it stays without a loss");
+        assert!(whitehaul.cwnd(0) <= 101.0, "the clamp stays without a loss");
         whitehaul.repaired_loss(0);
         whitehaul.rounds(0, 100);
         assert!(whitehaul.cwnd(0) > 120.0, "{}", whitehaul.cwnd(0));

@@ -102,12 +102,12 @@ impl CongestionControl for Wvegas {
 
     fn on_recovery_exit(&mut self, _now: Instant) {
         self.window.exit_recovery();
-        self.begin_anew();
+        self.discard_measurements();
     }
 
     fn on_idle_end(&mut self, idle: &Idle) {
         self.window.decay(idle);
-        self.begin_anew();
+        self.discard_measurements();
     }
 }
 
@@ -128,7 +128,7 @@ impl Wvegas {
     }
 
     /// Discards measurements from before a loss or an idle time.
-    fn begin_anew(&mut self) {
+    fn discard_measurements(&mut self) {
         self.round.restart();
         self.delays.begin_round();
         self.alpha = f64::from(self.parameters.initial_alpha);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packets_that_may_queue_are_shared_by_rate() {
+    fn queued_packets_are_shared_by_rate() {
         // 100 packets/s of 500: 10 / 5 = 2 packets; 400 of 500: 8 packets
         let flows = [(10.0, 100), (40.0, 100)];
         let mut slow = bond(&[], &flows);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_has_doubled_can_be_emptied() {
+    fn a_doubled_queue_can_be_drained() {
         let least = |assignments: &[&str]| {
             let mut bond = bond(assignments, &[(50.0, 100)]);
             bond.set_rtt(0, ms(105));
@@ -296,11 +296,11 @@ mod tests {
         };
         // About 50 packets, times 100 / (2 * 112)
         assert!((22.0..24.0).contains(&least(&["drain=true"])));
-        assert!(least(&[]) >= 50.0, "only if asked to");
+        assert!(least(&[]) >= 50.0, "only if enabled");
     }
 
     #[test]
-    fn a_queue_without_delay_is_not_emptied() {
+    fn a_queue_without_delay_is_not_drained() {
         let mut bond = bond(&["drain=true"], &[(50.0, 100)]);
         for _ in 0..5 {
             assert_eq!(bond.round(0), 1.0);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_renos_and_the_measurement_begins_anew() {
+    fn losses_are_handled_as_in_reno_and_restart_the_measurement() {
         let mut bond = bond(&[], &[(50.0, 100)]);
         assert_eq!(bond.repaired_loss(0), 25.0);
         // The window has been halved: two rounds are in flight, in which nothing is compared.

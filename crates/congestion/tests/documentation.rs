@@ -9,7 +9,7 @@ const TEXT: &str = include_str!("../../../docs/congestion.md");
 /// One line for each algorithm.
 fn algorithms() -> String {
     let mut table =
-        "| name | what for | looks at siblings | source |\n| --- | --- | --- | --- |\n".to_owned();
+        "| name | purpose | uses siblings | source |\n| --- | --- | --- | --- |\n".to_owned();
     for entry in ALGORITHMS {
         let info = entry.info;
         let coupled = if info.coupled { "yes" } else { "" };
@@ -77,12 +77,12 @@ fn assert_documented(table: &str) {
 }
 
 #[test]
-fn the_algorithms_are_those_of_the_registry() {
+fn documentation_lists_the_algorithms_of_the_registry() {
     assert_documented(&algorithms());
 }
 
 #[test]
-fn the_parameters_are_those_of_the_registry() {
+fn documentation_lists_the_parameters_of_the_registry() {
     assert_documented(&parameters());
 }
 

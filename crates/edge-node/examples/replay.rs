@@ -135,7 +135,7 @@ impl Replay {
             .name("far0")
             .offload(true)
             .build_sync()?;
-        println!("far0 is there");
+        println!("far0 is up");
         // Until the device is up in the node's namespace.
         let mut line = String::new();
         io::stdin().read_line(&mut line)?;

@@ -67,7 +67,7 @@ impl Bonds {
     ///
     /// [`Error::Map`] if the kernel cannot create it.
     pub fn new() -> Result<Self, Error> {
-        crate::load::quietly(|| {
+        crate::load::capture_log(|| {
             let made = || {
                 let object = ObjectBuilder::default().open_memory(OBJECT)?.load()?;
                 let map = |name| {

@@ -50,7 +50,8 @@ pub enum Error {
     },
     /// It is loaded by a process with which this one cannot share it.
     #[error(
-        "{name} was loaded by another process, and only root can share it; load it with `sumlink cc load`, or run as root"
+        "{name} was loaded by another process, and only root can share it; load it with `sumlink \
+         cc load`, or run as root"
     )]
     NotShared {
         /// Name on the system.

@@ -66,7 +66,7 @@ fn load_twin(twin: &'static Twin, settings: &Settings, bonds: &Bonds) -> Result<
     if loaded()?.iter().any(|other| other.system_name == name) {
         return Err(Error::LoadedAlready { name });
     }
-    let (attached, log) = quietly(|| attach(twin, &settings, bonds));
+    let (attached, log) = capture_log(|| attach(twin, &settings, bonds));
     match attached {
         Ok(link) => Ok(Loaded { twin, link }),
         // Another process was faster.
@@ -126,7 +126,7 @@ thread_local! {
 
 /// Runs a call into libbpf, which otherwise prints to standard error, and returns its output.
 /// libbpf logs on the calling thread, so output of other threads is not mixed in.
-pub(crate) fn quietly<R>(call: impl FnOnce() -> R) -> (R, String) {
+pub(crate) fn capture_log<R>(call: impl FnOnce() -> R) -> (R, String) {
     fn keep(_: PrintLevel, text: String) {
         LOG.with_borrow_mut(|log| log.push_str(&text));
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_verifier_refuses_is_told_and_leaves_nothing() {
+    fn a_rejection_by_the_verifier_is_reported_and_leaves_nothing_loaded() {
         if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
             eprintln!("skipped because SUMLINK_SKIP_BPF=1");
             return;

@@ -107,7 +107,7 @@ impl Pins {
             }),
             removed => {
                 removed.map_err(Error::file(path))?;
-                let gone = gone_from_the_system(twin)?;
+                let gone = wait_until_unloaded(twin)?;
                 self.clean().map(|()| gone)
             }
         }
@@ -166,7 +166,7 @@ impl Pins {
 
 /// Waits until the kernel has released the unpinned twin; returns false if another process holds
 /// it.
-fn gone_from_the_system(twin: &Twin) -> Result<bool, Error> {
+fn wait_until_unloaded(twin: &Twin) -> Result<bool, Error> {
     let start = Instant::now();
     let is_it = |other: &&Twin| other.system_name == twin.system_name;
     while loaded()?.iter().any(is_it) {

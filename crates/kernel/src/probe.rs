@@ -30,15 +30,18 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Privilege => {
-                "BPF needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN outside of user namespaces; run as root"
+                "BPF needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN outside of user namespaces; run \
+                 as root"
             }
             Self::Btf => {
-                "this kernel lacks type information (/sys/kernel/btf/vmlinux); it needs CONFIG_DEBUG_INFO_BTF"
+                "this kernel lacks type information (/sys/kernel/btf/vmlinux); it needs \
+                 CONFIG_DEBUG_INFO_BTF"
             }
             Self::StructOps => {
-                "this kernel does not support TCP congestion controls in BPF; it needs CONFIG_BPF_JIT and CONFIG_BPF_SYSCALL"
+                "this kernel does not support TCP congestion controls in BPF; it needs \
+                 CONFIG_BPF_JIT and CONFIG_BPF_SYSCALL"
             }
-            Self::Link => "congestion controls in BPF need Linux 6.4 or later; this kernel is older",
+            Self::Link => "congestion controls in BPF need Linux 6.4 or later",
             Self::FileSystem => {
                 "pins need a BPF file system at that place: mount -t bpf bpf /sys/fs/bpf"
             }
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thing_that_is_missing_is_one_line() {
+    fn each_missing_requirement_is_one_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = |name: &str, content: &[u8]| {
             let path = folder.path().join(name);

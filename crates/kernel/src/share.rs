@@ -52,7 +52,7 @@ pub fn keep(name: &str, like: Option<&Kept>) -> Result<Kept, Error> {
     }
     let start = Instant::now();
     loop {
-        if let Some((link, bonds)) = of_others(twin)? {
+        if let Some((link, bonds)) = find_loaded(twin)? {
             return Ok(Kept {
                 twin,
                 bonds,
@@ -110,7 +110,7 @@ impl Kept {
 }
 
 /// Link and bonds of a loaded twin; `None` if it is not loaded, or cannot be found.
-fn of_others(twin: &Twin) -> Result<Option<(OwnedFd, Bonds)>, Error> {
+fn find_loaded(twin: &Twin) -> Result<Option<(OwnedFd, Bonds)>, Error> {
     if !loaded()?
         .iter()
         .any(|other| other.system_name == twin.system_name)

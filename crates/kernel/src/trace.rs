@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingB
 use nix::time::{ClockId, clock_gettime};
 
 use crate::error::Error;
-use crate::load::quietly;
+use crate::load::capture_log;
 use crate::probe::probe;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
@@ -20,13 +20,13 @@ const INFINITE: u32 = 0x7fff_ffff;
 
 /// Interval for rechecking sockets that did not belong to the process: it may have acquired them
 /// since.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const RECHECK: Duration = Duration::from_millis(500);
 
 /// Maximum time of one wait for the ring buffer, so that the end of a trace is noticed.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Records read before the end condition is checked; about the capacity of the buffer.
-const AT_ONCE: u32 = 4096;
+const BATCH: u32 = 4096;
 const BUFFER: u32 = 40_960;
 
 /// Selects the acknowledgments to record, in all network namespaces of the system.
@@ -134,7 +134,7 @@ impl Trace {
         if let Some(missing) = probe().into_iter().next() {
             return Err(Error::Missing(missing));
         }
-        let (started, log) = quietly(|| load(filter));
+        let (started, log) = capture_log(|| load(filter));
         started.map_err(|source| Error::Refused {
             name: "the trace of acknowledgments",
             source,
@@ -167,7 +167,7 @@ impl Trace {
                 each(record);
             }
             taken += 1;
-            match taken % AT_ONCE {
+            match taken % BATCH {
                 0 => -libc::EINTR,
                 _ => 0,
             }
@@ -182,7 +182,7 @@ impl Trace {
         while goes_on() {
             is_more(ring.poll(POLL))?;
         }
-        for _ in 0..BUFFER / AT_ONCE {
+        for _ in 0..BUFFER / BATCH {
             if !is_more(ring.consume())? {
                 break;
             }
@@ -237,23 +237,23 @@ fn load(filter: Filter) -> libbpf_rs::Result<Trace> {
 struct Owners<'a> {
     folder: PathBuf,
     /// The same knowledge in the kernel program.
-    told: &'a MapHandle,
+    owned: &'a MapHandle,
     known: BTreeMap<u64, bool>,
     looked: Instant,
 }
 
 impl<'a> Owners<'a> {
-    fn new(pid: u32, told: &'a MapHandle) -> Self {
+    fn new(pid: u32, owned: &'a MapHandle) -> Self {
         Self {
             folder: PathBuf::from(format!("/proc/{pid}/fd")),
-            told,
+            owned,
             known: BTreeMap::new(),
             looked: Instant::now(),
         }
     }
 
     fn has(&mut self, inode: u64) -> bool {
-        if self.looked.elapsed() >= LOOK_AGAIN {
+        if self.looked.elapsed() >= RECHECK {
             self.forget();
         }
         if let Some(has) = self.known.get(&inode) {
@@ -264,7 +264,7 @@ impl<'a> Owners<'a> {
         self.known.insert(inode, has);
         // If this fails, the program asks again.
         let _ = self
-            .told
+            .owned
             .update(&inode.to_ne_bytes(), &[u8::from(has)], MapFlags::ANY);
         has
     }
@@ -272,7 +272,7 @@ impl<'a> Owners<'a> {
     /// Forgets the sockets that did not belong to the process: it may own them by now.
     fn forget(&mut self) {
         for (inode, _) in self.known.iter().filter(|(_, has)| !**has) {
-            let _ = self.told.delete(&inode.to_ne_bytes());
+            let _ = self.owned.delete(&inode.to_ne_bytes());
         }
         self.known.retain(|_, has| *has);
         self.looked = Instant::now();

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_twin_has_a_reference_and_a_name_that_the_kernel_takes() {
+    fn every_twin_has_a_reference_and_a_valid_kernel_name() {
         for twin in TWINS {
             assert_eq!(twin.parameters().len(), COMMON.len() + twin.own.len());
             assert!(twin.system_name.len() < 16, "TCP_CA_NAME_MAX");
@@ -299,12 +299,15 @@ mod tests {
             Twin::of("vegas")
                 .expect_err("none")
                 .to_string()
-                .starts_with("no congestion control \"vegas\" for the kernel; available: uncoupled, coupled, ")
+                .starts_with(
+                    "no congestion control \"vegas\" for the kernel; available: \
+                    uncoupled, coupled, "
+                )
         );
     }
 
     #[test]
-    fn numbers_that_need_not_be_whole_keep_32_bits() {
+    fn fractional_numbers_keep_32_bits() {
         assert_eq!(real(0.0), 0);
         assert_eq!(real(1.0), 8161 << 32 | 1 << 31);
         // 3/32, exactly
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_stand_in_the_order_of_the_program() {
+    fn settings_follow_the_order_of_the_program() {
         let settings = Settings::default()
             .with("min_ssthresh", "7")
             .expect("valid");

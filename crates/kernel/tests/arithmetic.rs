@@ -73,7 +73,7 @@ fn numbers() -> Vec<Number> {
 }
 
 #[test]
-fn every_operation_rounds_down_by_less_than_it_says() {
+fn every_operation_rounds_down_within_its_bound() {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
         return;

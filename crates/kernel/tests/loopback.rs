@@ -121,7 +121,7 @@ fn each_is_loaded_chosen_moves_bytes_and_is_unloaded() {
 }
 
 #[test]
-fn what_sockets_use_works_until_they_close_and_goes_then() {
+fn a_used_twin_works_until_its_sockets_close_and_is_then_unloaded() {
     let Some(_turn) = turn() else { return };
     let before = Ours::now();
     for twin in TWINS {
@@ -153,7 +153,7 @@ fn nothing_is_loaded_twice() {
 }
 
 #[test]
-fn a_kernel_that_does_not_describe_its_types_is_told_and_given_nothing() {
+fn missing_type_information_is_reported_and_nothing_is_loaded() {
     let Some(_turn) = turn() else { return };
     let before = Ours::now();
     let without_btf = || {
@@ -264,7 +264,7 @@ impl Ours {
 }
 
 #[test]
-fn each_makes_subflows_of_mptcp_siblings_and_is_unloaded() {
+fn each_makes_mptcp_subflows_siblings_and_is_unloaded() {
     let Some(_turn) = turn() else { return };
     let before = Ours::now();
     for twin in TWINS {
@@ -356,7 +356,7 @@ impl Drop for BpfFs {
 }
 
 #[test]
-fn what_is_pinned_stays_until_it_is_unloaded() {
+fn a_pinned_twin_stays_until_it_is_unloaded() {
     let Some(_turn) = turn() else { return };
     let bpf = BpfFs::mount();
     let folder = bpf.0.path().join("sumlink");
@@ -429,7 +429,7 @@ fn until_nothing_is_loaded() {
 }
 
 #[test]
-fn whoever_wants_the_same_shares_it_until_the_last_one_ends() {
+fn processes_share_a_twin_until_the_last_one_ends() {
     let Some(_turn) = turn() else { return };
     let first = keep("lia", None).expect("loads");
     let second = keep("sl_lia", None).expect("shares");
@@ -455,7 +455,7 @@ fn whoever_wants_the_same_shares_it_until_the_last_one_ends() {
 }
 
 #[test]
-fn what_a_process_keeps_outlives_its_pin() {
+fn a_kept_twin_outlives_its_pin() {
     let Some(_turn) = turn() else { return };
     let bpf = BpfFs::mount();
     let pins = Pins::at(bpf.0.path().join("sumlink"));
@@ -487,7 +487,7 @@ fn traced(filter: impl Fn(&TcpStream) -> Filter) -> (SocketAddr, Vec<Record>) {
 }
 
 #[test]
-fn a_trace_has_every_acknowledgment_of_a_port_and_no_other() {
+fn a_trace_has_exactly_the_acknowledgments_of_a_port() {
     let Some(_turn) = turn() else { return };
     let (address, records) =
         traced(|socket| Filter::Port(socket.local_addr().expect("bound").port()));
@@ -525,7 +525,7 @@ fn a_trace_has_every_acknowledgment_of_a_port_and_no_other() {
 }
 
 #[test]
-fn a_trace_of_a_process_has_its_sockets_and_no_others() {
+fn a_trace_of_a_process_has_exactly_its_sockets() {
     let Some(_turn) = turn() else { return };
     let (address, records) = traced(|_| Filter::Process(std::process::id()));
     assert!(records.iter().any(|record| record.local == address));

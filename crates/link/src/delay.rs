@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_due_after_the_delay_and_not_before() {
+    fn a_packet_is_due_exactly_after_the_delay() {
         let mut line = line(10 * MS);
         line.push(MS, vec![0; 100]);
         assert_eq!(line.next_due(), Some(11 * MS));
@@ -156,10 +156,10 @@ mod tests {
             let departure = u32::from(number) * MS;
             line.push(departure, vec![number]);
             while let Some((due, packet)) = line.pop(departure) {
-                assert!(due >= last, "in the order in which they are due");
+                assert!(due >= last, "in the order of the due times");
                 assert!(
                     due >= u32::from(packet[0]) * MS + 5 * MS,
-                    "not before the least delay"
+                    "not before the smallest delay"
                 );
                 last = due;
                 out.push(packet[0]);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_keeps_the_order_unless_asked() {
+    fn jitter_keeps_the_order_by_default() {
         let numbers: Vec<u8> = (0..100).collect();
         let jitter = Jitter::uniform(5 * MS);
         assert_eq!(jittered(jitter), numbers);

@@ -24,7 +24,8 @@ pub enum ModelError {
     },
     /// The loss is too high for bursts this short.
     #[error(
-        "bursts of {burst} packets cannot lose {loss} of all packets: make them at least {least} packets long"
+        "bursts of {burst} packets cannot lose {loss} of all packets: make them at least {least} \
+         packets long"
     )]
     BurstTooShort {
         /// Share of packets to lose.

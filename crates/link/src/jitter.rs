@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_moments_are_those_asked_for() {
+    fn moments_match_the_configuration() {
         let ms = Duration::from_millis;
         let (mean, deviation) = moments(Distribution::Uniform(ms(6)), ms(20));
         assert!((mean - 20.0).abs() < 0.1 && (deviation - 3.464).abs() < 0.05);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_delay_is_negative_and_none_overflows() {
+    fn delays_are_never_negative_and_never_overflow() {
         let (mean, _) = moments(
             Distribution::Uniform(Duration::from_millis(8)),
             Duration::ZERO,

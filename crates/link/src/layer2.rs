@@ -39,7 +39,7 @@ pub(crate) enum Attempt {
     /// The packet is sent again after this back-off.
     Again(Duration),
     /// The retry limit is reached; the packet is lost.
-    GivenUp,
+    LimitReached,
 }
 
 impl Layer2 {
@@ -55,7 +55,7 @@ impl Layer2 {
     }
 
     /// An interferer becomes busy, or changes its parameters.
-    pub(crate) fn disturb(&mut self, error: f64, retry_limit: u32) {
+    pub(crate) fn begin_interference(&mut self, error: f64, retry_limit: u32) {
         self.interfering = true;
         self.exposed = true;
         self.error = error;
@@ -63,7 +63,7 @@ impl Layer2 {
     }
 
     /// The interferer becomes silent; the current attempt stays exposed.
-    pub(crate) fn calm(&mut self) {
+    pub(crate) fn end_interference(&mut self) {
         self.interfering = false;
     }
 
@@ -79,7 +79,7 @@ impl Layer2 {
             return Attempt::Done;
         }
         if self.repeated >= self.retry_limit {
-            return Attempt::GivenUp;
+            return Attempt::LimitReached;
         }
         let window = ((CW_MIN + 1) << self.repeated.min(6)).min(CW_MAX + 1);
         self.repeated += 1;
@@ -97,8 +97,8 @@ mod tests {
     fn repetitions_are_bounded_and_wait_longer_each_time() {
         let mut layer = Layer2::new(Random::new(1));
         layer.begin();
-        assert_eq!(layer.end(), Attempt::Done, "nobody interferes");
-        layer.disturb(1.0, 9);
+        assert_eq!(layer.end(), Attempt::Done, "without interference");
+        layer.begin_interference(1.0, 9);
         let mut most = [Duration::ZERO; 9];
         for _ in 0..2_000 {
             layer.begin();
@@ -108,7 +108,7 @@ mod tests {
                     other => panic!("{other:?} before the limit"),
                 }
             }
-            assert_eq!(layer.end(), Attempt::GivenUp);
+            assert_eq!(layer.end(), Attempt::LimitReached);
         }
         let slots = most.map(|wait| wait.as_micros() / 9);
         assert_eq!(slots[..2], [15, 31]);
@@ -116,12 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_was_exposed_for_a_moment_may_fail() {
+    fn a_briefly_exposed_attempt_may_fail() {
         let mut layer = Layer2::new(Random::new(1));
         layer.begin();
-        layer.disturb(1.0, 1);
-        layer.calm();
+        layer.begin_interference(1.0, 1);
+        layer.end_interference();
         assert!(matches!(layer.end(), Attempt::Again(_)));
-        assert_eq!(layer.end(), Attempt::Done, "the repetition was not");
+        assert_eq!(layer.end(), Attempt::Done, "the repetition was not exposed");
     }
 }

@@ -91,11 +91,11 @@ impl<P: Packet> Link<P> {
     pub fn enqueue(&mut self, now: Duration, packet: P) {
         self.counters.offered_packets += 1;
         self.counters.offered_bytes += packet.wire_len() as u64;
-        self.admit(now, packet);
+        self.enqueue_counted(now, packet);
     }
 
     /// Like [`Self::enqueue`], for a packet that was already counted as offered.
-    pub(crate) fn admit(&mut self, now: Duration, packet: P) {
+    pub(crate) fn enqueue_counted(&mut self, now: Duration, packet: P) {
         self.advance(now);
         let bytes = packet.wire_len() as u64;
         if self.state != LinkState::Up {
@@ -115,11 +115,11 @@ impl<P: Packet> Link<P> {
     /// Returns the next packet that is due by `now`.
     pub fn poll(&mut self, now: Duration) -> Option<Delivery<P>> {
         self.advance(now);
-        self.take_due()
+        self.pop_due()
     }
 
     /// Like [`Self::poll`], for a caller that has already advanced the link.
-    pub(crate) fn take_due(&mut self) -> Option<Delivery<P>> {
+    pub(crate) fn pop_due(&mut self) -> Option<Delivery<P>> {
         let (due, packet) = self.line.pop(self.now)?;
         self.counters.delivered_packets += 1;
         self.counters.delivered_bytes += packet.wire_len() as u64;
@@ -224,7 +224,7 @@ impl<P: Packet> Link<P> {
             };
             // Draws the loss for every packet, also for those lost on layer 2.
             let lost = self.loss.loses_next(sent);
-            if lost || attempt == Attempt::GivenUp {
+            if lost || attempt == Attempt::LimitReached {
                 self.counters.lost_packets += 1;
                 self.counters.lost_bytes += packet.wire_len() as u64;
             } else {
@@ -262,7 +262,7 @@ impl<P: Packet> Link<P> {
 
     /// Removes a due packet for another component that forwards it; it counts as delivered only
     /// later.
-    pub(crate) fn hand_on(&mut self, now: Duration) -> Option<P> {
+    pub(crate) fn take_forwarded(&mut self, now: Duration) -> Option<P> {
         self.advance(now);
         self.line.pop(self.now).map(|(_, packet)| packet)
     }

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_everything_and_the_share_between() {
+    fn losses_match_the_configured_share() {
         assert_eq!(lost_of(10_000, Loss::NONE), 0);
         assert_eq!(lost_of(10_000, Loss::Independent(1.0)), 10_000);
         let lost = lost_of(100_000, Loss::Independent(0.05));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_clamped() {
+    fn invalid_probabilities_are_clamped() {
         assert_eq!(lost_of(100, Loss::Independent(f64::NAN)), 0);
         assert_eq!(lost_of(100, Loss::Independent(-1.0)), 0);
         assert_eq!(lost_of(100, Loss::Independent(7.0)), 100);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_probabilities() {
+    fn four_probabilities_are_checked_and_used() {
         let model = GilbertElliott::new(0.01, 0.03, 0.02, 0.5).unwrap();
         // A quarter of the packets meet the bad state.
         assert!((model.mean_loss() - (0.75 * 0.02 + 0.25 * 0.5)).abs() < 1e-12);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_bursts_are_refused() {
+    fn impossible_bursts_are_rejected() {
         let message = |loss, burst| GilbertElliott::bursts(loss, burst).unwrap_err().to_string();
         assert!(message(1.0, 2.0).contains("mean loss is 1"));
         assert!(message(0.1, 0.5).contains("burst length in packets is 0.5"));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_followed_to_the_packet() {
+    fn a_script_is_exact_to_the_packet() {
         let ms = Duration::from_millis;
         let script = LossScript {
             packets: vec![7..9, 2..3, 8..10, 5..5],

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_opportunities_are_lost() {
+    fn unused_opportunities_are_wasted() {
         let mut server = server("1\n2\n3\n10\n");
         assert_eq!(
             send(&mut server, &[(0, 1500), (4, 1500), (4, 1500)]),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_may_need_several_and_leave_a_rest() {
+    fn a_packet_may_need_several_opportunities_and_leave_a_rest() {
         let mut server = server("1\n2\n2\n9\n");
         // 4000 bytes use three opportunities, which leaves 500 bytes for the two packets that wait.
         let packets = [(0, 4000), (0, 300), (0, 200), (0, 100), (9, 1400), (9, 1)];
@@ -187,14 +187,22 @@ mod tests {
     }
 
     #[test]
-    fn opportunities_pass_while_the_server_is_held() {
+    fn opportunities_pass_while_the_server_is_stopped() {
         let mut server = server("1\n2\n3\n4\n5\n6\n");
         server.begin(Duration::ZERO, 4_500);
         server.set_share(2 * MS, 0.0);
         assert_eq!(server.end(), None);
-        assert_eq!(server.remaining(), Some(3_000), "that of 1 ms was used");
+        assert_eq!(
+            server.remaining(),
+            Some(3_000),
+            "the opportunity at 1 ms was used"
+        );
         server.set_share(4 * MS, 1.0);
-        assert_eq!(server.end(), Some(5 * MS), "those of 4 and 5 ms");
+        assert_eq!(
+            server.end(),
+            Some(5 * MS),
+            "the opportunities at 4 and 5 ms"
+        );
         server.set_share(4 * MS, 0.5);
         assert_eq!(server.end(), Some(7 * MS));
     }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_nothing_passes_one_burst() {
+    fn a_rate_of_zero_passes_one_burst() {
         let mut bucket = bucket(0, 1_500);
         assert!(bucket.passes(MS, 1_500));
         assert!(!bucket.passes(Duration::from_secs(100), 1));

@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_takes_any_packet() {
+    fn an_empty_queue_accepts_any_packet() {
         let mut queue = DropTail::new(0);
         assert!(queue.push(Duration::ZERO, vec![0; 1500]).is_ok());
         assert!(queue.push(Duration::ZERO, vec![0; 1]).is_err());
     }
 
     #[test]
-    fn time_is_turned_into_bytes_by_the_rate() {
+    fn time_limits_are_converted_by_the_rate() {
         let limit = QueueLimit::Time(Duration::from_millis(50));
         assert_eq!(limit.bytes(60_000_000), 375_000);
         assert_eq!(limit.bytes(0), QueueLimit::MIN_BYTES);

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_that_of_the_paper() {
+    fn the_sequence_matches_the_published_vector() {
         // The published test vector for seed 1234567.
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn purposes_have_streams_of_their_own() {
+    fn purposes_have_separate_streams() {
         let random = Random::new(1);
         let first = |purpose| random.split(purpose).next_u64();
         assert_eq!(first(1), first(1));

@@ -173,10 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_holds_for_the_rest_of_the_packet() {
+    fn a_new_rate_applies_to_the_rest_of_the_packet() {
         let mut server = RateServer::new(12_000_000);
         server.begin(Duration::ZERO, 1500); // 1 ms
-        server.set_rate(Duration::from_micros(500), 6_000_000); // the other half takes twice as long
+        // The other half takes twice as long.
+        server.set_rate(Duration::from_micros(500), 6_000_000);
         assert_eq!(server.end(), Some(Duration::from_micros(1500)));
         server.set_rate(Duration::from_micros(1000), 0);
         assert_eq!(server.end(), None);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_saved_up_while_idle_and_sent_at_once() {
+    fn a_burst_accumulates_while_idle_and_is_sent_at_once() {
         let ms = Duration::from_millis;
         let mut server = RateServer::new(12_000_000); // 1500 bytes each ms
         server.set_burst(Duration::ZERO, 4_500);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_beyond_all_time_is_no_end() {
+    fn an_unrepresentable_end_is_none() {
         let mut server = RateServer::new(1);
         server.set_rate(Duration::MAX - Duration::from_secs(1), 1);
         server.begin(Duration::MAX - Duration::from_secs(1), 1500);

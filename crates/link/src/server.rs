@@ -157,7 +157,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn the_rest_of_a_packet_goes_over_to_the_new_server() {
+    fn the_rest_of_a_packet_moves_to_the_new_server() {
         let mut server = Server::new(12_000_000);
         server.begin(Duration::ZERO, 3_000);
         let trace: Trace = "2\n".parse().unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_is_nothing_and_of_little_is_something() {
+    fn a_share_of_zero_is_zero_and_of_a_small_rate_is_not() {
         assert_eq!(scaled(0, 2.0), 0);
         assert_eq!(scaled(1, 0.1), 1);
         assert_eq!(scaled(9, 0.0), 0);

@@ -40,7 +40,8 @@ pub enum TraceError {
     Empty,
     /// A line is not a number.
     #[error(
-        "line {line}: \"{text}\" is not a whole number of {unit}; each line is the time of one delivery opportunity"
+        "line {line}: \"{text}\" is not a whole number of {unit}; each line is the time of one \
+         delivery opportunity"
     )]
     NotAStamp {
         /// Line number.
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn written_traces_parse_back() {
         for text in ["0\n1\n1\n7\n", "# unit: us\n1\n1\n2500\n"] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(
             trace.first_from(1_000_001),
             1_000,
-            "nothing while the rate is 0"
+            "no opportunity while the rate is 0"
         );
         assert_eq!(trace.micros_of(1_000), 2_002_000);
         assert_eq!(Trace::from_rates(&[], second), Err(TraceError::Empty));

@@ -87,7 +87,10 @@ fn number(packet: &[u8]) -> u64 {
 
 proptest! {
     #[test]
-    fn nothing_appears_disappears_or_overtakes(config in config(), steps in proptest::collection::vec(step(), 1..200)) {
+    fn packets_are_conserved_and_keep_their_order(
+        config in config(),
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
         let mut link = Link::new(config);
         let mut now = Duration::ZERO;
         let mut sent = 0;
@@ -103,7 +106,8 @@ proptest! {
                 Step::Poll => {
                     let deadline = link.next_deadline();
                     while let Some(delivery) = link.poll(now) {
-                        prop_assert!(deadline.is_some_and(|d| d <= delivery.due), "due before the deadline");
+                        let is_due = deadline.is_some_and(|d| d <= delivery.due);
+                        prop_assert!(is_due, "due before the deadline");
                         prop_assert!(delivery.due <= now && delivery.due >= last_due);
                         last_due = delivery.due;
                         let number = number(&delivery.packet);
@@ -157,7 +161,7 @@ proptest! {
                 prop_assert!(left < end + u128::from(rate) , "left more than 1 ns late");
             }
         }
-        prop_assert!(arrivals.is_empty(), "everything was delivered");
+        prop_assert!(arrivals.is_empty(), "all packets were delivered");
     }
 
     #[test]
@@ -174,7 +178,11 @@ proptest! {
             (rate, Change::Burst(burst))
         };
         let mut link = Link::new(LinkConfig {
-            rate: line, delay: Duration::ZERO, loss: 0.0, queue: QueueLimit::Bytes(u64::MAX), seed: 0,
+            rate: line,
+            delay: Duration::ZERO,
+            loss: 0.0,
+            queue: QueueLimit::Bytes(u64::MAX),
+            seed: 0,
         });
         link.set(Duration::ZERO, change);
         let mut now = Duration::ZERO;

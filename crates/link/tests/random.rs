@@ -206,7 +206,7 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
         let from = trail.len();
         while let Some((id, delivery)) = network.poll(now) {
             let (packet, due) = (delivery.packet, delivery.due);
-            assert!(due <= now, "before its time");
+            assert!(due <= now, "delivered early");
             assert!(
                 deadline.is_some_and(|deadline| deadline <= due),
                 "before the deadline"
@@ -218,7 +218,7 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
             let before = trail[from..]
                 .last()
                 .map_or(Duration::ZERO, |(_, _, due)| *due);
-            assert!(before <= due, "in the order in which they are due");
+            assert!(before <= due, "in the order of the due times");
             let previous = last.insert(id.index(), packet.number);
             if !plan.reorder {
                 assert!(
@@ -305,7 +305,7 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
             // Packets behind a stopped link wait forever.
             return trail;
         }
-        assert!(polls < 200_000, "polling gets nowhere");
+        assert!(polls < 200_000, "polling does not terminate");
     }
     for id in &ids {
         let counters = network.counters(*id);
@@ -328,7 +328,7 @@ proptest! {
         polls in proptest::collection::vec(any::<bool>(), 250),
     ) {
         let trail = run(&plan, &steps, |_| false);
-        prop_assert_eq!(&run(&plan, &steps, |_| false), &trail, "the same again");
+        prop_assert_eq!(&run(&plan, &steps, |_| false), &trail, "a repeated run is identical");
         let mut often = run(&plan, &steps, |i| polls[i]);
         // Polls in between return the same packets with the same due times.
         let mut once = trail;

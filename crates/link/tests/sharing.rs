@@ -78,7 +78,7 @@ fn near(got: &[f64], expected: &[f64], tolerance: f64) {
     for (g, e) in got.iter().zip(expected) {
         assert!(
             (g - e).abs() <= tolerance * e,
-            "{got:?} instead of {expected:?}"
+            "{got:?}, expected {expected:?}"
         );
     }
 }
@@ -106,14 +106,14 @@ fn alone_and_at_once(alone: [u64; 2], d12: f64, d21: f64) -> (Vec<f64>, Vec<f64>
 }
 
 #[test]
-fn the_fitted_group_carries_what_table_5_1_says() {
+fn the_fitted_group_matches_table_5_1() {
     let (alone, at_once) = alone_and_at_once([229, 261], 0.90, 0.14);
     near(&alone, &[229.0, 261.0], 0.02);
     near(&at_once, &[149.0, 258.0], 0.02);
 }
 
 #[test]
-fn the_fitted_group_carries_what_table_5_2_says() {
+fn the_fitted_group_matches_table_5_2() {
     let (alone, at_once) = alone_and_at_once([253, 195], 0.76, 0.0);
     near(&alone, &[253.0, 195.0], 0.02);
     near(&at_once, &[204.0, 195.0], 0.02);
@@ -131,7 +131,7 @@ fn from_full_exclusion_to_no_coupling() {
 }
 
 #[test]
-fn four_links_share_as_the_chain_says() {
+fn four_links_share_as_the_chain_predicts() {
     let deferral = vec![
         vec![0.0, 1.0, 0.3, 0.0],
         vec![0.9, 0.0, 0.0, 0.5],
@@ -155,7 +155,7 @@ fn four_links_share_as_the_chain_says() {
 }
 
 #[test]
-fn a_trace_in_a_group_carries_alone_what_it_says() {
+fn a_trace_alone_in_a_group_keeps_its_rate() {
     let (mut network, ids) = coupled([1, 1], 1.0, 1.0);
     let trace = "# unit: us\n100\n".parse().unwrap(); // 120 Mbit/s
     network.set(Duration::ZERO, ids[0], Change::Trace(trace));
@@ -164,7 +164,7 @@ fn a_trace_in_a_group_carries_alone_what_it_says() {
 }
 
 #[test]
-fn a_group_refuses_what_it_cannot_hold() {
+fn invalid_groups_are_rejected() {
     let (mut network, ids) = coupled([100, 100], 0.5, 0.5);
     let twice = network.couple(&[ids[0]], Air::uniform(1, 0.0).unwrap());
     assert!(
@@ -197,7 +197,7 @@ fn interfered(interferer: Interferer) -> (Network<Full>, LinkId) {
 }
 
 #[test]
-fn a_heard_interferer_takes_its_share_of_time_and_no_packet() {
+fn a_heard_interferer_costs_time_and_no_packets() {
     let (mut network, id) = interfered(Interferer {
         occupancy: 0.4,
         burst: 2 * MS,
@@ -223,7 +223,7 @@ fn a_heard_interferer_takes_its_share_of_time_and_no_packet() {
 }
 
 #[test]
-fn a_hidden_interferer_costs_repetitions_before_it_costs_packets() {
+fn a_hidden_interferer_costs_repetitions_before_packets() {
     let interferer = |retry_limit| Interferer {
         occupancy: 1.0,
         burst: MS,
@@ -362,7 +362,7 @@ fn packets_wait_for_the_card_at_both_ends() {
 }
 
 #[test]
-fn an_idle_card_goes_on_demand_and_learns_from_beacons() {
+fn an_idle_card_switches_on_demand_and_learns_from_beacons() {
     let (mut network, spots) = hotspots(on_demand(), 2);
     let next = |network: &mut Network<Full>| {
         let mut delivery = None;
@@ -383,7 +383,7 @@ fn an_idle_card_goes_on_demand_and_learns_from_beacons() {
 }
 
 #[test]
-fn a_hotspot_buffers_no_more_than_it_can() {
+fn a_hotspot_buffers_at_most_its_capacity() {
     let schedule = Schedule::Fixed(vec![SECOND; 2]);
     let (mut network, spots) = hotspots(schedule, 2);
     for _ in 0..100 {
@@ -402,7 +402,7 @@ fn a_hotspot_buffers_no_more_than_it_can() {
 }
 
 #[test]
-fn a_radio_refuses_turns_that_only_switch() {
+fn turns_shorter_than_the_switching_are_rejected() {
     let mut network = Network::<Full>::new(1);
     let hotspot = Hotspot {
         up: network.add(config(MBIT, MS)),

@@ -222,7 +222,7 @@ impl Out {
         let mut all = Vec::new();
         let mut table = String::from("scheme,client,slot,mini-slot,sector,heard\n");
         for scheme in SCHEMES {
-            let access = Access::named(scheme).ok_or("no such scheme")?;
+            let access = Access::named(scheme).ok_or("unknown scheme")?;
             let one = Sweeping::first(&cell, scheme, &access, 1)?;
             for frame in &one.interval.sent {
                 writeln!(
@@ -270,7 +270,7 @@ impl Out {
     }
 
     fn scheme(&self, scheme: &str) -> Result<Vec<Outcome>, Box<dyn Error>> {
-        let access = Access::named(scheme).ok_or("no such scheme")?;
+        let access = Access::named(scheme).ok_or("unknown scheme")?;
         Ok(access::outcomes(
             &CellConfig::default(),
             &access,
@@ -293,7 +293,7 @@ impl Out {
         }
         let labels = Labels {
             title: "Time to the first trained sector, 16 clients at once",
-            x: "seconds since all began (2 and more count as 2)",
+            x: "seconds since the start (2 and more count as 2)",
             y: "share of clients",
         };
         self.write("first", &table, &lines(&labels, &series, (0.0, 1.0)))
@@ -373,7 +373,7 @@ impl Out {
             series.push(Series::new(format!("{stations} clients{silent}"), points));
         }
         series.push(Series::new(
-            "as aimed at",
+            "as targeted",
             targets.iter().map(|p| (*p, *p)).collect(),
         ));
         let labels = Labels {

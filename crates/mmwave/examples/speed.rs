@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..CellConfig::default()
         };
         for scheme in SCHEMES {
-            let access = Access::named(scheme).ok_or("no such scheme")?;
+            let access = Access::named(scheme).ok_or("unknown scheme")?;
             let begun = Instant::now();
             let cell = Cell::draw(&config, 1)?;
             let outcome = run(&cell, &access, 1)?;

@@ -168,14 +168,14 @@ impl Array {
     /// Passes the phasor of each element towards a direction, column by column, row after row.
     /// Within a row, each phasor is its neighbor's times a constant phasor, so two sines and
     /// cosines suffice for all.
-    fn response(&self, direction: Direction, mut tell: impl FnMut(f64, f64)) {
+    fn response(&self, direction: Direction, mut visit: impl FnMut(f64, f64)) {
         let (across, up) = steps(direction);
         let ((across_sin, across_cos), (up_sin, up_cos)) = (across.sin_cos(), up.sin_cos());
         let (mut row_re, mut row_im) = (1.0, 0.0);
         for _ in 0..self.rows {
             let (mut re, mut im) = (row_re, row_im);
             for _ in 0..self.columns {
-                tell(re, im);
+                visit(re, im);
                 (re, im) = (
                     re * across_cos - im * across_sin,
                     re * across_sin + im * across_cos,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_radiates_no_more_than_it_is_given() {
+    fn an_element_radiates_at_most_its_power() {
         // The mean over the sphere: the table's 8 dBi and widths leave 1.8 dB of losses in the
         // element.
         let mut sum = 0.0;
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn beams_side_by_side_have_the_gains_of_each_by_its_phases() {
+    fn summed_beams_have_the_gains_of_single_ones() {
         let array = Array::THESIS;
         let beams: Vec<Weights> = (-4..=4)
             .map(|n| array.steer(degrees(f64::from(n) * 13.0, f64::from(n) * 5.0)))
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_exist_are_refused() {
+    fn invalid_sizes_are_rejected() {
         assert!(Array::new(0, 4, 2).is_err());
         assert!(Array::new(8, 65, 2).is_err());
         assert!(Array::new(8, 4, 9).is_err());

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn three_panels_see_all_around() {
+    fn three_panels_cover_all_directions() {
         let (ap, client) = (Point::new(0.0, 0.0, 1.0), Point::new(5.0, 0.0, 1.0));
         let channel = direct(ap, client);
         let other = device(client, ap, 1);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn levelling_gives_the_best_sector_gamma() {
+    fn leveling_gives_the_best_sector_gamma() {
         let levelled = levelled(&[3.0, 20.0, -40.0], 4.0).unwrap();
         assert_eq!(levelled, [-13.0, 4.0, -56.0]);
         assert_eq!(good_beams(&levelled, 1.0), 1);

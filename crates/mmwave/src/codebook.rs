@@ -126,7 +126,7 @@ mod tests {
     use crate::units::decibels;
 
     #[test]
-    fn every_direction_has_a_sector_that_gains() {
+    fn every_direction_has_a_sector_with_gain() {
         // Between the beams of a grid the best one is weaker than in its center: by at most 4 dB in
         // each plane (3.9 dB half a beam away), plus the loss by phase shifters of two bits.
         for codebook in [Codebook::thesis(), Codebook::sixty_four()] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sector_is_what_all_say_of_it() {
+    fn the_gain_of_one_sector_equals_its_entry_among_all() {
         let codebook = Codebook::thesis();
         assert_eq!(codebook.sectors(), 36);
         assert_eq!(Codebook::sixty_four().sectors(), 64);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_without_beams_is_refused() {
+    fn a_grid_without_beams_is_rejected() {
         assert!(Codebook::grid(Array::THESIS, 0, 4).is_err());
         assert!(Codebook::grid(Array::THESIS, 100, 100).is_err());
         assert!(Codebook::grid(Array::THESIS, usize::MAX, 2).is_err());

@@ -16,7 +16,8 @@ pub enum MmwaveError {
     },
     /// At least as many good-beams as mini-slots: no mini-slot would be expected to be empty.
     #[error(
-        "{good_beams} good-beams do not fit {mini_slots} mini-slots: use more mini-slots than good-beams"
+        "{good_beams} good-beams do not fit {mini_slots} mini-slots: use more mini-slots than \
+         good-beams"
     )]
     TooFewMiniSlots {
         /// Good-beams of a client (K).

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_zenith_is_the_other_side() {
+    fn elevations_beyond_the_zenith_continue_on_the_other_side() {
         let direction = Direction::from_degrees(10.0, 100.0);
         assert!((direction.elevation.to_degrees() - 80.0).abs() < 1e-9);
         assert!((direction.azimuth.to_degrees() - -170.0).abs() < 1e-9);
@@ -158,7 +158,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_device_looks_at_is_straight_ahead(azimuth in -179.0..179.0, elevation in -80.0..80.0) {
+        fn a_faced_direction_is_straight_ahead(
+            azimuth in -179.0..179.0,
+            elevation in -80.0..80.0,
+        ) {
             let direction = Direction::from_degrees(azimuth, elevation);
             let seen = Orientation::towards(direction).local(direction);
             prop_assert!(seen.azimuth.abs() < 1e-6 && seen.elevation.abs() < 1e-6);
@@ -174,7 +177,8 @@ mod tests {
             };
             let (one, other) = (Direction::from_degrees(a, c), Direction::from_degrees(b, d));
             let device = Orientation { yaw, pitch };
-            prop_assert!((dot(one, other) - dot(device.local(one), device.local(other))).abs() < 1e-9);
+            let local = dot(device.local(one), device.local(other));
+            prop_assert!((dot(one, other) - local).abs() < 1e-9);
         }
     }
 }

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_faster_than_it_walks_or_leaves_the_disc() {
+    fn clients_keep_to_their_speed_and_the_disc() {
         for seed in 1..20 {
             let walk = Walk {
                 speed: 1.4,
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn it_walks_as_far_as_its_speed_says_between_rests() {
+    fn the_distance_matches_speed_and_time_between_rests() {
         let walk = Walk {
             speed: 2.0,
             pause: 0.0,
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_keeps_its_channel_and_a_step_changes_it_little() {
+    fn a_standing_client_keeps_its_channel_and_a_step_changes_it_little() {
         let mut stands = walker(
             Walk {
                 speed: 0.0,
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn who_turns_in_place_stays_there_and_loses_sight() {
+    fn a_client_turning_in_place_stays_and_loses_sight() {
         let spins = Walk {
             speed: 0.0,
             pause: 0.0,
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_on_the_way_is_that_of_the_dice_at_the_place() {
+    fn the_channel_follows_the_dice_at_the_current_position() {
         let mut walker = walker(Walk::PEDESTRIAN, 13);
         let (mut rested, mut seen) = (0, 0);
         let mut before = None;
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn dice_are_thrown_anew_after_the_correlation_distance() {
+    fn dice_are_redrawn_after_the_correlation_distance() {
         let mut walker = walker(Walk::PEDESTRIAN, 11);
         let mut thrown = 0;
         let mut walked = 0.0;
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_that_cannot_be_are_refused() {
+    fn invalid_walks_are_rejected() {
         for (speed, pause, turning) in [
             (-1.0, 0.0, 0.0),
             (51.0, 0.0, 0.0),

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn beams_are_good_that_are_near_the_best_one() {
+    fn good_beams_are_those_near_the_best_one() {
         let pattern: Pattern = TWO_BEAMS.parse().unwrap();
         // The gains are 3 and 0 dB at -10 degrees, 7 and -10 dB at 10 degrees.
         assert_eq!(pattern.good_beams(4.0, 1.0).unwrap(), [2, 1]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_named() {
+    fn a_missing_direction_is_named() {
         let error = format!("{TWO_BEAMS}b,10,5,1\n")
             .parse::<Pattern>()
             .unwrap_err();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_its_line() {
+    fn invalid_patterns_are_rejected_with_their_line() {
         for (text, expected) in [
             ("a,1,2", "pattern, line 1: the gain is missing"),
             (

@@ -57,7 +57,8 @@ pub fn control_us(octets: usize) -> Result<f64, MmwaveError> {
 const BLOCK: f64 = 512.0;
 const BLOCK_DATA: f64 = 448.0;
 const GUARD: f64 = 64.0;
-/// Chips before the data: short training 2176, channel estimation 1152, header 1024 (802.11ad-2012, clause 21.6).
+/// Chips before the data: short training 2176, channel estimation 1152, header 1024 (802.11ad-2012,
+/// clause 21.6).
 const DATA_HEAD: f64 = 4352.0;
 
 /// A modulation and coding scheme of the single-carrier PHY.
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_standard() {
+    fn rates_match_the_standard() {
         let rates = [
             385.0, 770.0, 962.5, 1155.0, 1251.25, 1540.0, 1925.0, 2310.0, 2502.5, 3080.0, 3850.0,
             4620.0,

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_behind_a_slow_queue_is_told_and_goes_away() {
+    fn a_backlog_is_reported_and_drains() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ip("link add q0 type veth peer name q1");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interface_without_a_queue_has_nothing_waiting() {
+    async fn an_interface_without_a_queue_has_no_backlog() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let local = listener.local_addr().unwrap();
         let mut socket = std::net::TcpStream::connect(local).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_is_that_of_the_binding_or_of_the_address() {
+    fn the_interface_follows_the_binding_or_the_address() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let loopback = if_nametoindex("lo").unwrap();
         let of = |local: &str| interface_of(&socket, local.parse().unwrap());

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_the_system_is_said_without_its_number() {
+    fn a_system_error_is_shown_without_its_number() {
         let error = io::Error::from_raw_os_error(2);
         assert!(error.to_string().contains("(os error 2)"));
         assert_eq!(plain(&error).to_string(), "No such file or directory");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_stay() {
+    fn other_texts_are_unchanged() {
         for text in [
             "",
             "x (os error",

@@ -24,8 +24,8 @@ fn at(cubic: &mut Player, start: Duration, seconds: f64) -> f64 {
 
 #[test]
 fn the_window_follows_the_curve_concave_to_the_last_loss_and_convex_beyond() {
-    // After a loss at 400 packets, 280 are left, and K is the cube root of 120 / 0.4: 6.694 s. The equation's values
-    // at whole seconds (RFC 9438, equation 1: 0.4 (t - 6.694)^3 + 400):
+    // After a loss at 400 packets, 280 are left, and K is the cube root of 120 / 0.4: 6.694 s. The
+    // equation's values at whole seconds (RFC 9438, equation 1: 0.4 (t - 6.694)^3 + 400):
     let table = [
         (1.0, 326.1),
         (2.0, 358.6),
@@ -108,7 +108,7 @@ fn on_short_paths_it_is_as_fast_as_reno() {
 }
 
 #[test]
-fn a_round_trip_brings_half_a_window_at_most() {
+fn a_round_trip_adds_at_most_half_a_window() {
     // The curve is at 1.5 s * 1000 MSS/s^3 after one round trip, far above.
     let (mut cubic, _) = after_loss(100.0, 1_500, &["c=100"]);
     let before = cubic.cwnd(0);
@@ -137,7 +137,7 @@ fn a_timeout_starts_the_curve_at_its_plateau() {
 }
 
 #[test]
-fn slow_start_that_ended_without_a_loss_goes_on_from_its_plateau() {
+fn slow_start_without_a_loss_continues_from_the_plateau() {
     let mut cubic = steady("cubic", &[], &[(100.0, 100)]);
     let start = cubic.now;
     let window = at(&mut cubic, start, 4.0);
@@ -149,7 +149,7 @@ fn slow_start_that_ended_without_a_loss_goes_on_from_its_plateau() {
 }
 
 #[test]
-fn time_in_which_the_window_is_not_used_does_not_count() {
+fn unused_time_does_not_count() {
     let (mut busy, start) = after_loss(400.0, 100, &[]);
     let expected = at(&mut busy, start, 3.0);
     let (mut pausing, start) = after_loss(400.0, 100, &[]);
@@ -174,7 +174,7 @@ fn time_in_which_the_window_is_not_used_does_not_count() {
 }
 
 #[test]
-fn what_was_no_loss_is_undone_with_the_curve() {
+fn a_spurious_loss_restores_the_curve() {
     let (mut cubic, start) = after_loss(400.0, 100, &[]);
     let (mut twin, _) = after_loss(400.0, 100, &[]);
     at(&mut cubic, start, 2.0);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_with_its_line() {
+    fn errors_name_the_line() {
         for (text, expected) in [
             (
                 "\nfly 5",

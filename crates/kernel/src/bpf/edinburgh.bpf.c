@@ -147,7 +147,7 @@ static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 }
 
 /* Slow start, the first one with HyStart++. Returns the packets left for congestion avoidance. */
-static __always_inline real begin_slowly(struct edinburgh *edinburgh, struct tcp_sock *tp, __u32 acked)
+static __always_inline real begin_slow_start(struct edinburgh *edinburgh, struct tcp_sock *tp, __u32 acked)
 {
 	__u64 growth;
 
@@ -180,7 +180,7 @@ static __always_inline void acknowledged(struct sock *sk, __u32 acked)
 	edinburgh->advertised = 0;
 	if (edinburgh->fast)
 		alpha = settings.alpha_max;
-	left = begin_slowly(edinburgh, tp, acked);
+	left = begin_slow_start(edinburgh, tp, acked);
 	if (left)
 		grow(tp, real_divide(real_multiply(left, alpha), window_real(tp)), settings.max_cwnd);
 }

@@ -21,7 +21,7 @@ static __always_inline __u64 whole_window(const struct flow *flow)
 struct sets {
 	real best; /* the best quality */
 	__u64 largest; /* the largest window */
-	__u64 deserving; /* number of best paths without the largest window */
+	__u64 gaining; /* number of best paths without the largest window */
 	__u64 largest_ones; /* number of paths with the largest window */
 };
 
@@ -36,7 +36,7 @@ static __always_inline void count(struct sets *sets, const struct flow *flow)
 	if (whole_window(flow) == sets->largest)
 		sets->largest_ones++;
 	else if (quality(flow) == sets->best)
-		sets->deserving++;
+		sets->gaining++;
 }
 
 static __always_inline real increase(struct tcp_sock *tp, real acked)
@@ -72,7 +72,7 @@ static __always_inline real increase(struct tcp_sock *tp, real acked)
 	step = real_divide(real_divide(window_real(tp), rtt), rtt);
 	step = real_divide(step, real_multiply(all.rate, all.rate));
 	step = real_multiply(step, acked);
-	if (sets.deserving == 0)
+	if (sets.gaining == 0)
 		return step;
 	part = reno_increase(tp, acked);
 	if (whole_window(&own) == sets.largest) {
@@ -81,7 +81,7 @@ static __always_inline real increase(struct tcp_sock *tp, real acked)
 		return subtract(tp, step, part, settings.max_cwnd);
 	}
 	if (quality(&own) == sets.best)
-		step = real_add(step, real_divide(part, real_of(all.flows * sets.deserving)));
+		step = real_add(step, real_divide(part, real_of(all.flows * sets.gaining)));
 	return step;
 }
 

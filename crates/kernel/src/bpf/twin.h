@@ -75,7 +75,7 @@
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)                         \
 	{                                                                                          \
-		doubt_window(tcp_sock(sk));                                                        \
+		check_window(tcp_sock(sk));                                                        \
 		acknowledged(sk, acked);                                                           \
 		leave_window(tcp_sock(sk));                                                        \
 		publish(sk);                                                                       \
@@ -90,7 +90,7 @@
 	void BPF_PROG(set_state, struct sock *sk, __u8 new_state)                                  \
 	{                                                                                          \
 		if (new_state > TCP_CA_Disorder)                                                   \
-			doubt_ssthresh(tcp_sock(sk), settings.min_ssthresh);                       \
+			check_ssthresh(tcp_sock(sk), settings.min_ssthresh);                       \
 		if (new_state == TCP_CA_Loss) {                                                    \
 			enter_loss(tcp_sock(sk));                                                  \
 			timed_out(sk);                                                             \
@@ -121,8 +121,8 @@
 		__u32 acked = newly_delivered(tp);                                                 \
                                                                                                    \
 		if (repairs(tp))                                                                   \
-			doubt_ssthresh(tp, settings.min_ssthresh);                                 \
-		doubt_window(tp);                                                                  \
+			check_ssthresh(tp, settings.min_ssthresh);                                 \
+		check_window(tp);                                                                  \
 		measure(tp, acked, sample);                                                        \
 		measured(sk, acked, sample_us(tp));                                                \
 		leave_window(tp);                                                                  \
@@ -156,8 +156,8 @@ static __always_inline void begin(struct tcp_sock *tp)
 	window->last_two = 0;
 	window->acks = 0;
 	window->delivered = tp->delivered;
-	window->told_ssthresh = 0;
-	window->left_cwnd = tp->snd_cwnd;
+	window->answered_ssthresh = 0;
+	window->last_cwnd = tp->snd_cwnd;
 	window->bond = 0;
 	window->place = NO_PLACE;
 	window->begun = 1;

@@ -42,8 +42,8 @@ struct window {
 	__u8 begun; /* init was called, and release will be */
 	__u8 sampled; /* the last acknowledgment had a sample, last_rtt_us */
 	__u32 delivered; /* tp->delivered at the last measured acknowledgment */
-	__u32 told_ssthresh; /* the program's last answer for ssthresh */
-	__u32 left_cwnd; /* the kernel's window after the last acknowledgment */
+	__u32 answered_ssthresh; /* the program's last answer for ssthresh */
+	__u32 last_cwnd; /* the kernel's window after the last acknowledgment */
 };
 
 static __always_inline struct tcp_sock *tcp_sock(struct sock *sk)
@@ -122,7 +122,7 @@ static __always_inline void set_ssthresh(struct tcp_sock *tp, __u64 fixed, __u64
 
 	fixed = max(fixed, min_ssthresh << FRACTION_BITS);
 	tp->snd_ssthresh = fixed >> FRACTION_BITS;
-	window->told_ssthresh = tp->snd_ssthresh;
+	window->answered_ssthresh = tp->snd_ssthresh;
 	window->ssthresh_fraction = fixed & (PACKET - 1);
 }
 
@@ -192,33 +192,33 @@ static __always_inline real reno_increase(struct tcp_sock *tp, real acked)
  * the cause is unknown. The functions below revert values that no program can have computed. They
  * allow twice the window and some packets, because the kernel itself may exceed it briefly.
  */
-#define DOUBTFUL(value, known) ((value) > 2 * (__u64)(known) + 16)
+#define IMPLAUSIBLE(value, known) ((value) > 2 * (__u64)(known) + 16)
 
 /*
  * Checks the threshold after the kernel has asked for it: replaces one far above the former window
  * by Reno's.
  */
-static __always_inline void doubt_ssthresh(struct tcp_sock *tp, __u64 min_ssthresh)
+static __always_inline void check_ssthresh(struct tcp_sock *tp, __u64 min_ssthresh)
 {
 	struct window *window = state(tp);
 
-	if (tp->snd_ssthresh == window->told_ssthresh || tp->snd_ssthresh == TCP_INFINITE_SSTHRESH ||
-	    !DOUBTFUL(tp->snd_ssthresh, tp->prior_cwnd))
+	if (tp->snd_ssthresh == window->answered_ssthresh || tp->snd_ssthresh == TCP_INFINITE_SSTHRESH ||
+	    !IMPLAUSIBLE(tp->snd_ssthresh, tp->prior_cwnd))
 		return;
-	window->told_ssthresh = max(tp->prior_cwnd / 2, min_ssthresh);
-	tp->snd_ssthresh = window->told_ssthresh;
+	window->answered_ssthresh = max(tp->prior_cwnd / 2, min_ssthresh);
+	tp->snd_ssthresh = window->answered_ssthresh;
 }
 
 /*
  * Checks the window after a spurious reduction: replaces one far above the former window by that.
  */
-static __always_inline void doubt_window(struct tcp_sock *tp)
+static __always_inline void check_window(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
-	__u32 most = max(max(window->left_cwnd, tp->prior_cwnd), window->told_ssthresh);
+	__u32 most = max(max(window->last_cwnd, tp->prior_cwnd), window->answered_ssthresh);
 
 	/* The SYN-ACK is acknowledged before init, which resets the state. */
-	if (!window->begun || !DOUBTFUL(tp->snd_cwnd, most))
+	if (!window->begun || !IMPLAUSIBLE(tp->snd_cwnd, most))
 		return;
 	tp->snd_cwnd = max(most, 1);
 }
@@ -228,7 +228,7 @@ static __always_inline void leave_window(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
 
-	window->left_cwnd = tp->snd_cwnd;
+	window->last_cwnd = tp->snd_cwnd;
 }
 
 /*
@@ -247,8 +247,8 @@ static __always_inline __u32 reduce(struct tcp_sock *tp, __u64 fixed, __u64 min_
 	window->fraction_before = window->fraction;
 	window->fraction = fixed & (PACKET - 1);
 	window->ssthresh_fraction = window->fraction;
-	window->told_ssthresh = fixed >> FRACTION_BITS;
-	return window->told_ssthresh;
+	window->answered_ssthresh = fixed >> FRACTION_BITS;
+	return window->answered_ssthresh;
 }
 
 /* The kernel has just set the window to whole packets after a timeout, so there is no fraction. */

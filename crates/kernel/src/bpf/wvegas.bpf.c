@@ -24,7 +24,7 @@ struct wvegas {
 _Static_assert(sizeof(struct wvegas) <= ICSK_CA_PRIV_SIZE, "the kernel has no more room");
 
 /* Discards measurements from before a loss or an idle time. */
-static __always_inline void begin_anew(struct wvegas *wvegas)
+static __always_inline void discard_measurements(struct wvegas *wvegas)
 {
 	restart_round(&wvegas->round);
 	begin_delays(&wvegas->delays);
@@ -36,7 +36,7 @@ static __always_inline void start(struct sock *sk)
 {
 	struct wvegas *wvegas = state(tcp_sock(sk));
 
-	begin_anew(wvegas);
+	discard_measurements(wvegas);
 	first_round(&wvegas->round, tcp_sock(sk));
 }
 
@@ -57,7 +57,7 @@ static __always_inline void recovered(struct sock *sk)
 {
 	struct wvegas *wvegas = state(tcp_sock(sk));
 
-	begin_anew(wvegas);
+	discard_measurements(wvegas);
 	note(&wvegas->delays, sample_us(tcp_sock(sk)));
 }
 
@@ -185,7 +185,7 @@ static __always_inline __u64 after_loss(struct tcp_sock *tp)
 /* As in Linux; not called after an idle time shorter than the retransmission timeout. */
 static __always_inline void idled(struct sock *sk)
 {
-	begin_anew(state(tcp_sock(sk)));
+	discard_measurements(state(tcp_sock(sk)));
 }
 
 OPERATIONS(sl_wvegas);

@@ -27,7 +27,7 @@ const MOST: usize = 100_000;
 
 /// An acknowledgment, as reported to the congestion control.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct AckReport {
     /// State of the flow after it.
     pub(crate) member: Member,
     /// Packets acknowledged for the first time.
@@ -59,7 +59,7 @@ pub(crate) struct Kernel<'b> {
     tun: Tun,
     bonds: &'b Bonds,
     /// Whether sockets get only as much data as the window holds, because they are to become idle.
-    sparing: bool,
+    withholding: bool,
     connections: Vec<Connection>,
 }
 
@@ -69,7 +69,7 @@ impl<'b> Kernel<'b> {
         let mut kernel = Self {
             tun: Tun::new(),
             bonds,
-            sparing: script
+            withholding: script
                 .steps
                 .iter()
                 .any(|(_, _, step)| matches!(step, Step::Idle(_))),
@@ -79,7 +79,7 @@ impl<'b> Kernel<'b> {
             let far = there(flow);
             let of_flow = |step: &(usize, usize, Step)| step.1 == flow && step.2 == Step::Timeout;
             let times_out = script.steps.iter().any(of_flow);
-            let least = if times_out || kernel.sparing {
+            let least = if times_out || kernel.withholding {
                 SOON
             } else {
                 PATIENCE
@@ -126,10 +126,10 @@ impl<'b> Kernel<'b> {
 
     /// Acknowledges packets once the round-trip time has passed; returns the report to the
     /// congestion control.
-    pub(crate) fn acknowledge(&mut self, flow: usize, packets: u32) -> Told {
-        let told = self.acknowledge_by(flow, packets, |peer| peer.acknowledge(packets));
+    pub(crate) fn acknowledge(&mut self, flow: usize, packets: u32) -> AckReport {
+        let report = self.acknowledge_by(flow, packets, |peer| peer.acknowledge(packets));
         self.fill(flow);
-        told
+        report
     }
 
     fn acknowledge_by(
@@ -137,26 +137,26 @@ impl<'b> Kernel<'b> {
         flow: usize,
         packets: u32,
         acknowledge: impl FnOnce(&mut Peer) -> Vec<u8>,
-    ) -> Told {
+    ) -> AckReport {
         let connection = &mut self.connections[flow];
         assert!(
             packets <= connection.peer.in_flight(),
-            "so many are not in flight"
+            "more packets than are in flight"
         );
         connection.pass();
         let acknowledgment = acknowledge(&mut connection.peer);
-        self.tell(flow, &acknowledgment, |connection, info| {
+        self.send_ack(flow, &acknowledgment, |connection, info| {
             info.bytes_acked - connection.established == connection.peer.bytes()
         })
     }
 
     /// Acknowledges all packets in flight and writes no more data; returns the report to the
     /// congestion control.
-    pub(crate) fn drain(&mut self, flow: usize) -> Told {
+    pub(crate) fn drain(&mut self, flow: usize) -> AckReport {
         let all = self.in_flight(flow);
-        let told = self.acknowledge_by(flow, all, |peer| peer.acknowledge(all));
-        assert_eq!(self.info(flow).unacked, 0, "there was more to send");
-        told
+        let report = self.acknowledge_by(flow, all, |peer| peer.acknowledge(all));
+        assert_eq!(self.info(flow).unacked, 0, "data was left to send");
+        report
     }
 
     /// Waits until no flow has sent data for this long, and has each send one packet. Returns, for
@@ -171,7 +171,7 @@ impl<'b> Kernel<'b> {
         for flow in 0..self.connections.len() {
             let before = self.info(flow);
             let sent = (&self.connections[flow].socket).write(&[0; MSS as usize]);
-            assert_eq!(sent.expect("there is room"), MSS as usize);
+            assert_eq!(sent.expect("the buffer has room"), MSS as usize);
             times.push((before.silent, before.rto));
         }
         times
@@ -179,13 +179,13 @@ impl<'b> Kernel<'b> {
 
     /// Makes the kernel detect the loss of its oldest packet, by acknowledging `behind` packets
     /// after it.
-    pub(crate) fn lose(&mut self, flow: usize, behind: u32) -> Told {
+    pub(crate) fn lose(&mut self, flow: usize, behind: u32) -> AckReport {
         let connection = &mut self.connections[flow];
         connection.lost = connection.peer.in_flight();
-        assert!(behind < connection.lost, "so many are not in flight");
+        assert!(behind < connection.lost, "more packets than are in flight");
         connection.pass();
         let acknowledgment = connection.peer.acknowledge_selectively(behind);
-        self.tell(flow, &acknowledgment, |_, info| info.state == RECOVERY)
+        self.send_ack(flow, &acknowledgment, |_, info| info.state == RECOVERY)
     }
 
     pub(crate) fn time_out(&mut self, flow: usize) {
@@ -195,19 +195,19 @@ impl<'b> Kernel<'b> {
     }
 
     /// Acknowledges all data sent before the last loss.
-    pub(crate) fn recover(&mut self, flow: usize) -> Told {
-        let told = self.acknowledge(flow, self.connections[flow].lost);
-        assert!(told.is_open, "flow {flow} has not recovered");
-        told
+    pub(crate) fn recover(&mut self, flow: usize) -> AckReport {
+        let report = self.acknowledge(flow, self.connections[flow].lost);
+        assert!(report.is_open, "flow {flow} has not recovered");
+        report
     }
 
     /// Like [`Kernel::recover`], and reports that the presumed lost packet has arrived twice.
-    pub(crate) fn undo(&mut self, flow: usize) -> Told {
+    pub(crate) fn undo(&mut self, flow: usize) -> AckReport {
         let all = self.connections[flow].lost;
-        let told = self.acknowledge_by(flow, all, |peer| peer.acknowledge_with_a_duplicate(all));
+        let report = self.acknowledge_by(flow, all, |peer| peer.acknowledge_with_a_duplicate(all));
         self.fill(flow);
-        assert!(told.is_open, "flow {flow} has not recovered");
-        told
+        assert!(report.is_open, "flow {flow} has not recovered");
+        report
     }
 
     /// Unacknowledged packets.
@@ -216,12 +216,12 @@ impl<'b> Kernel<'b> {
     }
 
     /// Sends an acknowledgment and waits for its effect.
-    fn tell(
+    fn send_ack(
         &mut self,
         flow: usize,
         acknowledgment: &[u8],
         done: impl Fn(&Connection, &Info) -> bool,
-    ) -> Told {
+    ) -> AckReport {
         let before = self.info(flow);
         let seen = self.members().map(|member| member.seen).max();
         // All packets are full, so this equals the kernel's snd_nxt.
@@ -231,9 +231,11 @@ impl<'b> Kernel<'b> {
         self.wait(flow, "takes the acknowledgment", done);
         let after = self.info(flow);
         let mut new = self.members().filter(|member| Some(member.seen) > seen);
-        let member = new.next().expect("the twin has told of the acknowledgment");
+        let member = new
+            .next()
+            .expect("the twin has published the acknowledgment");
         assert_eq!(new.next(), None, "one acknowledgment, one flow");
-        Told {
+        AckReport {
             member,
             acked: after.delivered - before.delivered,
             acknowledged: after.bytes_acked - self.connections[flow].established,
@@ -285,7 +287,11 @@ impl<'b> Kernel<'b> {
             );
             // Room in the window, without the data already in the socket.
             let room = (info.cwnd.saturating_sub(info.unacked) * MSS).saturating_sub(info.waiting);
-            let more = if self.sparing { room as usize } else { MOST };
+            let more = if self.withholding {
+                room as usize
+            } else {
+                MOST
+            };
             match (&connection.socket).write(&[0; MOST][..more.min(MOST)]) {
                 Err(error)
                     if !matches!(

@@ -26,7 +26,7 @@ use sumlink_congestion::Settings;
 use sumlink_congestion::script::{Script, Step};
 use sumlink_kernel::{Bonds, Error, Loaded, TWINS, load, load_forgetful, probe};
 
-use kernel::{Kernel, Told};
+use kernel::{AckReport, Kernel};
 use reference::Reference;
 
 /// Allowed difference in packets of the kernel's window, which is rounded down at every step.
@@ -34,7 +34,7 @@ const ERROR: f64 = 0.001;
 /// Allowed difference of the threshold, of which TCP_INFO has the whole part.
 const BELOW: f64 = 1.0 + ERROR;
 /// More packets than any script reaches: a larger threshold was not computed by a twin.
-const UNSAID: f64 = 1e6;
+const IMPLAUSIBLE: f64 = 1e6;
 /// Maximum number of plays of a script in which the kernel was seen not to ask the twin.
 const PLAYS: usize = 3;
 
@@ -55,7 +55,7 @@ fn scripts() -> Vec<(String, Script)> {
 
 #[test]
 fn every_twin_has_the_windows_of_its_reference() {
-    if is_left_out() {
+    if is_skipped() {
         return;
     }
     let scripts = scripts();
@@ -64,36 +64,26 @@ fn every_twin_has_the_windows_of_its_reference() {
         let load = |settings: &Settings, bonds: &Bonds| load(twin.algorithm, settings, bonds);
         wrong.extend(disagreements(&scripts, twin.algorithm, load));
     }
-    assert!(
-        wrong.is_empty(),
-        "{wrong:?}: what was different stands above"
-    );
+    assert!(wrong.is_empty(), "{wrong:?}: see the differences above");
 }
 
-/// Linux 6.18 sometimes ignores an answer ([`Unasked`]); here it ignores every one: the kernel does
-/// not use the threshold that a program computed.
+/// Linux 6.18 sometimes ignores an answer ([`NotAsked`]); here it ignores every one: the kernel
+/// does not use the threshold that a program computed.
 #[test]
-fn answers_that_the_kernel_does_not_get_are_put_right() {
-    if is_left_out() {
+fn lost_answers_are_corrected() {
+    if is_skipped() {
         return;
     }
     let wrong = disagreements(&scripts(), "uncoupled", load_forgetful);
-    assert!(
-        wrong.is_empty(),
-        "{wrong:?}: what was different stands above"
-    );
+    assert!(wrong.is_empty(), "{wrong:?}: see the differences above");
 }
 
-fn is_left_out() -> bool {
+fn is_skipped() -> bool {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
         return true;
     }
-    assert_eq!(
-        probe(),
-        [],
-        "set SUMLINK_SKIP_BPF=1 to leave the kernel out"
-    );
+    assert_eq!(probe(), [], "set SUMLINK_SKIP_BPF=1 to skip kernel tests");
     false
 }
 
@@ -127,8 +117,8 @@ fn disagreements(
         let result =
             (0..PLAYS).find_map(|_| match thread::scope(|scope| scope.spawn(play).join()) {
                 Ok(Ok(())) => Some(true),
-                Ok(Err(Unasked(what))) => {
-                    eprintln!("{name} is played again, for the kernel was wrong: {what}");
+                Ok(Err(NotAsked(what))) => {
+                    eprintln!("{name} is played again because of a kernel fault: {what}");
                     None
                 }
                 Err(_) => Some(false),
@@ -137,13 +127,13 @@ fn disagreements(
             wrong.push(format!("{name} with {algorithm}"));
         }
     }
-    assert!(played > 0, "there is no script for {algorithm}");
+    assert!(played > 0, "no script for {algorithm}");
     wrong
 }
 
 /// In that step the kernel used values that no program computed (docs/congestion.md, "A kernel
 /// fault"): the play proves nothing about the twin.
-struct Unasked(String);
+struct NotAsked(String);
 
 /// A twin and its reference, playing the same script.
 struct Play<'b> {
@@ -152,7 +142,7 @@ struct Play<'b> {
 }
 
 impl Play<'_> {
-    fn step(&mut self, at: &str, flow: usize, step: &Step) -> Result<(), Unasked> {
+    fn step(&mut self, at: &str, flow: usize, step: &Step) -> Result<(), NotAsked> {
         match *step {
             Step::Rounds(count) => {
                 for _ in 0..count {
@@ -171,9 +161,9 @@ impl Play<'_> {
             }
             Step::Recover => self.recover(at, flow)?,
             Step::Undo => {
-                let told = self.kernel.undo(flow);
-                self.reference.undo(flow, &told);
-                self.compare(at, flow, Some(told.member.cwnd))?;
+                let report = self.kernel.undo(flow);
+                self.reference.undo(flow, &report);
+                self.compare(at, flow, Some(report.member.cwnd))?;
             }
             Step::Loss => {
                 self.lose(at, flow, self.kernel.in_flight(flow) - 1)?;
@@ -186,30 +176,30 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) -> Result<(), Unasked> {
-        let told = self.kernel.acknowledge(flow, packets);
-        self.tell(at, flow, &told)
+    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) -> Result<(), NotAsked> {
+        let report = self.kernel.acknowledge(flow, packets);
+        self.report(at, flow, &report)
     }
 
-    fn lose(&mut self, at: &str, flow: usize, behind: u32) -> Result<(), Unasked> {
-        let told = self.kernel.lose(flow, behind);
-        self.reference.acknowledge(flow, &told, true);
+    fn lose(&mut self, at: &str, flow: usize, behind: u32) -> Result<(), NotAsked> {
+        let report = self.kernel.lose(flow, behind);
+        self.reference.acknowledge(flow, &report, true);
         // The kernel's window approaches ssthresh; the reference's is already there.
         self.compare(at, flow, None)
     }
 
-    fn recover(&mut self, at: &str, flow: usize) -> Result<(), Unasked> {
-        let told = self.kernel.recover(flow);
-        self.tell(at, flow, &told)
+    fn recover(&mut self, at: &str, flow: usize) -> Result<(), NotAsked> {
+        let report = self.kernel.recover(flow);
+        self.report(at, flow, &report)
     }
 
     /// The kernel halves whole packets. The reference then adopts the kernel's lower window, so
     /// that later steps are compared as exactly as earlier ones.
-    fn idle(&mut self, at: &str, lasted: Duration) -> Result<(), Unasked> {
+    fn idle(&mut self, at: &str, lasted: Duration) -> Result<(), NotAsked> {
         let flows = self.reference.flows();
         for flow in 0..flows {
-            let told = self.kernel.drain(flow);
-            self.tell(at, flow, &told)?;
+            let report = self.kernel.drain(flow);
+            self.report(at, flow, &report)?;
         }
         for (flow, (lasted, rto)) in self.kernel.idle(lasted).into_iter().enumerate() {
             self.reference.idle(flow, lasted, rto);
@@ -220,7 +210,8 @@ impl Play<'_> {
                 || (ssthresh - 2.0 * BELOW..=ssthresh + ERROR).contains(&threshold);
             assert!(
                 same_ssthresh && (cwnd - BELOW..=cwnd + ERROR).contains(&window),
-                "{at}, flow {flow}: after {lasted:?} with a timeout of {rto:?} the kernel has {window} {threshold}, the reference {cwnd} {ssthresh}"
+                "{at}, flow {flow}: after {lasted:?} with a timeout of {rto:?} the kernel has \
+                 {window} {threshold}, the reference {cwnd} {ssthresh}"
             );
             if lasted > rto {
                 self.reference.take(flow, window, threshold);
@@ -232,16 +223,16 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, at: &str, flow: usize, told: &Told) -> Result<(), Unasked> {
-        self.reference.acknowledge(flow, told, false);
-        self.compare(at, flow, Some(told.member.cwnd))
+    fn report(&mut self, at: &str, flow: usize, report: &AckReport) -> Result<(), NotAsked> {
+        self.reference.acknowledge(flow, report, false);
+        self.compare(at, flow, Some(report.member.cwnd))
     }
 
-    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) -> Result<(), Unasked> {
+    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) -> Result<(), NotAsked> {
         let (expected, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
         let found = self.kernel.info(flow).ssthresh;
-        if found.is_finite() && found > UNSAID && ssthresh < UNSAID {
-            return Err(Unasked(format!(
+        if found.is_finite() && found > IMPLAUSIBLE && ssthresh < IMPLAUSIBLE {
+            return Err(NotAsked(format!(
                 "{at}, flow {flow}: it has a threshold of {found}, the reference {ssthresh}"
             )));
         }
@@ -249,7 +240,8 @@ impl Play<'_> {
             found == ssthresh || (ssthresh - BELOW..=ssthresh + ERROR).contains(&found);
         assert!(
             same_ssthresh && cwnd.is_none_or(|cwnd| (cwnd - expected).abs() <= ERROR),
-            "{at}, flow {flow}: the kernel has {cwnd:?} {found}, the reference {expected} {ssthresh}",
+            "{at}, flow {flow}: the kernel has {cwnd:?} {found}, the reference {expected} \
+             {ssthresh}",
         );
         Ok(())
     }

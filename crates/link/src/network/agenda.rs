@@ -74,7 +74,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_is_the_earliest_of_all(
-            changes in proptest::collection::vec((0usize..70, proptest::option::of(0u64..100)), 1..300),
+            changes in proptest::collection::vec(
+                (0usize..70, proptest::option::of(0u64..100)),
+                1..300,
+            ),
         ) {
             let mut agenda = Agenda::new();
             let mut all = std::collections::BTreeMap::new();

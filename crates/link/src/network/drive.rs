@@ -48,7 +48,7 @@ pub(super) struct Ties {
 
 impl<P: Packet> Network<P> {
     /// Assigns a number to an actor.
-    pub(super) fn hire(&mut self, actor: Actor) -> usize {
+    pub(super) fn add_actor(&mut self, actor: Actor) -> usize {
         self.actors.push(actor);
         self.actors.len() - 1
     }
@@ -56,13 +56,13 @@ impl<P: Packet> Network<P> {
     /// Makes a link driven.
     pub(super) fn drive(&mut self, link: usize) {
         if self.ties[link].driven.is_none() {
-            let transmission = self.hire(Actor::Transmission(link));
-            let arrival = self.hire(Actor::Arrival(link));
+            let transmission = self.add_actor(Actor::Transmission(link));
+            let arrival = self.add_actor(Actor::Arrival(link));
             self.ties[link].driven = Some((transmission, arrival));
         }
         self.links[link].advance(self.now);
         self.follow(link, self.now);
-        self.measure_slack();
+        self.update_slack();
     }
 
     /// Lets everything happen that is due by `now`.
@@ -95,7 +95,7 @@ impl<P: Packet> Network<P> {
                 }
                 Actor::Card(card) => {
                     if let Some(moved) = self.cards[card].fire(at) {
-                        self.move_on(moved, at);
+                        self.forward(moved, at);
                     }
                     self.events.set(actor, self.cards[card].next());
                 }
@@ -124,11 +124,11 @@ impl<P: Packet> Network<P> {
                 self.events.set(arrival, self.links[link].next_due());
             }
         }
-        self.note_due(link);
+        self.update_due(link);
     }
 
     /// Records the next due time of a link.
-    pub(super) fn note_due(&mut self, link: usize) {
+    pub(super) fn update_due(&mut self, link: usize) {
         let ties = &self.ties[link];
         let due = if let Some((card, channel, Side::Down, _)) = ties.radio {
             let arrived = &self.cards[card].channels[channel].arrived;
@@ -142,7 +142,7 @@ impl<P: Packet> Network<P> {
     }
 
     /// Updates the network's lower bound of the time from an event to a delivery.
-    pub(super) fn measure_slack(&mut self) {
+    pub(super) fn update_slack(&mut self) {
         self.slack = self
             .links
             .iter()
@@ -165,9 +165,9 @@ impl<P: Packet> Network<P> {
             let link = self.interferers[number].links[i];
             let layer2 = self.links[link].layer2(now);
             if is_busy {
-                layer2.disturb(spec.frame_error, spec.retry_limit);
+                layer2.begin_interference(spec.frame_error, spec.retry_limit);
             } else {
-                layer2.calm();
+                layer2.end_interference();
             }
             self.apply_share(link, now);
             if let Ties {
@@ -197,7 +197,7 @@ impl<P: Packet> Network<P> {
     }
 
     /// Queues a packet at the card that its link is behind.
-    pub(super) fn send_by_card(&mut self, card: usize, channel: usize, link: usize, packet: P) {
+    pub(super) fn queue_at_card(&mut self, card: usize, channel: usize, link: usize, packet: P) {
         let bytes = packet.wire_len() as u64;
         let is_up = self.links[link].state() == LinkState::Up;
         let counters = self.links[link].counters_mut();
@@ -210,7 +210,7 @@ impl<P: Packet> Network<P> {
             counters.dropped_queue_packets += 1;
             counters.dropped_queue_bytes += bytes;
         }
-        self.note_card(link);
+        self.schedule_card(link);
     }
 
     /// Removes a packet that has reached the card.
@@ -237,14 +237,14 @@ impl<P: Packet> Network<P> {
             let counters = self.links[link].counters_mut();
             counters.discarded_packets += packets;
             counters.discarded_bytes += bytes;
-            self.note_card(link);
+            self.schedule_card(link);
         }
     }
 
     /// A packet of a link reaches the hotspot, which buffers it for the card.
     fn arrive(&mut self, link: usize, at: Duration) {
         if let Some((card, channel, Side::Down, _)) = self.ties[link].radio
-            && let Some(packet) = self.links[link].hand_on(at)
+            && let Some(packet) = self.links[link].take_forwarded(at)
         {
             let bytes = packet.wire_len() as u64;
             if self.cards[card].buffer(at, channel, packet).is_err() {
@@ -252,24 +252,24 @@ impl<P: Packet> Network<P> {
                 counters.dropped_queue_packets += 1;
                 counters.dropped_queue_bytes += bytes;
             }
-            self.note_card(link);
+            self.schedule_card(link);
         }
         self.follow(link, at);
     }
 
     /// Forwards a packet that has crossed the Wi-Fi hop.
-    fn move_on(&mut self, moved: Moved<P>, at: Duration) {
+    fn forward(&mut self, moved: Moved<P>, at: Duration) {
         match moved {
             Moved::Up(link, packet) => {
-                self.links[link].admit(at, packet);
+                self.links[link].enqueue_counted(at, packet);
                 self.follow(link, at);
             }
-            Moved::Down(link) => self.note_due(link),
+            Moved::Down(link) => self.update_due(link),
         }
     }
 
     /// Schedules the next event of a link's card.
-    fn note_card(&mut self, link: usize) {
+    fn schedule_card(&mut self, link: usize) {
         if let Some((card, _, _, actor)) = self.ties[link].radio {
             self.events.set(actor, self.cards[card].next());
         }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_busy_for_its_share_of_time_and_sleeps_when_nobody_looks() {
+    fn it_is_busy_for_its_share_of_time_and_sleeps_without_backlog() {
         let mut it = interference(0.3);
         assert_eq!(it.next(), None);
         it.update(Duration::ZERO, 0, true);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn waking_up_finds_it_busy_as_often_as_it_is() {
+    fn its_state_after_a_sleep_follows_its_occupancy() {
         let mut it = interference(0.3);
         let mut found = 0;
         for n in 1..=10_000u32 {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn never_and_always() {
+    fn occupancies_of_zero_and_one() {
         for (occupancy, busy) in [(0.0, false), (1.0, true)] {
             let mut it = interference(occupancy);
             it.update(MS, 0, true);

@@ -111,7 +111,7 @@ impl<P: Packet> Network<P> {
         let numbers: Vec<usize> = links.iter().map(|id| id.0).collect();
         let random = self.random.split(drive::AIRS).split(number as u64);
         self.airs.push(AirGroup::new(air, &numbers, &random));
-        let actor = self.hire(Actor::Air(number));
+        let actor = self.add_actor(Actor::Air(number));
         for (member, link) in numbers.into_iter().enumerate() {
             self.ties[link].air = Some((number, member, actor));
             self.drive(link);
@@ -135,7 +135,7 @@ impl<P: Packet> Network<P> {
         let random = self.random.split(drive::INTERFERERS).split(number as u64);
         self.interferers
             .push(Interference::new(interferer, numbers.clone(), random));
-        let actor = self.hire(Actor::Interferer(number));
+        let actor = self.add_actor(Actor::Interferer(number));
         for (member, link) in numbers.into_iter().enumerate() {
             self.ties[link].interferer = Some((number, member, actor));
             self.drive(link);
@@ -170,7 +170,7 @@ impl<P: Packet> Network<P> {
         self.check_free(&links, "places behind a radio", |ties| ties.radio.is_some())?;
         let number = self.cards.len();
         self.cards.push(Card::new(radio, hotspots));
-        let actor = self.hire(Actor::Card(number));
+        let actor = self.add_actor(Actor::Card(number));
         for (channel, hotspot) in hotspots.iter().enumerate() {
             for (id, side) in [(hotspot.up, Side::Up), (hotspot.down, Side::Down)] {
                 self.ties[id.0].radio = Some((number, channel, side, actor));
@@ -189,7 +189,7 @@ impl<P: Packet> Network<P> {
     pub fn enqueue(&mut self, now: Duration, id: LinkId, packet: P) {
         self.advance(now);
         if let Some((card, channel, Side::Up, _)) = self.ties[id.0].radio {
-            self.send_by_card(card, channel, id.0, packet);
+            self.queue_at_card(card, channel, id.0, packet);
         } else {
             self.links[id.0].enqueue(self.now, packet);
             self.follow(id.0, self.now);
@@ -209,9 +209,9 @@ impl<P: Packet> Network<P> {
                 link.advance(self.now);
                 // The deadline may have been a lower bound; then another link may be first now.
                 let is_first = link.next_due() == Some(due);
-                if is_first { link.take_due() } else { None }
+                if is_first { link.pop_due() } else { None }
             };
-            self.note_due(number);
+            self.update_due(number);
             if let Some(delivery) = delivery {
                 return Some((LinkId(number), delivery));
             }
@@ -241,7 +241,7 @@ impl<P: Packet> Network<P> {
             self.clear_card(id.0);
         }
         self.follow(id.0, self.now);
-        self.measure_slack();
+        self.update_slack();
     }
 
     /// Packets in the queue of a link, including the one in transmission, and the expected end of
@@ -252,7 +252,7 @@ impl<P: Packet> Network<P> {
         let link = &mut self.links[id.0];
         link.advance(self.now);
         let backlog = (link.counters().queued_packets, link.transmission_end());
-        self.note_due(id.0);
+        self.update_due(id.0);
         backlog
     }
 

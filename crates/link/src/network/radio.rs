@@ -307,19 +307,19 @@ impl<P: Packet> Card<P> {
         let cycle: u128 = turns.iter().map(Duration::as_nanos).sum();
         let within = (now.as_nanos() % cycle) as u64;
         let mut start = now - Duration::from_nanos(within);
-        let mut whose = 0;
-        while now - start >= turns[whose] {
-            start += turns[whose];
-            whose += 1;
+        let mut hotspot = 0;
+        while now - start >= turns[hotspot] {
+            start += turns[hotspot];
+            hotspot += 1;
         }
-        if turns.len() > 1 && (whose, start) != (self.current, self.turn_began) {
+        if turns.len() > 1 && (hotspot, start) != (self.current, self.turn_began) {
             self.ready_at = start.max(self.last.1) + self.radio.switching;
-            self.current = whose;
+            self.current = hotspot;
             self.turn_began = start;
         }
         for step in 0..turns.len() {
-            start += turns[(whose + step) % turns.len()];
-            let next = (whose + step + 1) % turns.len();
+            start += turns[(hotspot + step) % turns.len()];
+            let next = (hotspot + step + 1) % turns.len();
             if self.channels[next].has_work() {
                 return Some(start);
             }

@@ -7,9 +7,9 @@
 //!
 //! | profile | | mean | 5 % | 50 % | 95 % | recording |
 //! | --- | --- | --- | --- | --- | --- | --- |
-//! | `mmwave-los` | recorded | 1721 | 1206 | 1772 | 2055 | 5Gophers v1.0, 5G mmWave with reflections, 73 s, clear |
+//! | `mmwave-los` | recorded | 1721 | 1206 | 1772 | 2055 | 5Gophers v1.0, mmWave, reflections, 73 s clear |
 //! | | generated | 1733 | 1173 | 1778 | 2070 | |
-//! | `mmwave-nlos` | recorded | 1219 | 713 | 1269 | 1636 | the same, 24 s, blocked by a person or a hand |
+//! | `mmwave-nlos` | recorded | 1219 | 713 | 1269 | 1636 | the same, 24 s blocked by a person or hand |
 //! | | generated | 1229 | 745 | 1233 | 1694 | |
 //! | `mmwave-mobile` | recorded | 523 | 52 | 545 | 860 | 5Gophers v1.0, on foot, the 288 s on 5G |
 //! | | generated | 527 | 63 | 577 | 909 | |
@@ -24,8 +24,8 @@
 //! capacity of the radio. Delays, jitter and the length of outages are assumptions too, because the
 //! recordings do not contain them. The profiles have no loss, because radios repeat lost frames.
 
+mod obstruction;
 mod wander;
-mod weather;
 
 use core::fmt;
 use core::time::Duration;
@@ -33,8 +33,8 @@ use std::str::FromStr;
 
 use crate::random::Random;
 use crate::{Change, Jitter, Trace, TraceError};
+use obstruction::Obstruction;
 use wander::Wander;
-use weather::Weather;
 
 /// Changes with their times, in order, starting at 0. See [`Network::set`](crate::Network::set).
 pub type Timeline = Vec<(Duration, Change)>;
@@ -123,11 +123,11 @@ impl Profile {
     fn rates(self, seed: u64, duration: Duration) -> Vec<(Duration, u64)> {
         let random = Random::new(seed).split(self as u64);
         let mut wander = Wander::new(STEP, self.memory(), random.split(1));
-        let mut weather = Weather::new(self, random.split(2));
+        let mut obstruction = Obstruction::new(self, random.split(2));
         let mut rates = Vec::new();
         let mut at = Duration::ZERO;
         while at < duration {
-            let mbit = weather.next().at(wander.next());
+            let mbit = obstruction.next().at(wander.next());
             rates.push((at, (mbit * 1e6).round() as u64));
             at += STEP;
         }
@@ -221,7 +221,7 @@ mod tests {
                 let (got, expected) = (generated[i], recorded[i]);
                 assert!(
                     (got / expected - 1.0).abs() < tolerance,
-                    "{profile}: {got} instead of {expected}"
+                    "{profile}: {got}, expected {expected}"
                 );
             }
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_on_foot_meets_outages() {
+    fn a_client_on_foot_has_outages() {
         let rates = Profile::MmwaveMobile.rates(1, 600 * SECOND);
         let mut outages = Vec::new();
         for (i, (_, rate)) in rates.iter().enumerate() {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_carries_what_the_timeline_does() {
+    fn a_trace_carries_as_much_as_its_timeline() {
         let rates = Profile::Lte.rates(3, 60 * SECOND);
         let mean = rates.iter().map(|(_, rate)| *rate).sum::<u64>() / rates.len() as u64;
         let trace = Profile::Lte.trace(3, 60 * SECOND).unwrap();

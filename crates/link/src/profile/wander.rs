@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_standard_normal_and_forgets_in_tau() {
+    fn it_is_standard_normal_and_decorrelates_in_tau() {
         let second = Duration::from_secs(1);
         let mut wander = Wander::new(second / 10, 2 * second, Random::new(1));
         let values: Vec<f64> = (0..400_000).map(|_| wander.next()).collect();

@@ -130,7 +130,7 @@ impl<'a> Client<'a> {
 
     /// Advances to the next beacon interval, `seconds` later: clients and blockers move before the
     /// sweeps.
-    pub(super) fn move_on(&mut self, cell: &Cell, seconds: f64) -> Result<(), MmwaveError> {
+    pub(super) fn advance(&mut self, cell: &Cell, seconds: f64) -> Result<(), MmwaveError> {
         let walked = match &mut self.walker {
             None => None,
             Some(walker) => {

@@ -73,7 +73,7 @@ impl<'a> Runner<'a> {
             _ => config.interval.length_us * 1e-6,
         };
         for client in &mut self.clients {
-            client.move_on(cell, later_s)?;
+            client.advance(cell, later_s)?;
         }
         let contenders: Vec<usize> = (0..self.clients.len())
             .filter(|index| self.clients[*index].contends(now))

@@ -14,7 +14,7 @@ fn outcome(config: &CellConfig, scheme: &str, seed: u64) -> Outcome {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn the_same_seed_gives_the_same_run() {
     for scheme in SCHEMES {
         let config = config(6, 0.3);
         assert_eq!(
@@ -32,7 +32,7 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
-fn who_is_alone_and_never_blocked_has_all_the_data_time() {
+fn a_single_client_without_blockage_has_all_the_data_time() {
     for scheme in SCHEMES {
         // Close enough for every receiver to hear.
         let config = CellConfig {
@@ -59,7 +59,7 @@ fn who_is_alone_and_never_blocked_has_all_the_data_time() {
 }
 
 #[test]
-fn data_time_is_shared_and_never_more_than_there_is() {
+fn data_time_is_shared_and_never_exceeded() {
     for scheme in SCHEMES {
         let outcome = outcome(&config(16, 0.2), scheme, 11);
         let given: f64 = outcome.stations.iter().map(|one| one.allocated_s).sum();
@@ -109,7 +109,7 @@ fn blockages_are_the_same_for_every_scheme() {
 }
 
 #[test]
-fn where_many_are_blocked_jpoc_is_fairer_than_the_baselines_of_802_11ad() {
+fn jpoc_is_fairer_than_802_11ad_under_frequent_blockage() {
     // Up to 30 % the thesis' baseline and JPOC are equal.
     let mean = |scheme: &str| {
         let all = (0..6).map(|seed| outcome(&config(16, 0.6), scheme, seed).jain());
@@ -125,7 +125,7 @@ fn where_many_are_blocked_jpoc_is_fairer_than_the_baselines_of_802_11ad() {
 }
 
 #[test]
-fn blockers_of_model_a_send_clients_back_into_the_contest() {
+fn blockers_of_model_a_make_clients_contend_again() {
     let config = CellConfig {
         stations: 4,
         intervals: 40,
@@ -139,7 +139,7 @@ fn blockers_of_model_a_send_clients_back_into_the_contest() {
 }
 
 #[test]
-fn who_walks_keeps_its_link_only_as_long_as_its_beams_fit() {
+fn a_walking_client_keeps_its_link_while_its_beams_fit() {
     let config = CellConfig {
         walk: Some(Walk {
             speed: 3.0,
@@ -170,7 +170,7 @@ fn who_walks_keeps_its_link_only_as_long_as_its_beams_fit() {
 }
 
 #[test]
-fn who_turns_trains_more_often_than_who_stands() {
+fn a_turning_client_trains_more_often_than_a_standing_one() {
     let turning = |turning| CellConfig {
         walk: Some(Walk {
             speed: 0.0,
@@ -196,7 +196,7 @@ fn who_turns_trains_more_often_than_who_stands() {
 }
 
 #[test]
-fn a_walk_of_no_speed_is_standing() {
+fn a_walk_at_speed_zero_is_standing() {
     let standing = config(4, 0.2);
     let walk = CellConfig {
         walk: Some(Walk {
@@ -216,7 +216,7 @@ fn a_walk_of_no_speed_is_standing() {
 }
 
 #[test]
-fn chatty_clients_contend_and_get_nothing() {
+fn chatty_clients_contend_and_get_no_data_time() {
     let config = CellConfig {
         chatty: 8,
         intervals: 300,
@@ -252,7 +252,7 @@ fn mixed_clients_have_their_own_sectors() {
 }
 
 #[test]
-fn clients_may_have_measured_beams() {
+fn clients_can_have_measured_beams() {
     // Two broad beams and a narrow one, synthetic.
     let mut text = String::new();
     for (beam, towards, width) in [("a", -40.0, 30.0), ("b", 40.0, 30.0), ("c", 0.0, 8.0)] {
@@ -281,7 +281,7 @@ fn clients_may_have_measured_beams() {
 }
 
 #[test]
-fn one_client_more_moves_nobody() {
+fn an_additional_client_moves_no_other() {
     let draw = |stations| Cell::draw(&config(stations, 0.2), 7).unwrap();
     let (few, many) = (draw(3), draw(5));
     for (one, other) in few.stations.iter().zip(&many.stations) {
@@ -293,7 +293,7 @@ fn one_client_more_moves_nobody() {
 }
 
 #[test]
-fn cells_that_cannot_be_are_refused() {
+fn invalid_cells_are_rejected() {
     let bad = [
         CellConfig {
             stations: 0,

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_middle_of_a_screen_it_is_darkest() {
+    fn the_loss_is_largest_behind_the_center_of_a_screen() {
         // By hand for 15 by 5 degrees: edges of 0.439 and 0.332 on either side, 1 - 0.878 * 0.664 =
         // 0.417.
         let screen = region(15.0, 5.0);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_own_body_costs_30_db_where_it_is() {
+    fn the_users_body_costs_30_db_in_its_direction() {
         let blockers = |hold| Blockers::new(hold, WAVE, &Random::new(1)).unwrap();
         let at = |hold, azimuth, elevation| {
             blockers(hold).own_db(Direction::from_degrees(azimuth, elevation))
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn azimuths_are_uniform_and_forget_by_the_metre() {
+    fn azimuths_are_uniform_and_decorrelate_with_distance() {
         let mut blockers = Blockers::new(None, wavelength(CENTRE_GHZ), &Random::new(3)).unwrap();
         let share = |blockers: &Blockers| share_below(blockers.regions[0].normal);
         let (mut sum, mut product, mut squares) = (0.0, 0.0, 0.0);

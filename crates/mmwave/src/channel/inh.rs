@@ -298,7 +298,8 @@ impl Shape {
             angles(&weights, width, spread, los, random)
         };
         let (up_ap, up_client) = (zeniths(zsd), zeniths(zsa));
-        // Step 7, eq. 7.5-20: the spread of a cluster's rays at the access point follows the mean of lg ZSD.
+        // Step 7, eq. 7.5-20: the spread of a cluster's rays at the access point follows the mean
+        // of lg ZSD.
         let c_zsd = 3.0 / 8.0 * 10f64.powf(table.zsd.0);
 
         let mut rays = Vec::with_capacity(table.clusters * RAYS);
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn path_loss_and_line_of_sight_are_those_of_ns_3() {
+    fn path_loss_and_line_of_sight_match_ns_3() {
         // Horizontal distances, path loss with a line of sight and without, probability of one
         // (mixed office): values of ns-3.37's ThreeGppIndoorOfficePropagationLossModel at 60 GHz,
         // rounded.
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_nearer_than_not_at_all() {
+    fn distances_have_a_minimum() {
         for bad in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(path_loss_db(true, bad, 60.0).is_err(), "{bad}");
             assert!(los_probability(Office::Mixed, bad).is_err(), "{bad}");
@@ -473,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direct_ray_has_what_ricean_k_says_and_angles_spread_as_in_the_table() {
+    fn the_direct_ray_follows_ricean_k_and_angles_spread_as_in_the_table() {
         let (ap, client) = points(10.0);
         let count = 1000;
         let (mut k, mut spread) = (0.0, 0.0);
@@ -505,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_is_the_same_channel() {
+    fn the_same_seed_gives_the_same_channel() {
         let (ap, client) = points(7.0);
         let draw = |seed| draw(Office::Mixed, ap, client, CENTRE_GHZ, &Random::new(seed)).unwrap();
         assert_eq!(draw(3), draw(3));
@@ -520,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_see_the_access_point_as_should() {
+    fn the_share_of_lines_of_sight_matches_its_probability() {
         let (ap, client) = points(5.0);
         let seen = (0..2000)
             .filter(|seed| {

@@ -50,7 +50,8 @@ const ONCE_LOSS: (f64, f64) = (-10.0, 4.0);
 const TWICE_LOSS: (f64, f64) = (-16.0, 5.0);
 const LEAST_LOSS: f64 = -2.0;
 
-/// Rays of a cluster before and after its central one: number, K in dB, decay in ns, arrivals per ns.
+/// Rays of a cluster before and after its central one: number, K in dB, decay in ns, arrivals per
+/// ns.
 const BEFORE: (usize, f64, f64, f64) = (6, 10.0, 3.7, 0.37);
 const AFTER: (usize, f64, f64, f64) = (8, 14.2, 4.5, 0.31);
 /// Standard deviation of their angles from the central ray in degrees.
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direct_way_is_friis_and_the_rest_follows_by_ten_decibels_and_more() {
+    fn the_direct_path_is_friis_and_reflections_are_ten_decibels_weaker() {
         let (ap, client) = room(3.0);
         let length = (9.0f64 + 1.9 * 1.9).sqrt();
         let friis = -20.0 * (wavelength(CENTRE_GHZ) / (4.0 * PI * length)).log10();
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_direct_way_there_are_only_reflections() {
+    fn without_the_direct_path_only_reflections_remain() {
         let (ap, client) = room(3.0);
         let channel = draw(false, ap, client, CENTRE_GHZ, &Random::new(5)).unwrap();
         assert!(!channel.los && channel.rays.iter().all(|ray| ray.cluster > 0));
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_those_of_the_model() {
+    fn delays_follow_the_model() {
         let mut random = Random::new(2);
         let delays: Vec<f64> = (0..4000).map(|_| random_of(&ONCE, &mut random)).collect();
         assert!(delays.iter().all(|delay| (1.0..=20.0).contains(delay)));
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn two_devices_at_one_place_are_refused() {
+    fn two_devices_at_one_point_are_rejected() {
         let ap = Point::new(1.0, 1.0, 1.0);
         assert!(draw(true, ap, ap, CENTRE_GHZ, &Random::new(1)).is_err());
     }

@@ -209,7 +209,7 @@ impl Experiment {
                         "blockage",
                         "blockage probability of a client in a beacon interval",
                     ),
-                    y: ("jain", "Jain's index (1: all have the same)"),
+                    y: ("jain", "Jain's index (1: all are equal)"),
                 };
                 let lowest = points.iter().filter_map(|point| point.find("jain"));
                 let lowest = lowest.fold(0.5, f64::min);
@@ -237,7 +237,7 @@ impl Experiment {
                 let of = |title, y| Picture { title, x, y };
                 let jain = of(
                     "Fairness of data time by number of clients",
-                    ("jain", "Jain's index (1: all have the same)"),
+                    ("jain", "Jain's index (1: all are equal)"),
                 );
                 let failure = of(
                     "Failed attempts by number of clients",
@@ -247,7 +247,7 @@ impl Experiment {
                     "Time until nine tenths of clients have a sector",
                     (
                         "first_90_s",
-                        "seconds after all began; never: the whole run",
+                        "seconds after the start; never: the whole run",
                     ),
                 );
                 vec![
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_by_itself_is_a_part_of_the_mean() {
+    fn single_seeds_average_to_the_mean() {
         let of = |seeds| Experiment {
             seeds,
             ..experiment(Kind::Jain(vec![0.4]))
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_stations_is_told_and_drawn() {
+    fn every_number_of_stations_is_listed_and_drawn() {
         let stations = experiment(Kind::Stations(vec![1, 5]));
         let points = points(&stations);
         let counts: Vec<_> = points.iter().map(|p| p.find("stations")).collect();
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_a_scheme_count() {
+    fn settings_of_a_scheme_take_effect() {
         let mut stations = experiment(Kind::Stations(vec![6]));
         let mini_slots = |points: &[Point]| points[0].find("mini_slots").unwrap();
         assert_eq!(mini_slots(&points(&stations)), 288.0);
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn who_walks_trains_more_often() {
+    fn walking_clients_train_more_often() {
         let mut mobility = experiment(Kind::Mobility(vec![0.0, 1.4]));
         mobility.cell.intervals = 300;
         mobility.cell.blockage = crate::cell::Blockage::Probability(0.0);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_met_has_no_mini_slots() {
+    fn an_unreachable_target_has_no_mini_slots() {
         // More slots do not help clients that are never heard.
         let mut deaf = experiment(Kind::Overhead {
             stations: vec![2],
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_cannot_be_are_refused() {
+    fn invalid_values_are_rejected() {
         let wrong = Experiment {
             schemes: SCHEMES.to_vec(),
             ..experiment(Kind::Jain(vec![1.5]))

@@ -13,7 +13,8 @@ pub enum Value {
     Text(String),
 }
 
-/// Figures by name, in the order in which a table shows them. All points of an experiment have the same names.
+/// Figures by name, in the order in which a table shows them. All points of an experiment have the
+/// same names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point(Vec<(&'static str, Value)>);
 

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thesis_baseline_loses_fairness_by_blockage() {
+    fn blockage_costs_the_thesis_baseline_fairness() {
         let thesis = Access::Slotted(Slotted::THESIS);
         let points = [0.05, 0.5].map(|p| jain(&short(16), &thesis, p, 1..=6).unwrap());
         assert!(points[0].jain.mean > points[1].jain.mean);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_or_listens_comes_more_often() {
+    fn moving_or_listening_clients_contend_more_often() {
         let count = |behaviour, poor| participation(behaviour, poor, 1).unwrap().len();
         assert_eq!(count(Behaviour::Stationary, 0.0), 10);
         assert_eq!(count(Behaviour::Disconnected, 0.0), 60);

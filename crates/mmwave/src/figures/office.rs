@@ -260,12 +260,13 @@ pub fn heat_map_picture(panels: &[(String, Vec<Vec<f64>>)]) -> String {
     maps(
         "Competition index against a client near the access point",
         [
-            "0: never heard beside it",
+            "0: never heard over it",
             "1: heard in as many sectors as that one",
         ],
         panels,
         &[
-            "Each part of the office is 1.4 m wide; its number is the median over places and orientations of a client there.",
+            "Each part of the office is 1.4 m wide; its number is the median over places and \
+             orientations of a client there.",
             "Grey square: the access point. The near client is in the part beside it, 1 m away.",
         ],
     )
@@ -280,7 +281,7 @@ pub fn good_beams_picture(all: &[(String, Vec<usize>)]) -> String {
     let labels = Labels {
         title: "Good-beams of clients, by power control",
         x: "good-beams: sectors of a client that the access point hears",
-        y: "share of clients with at most so many",
+        y: "share of clients with at most this number",
     };
     lines(&labels, &series.collect::<Vec<_>>(), (0.0, 1.0))
 }
@@ -295,7 +296,7 @@ mod tests {
     };
 
     #[test]
-    fn the_named_cells_are_one_and_five_metres_away() {
+    fn the_named_cells_are_one_and_five_meters_away() {
         let corner = Point::new(0.0, 0.0, HEIGHT);
         let far = |cell| corner.distance(Office::middle(cell).unwrap());
         assert!((far((1, 1)) - 1.0).abs() < 1e-9 && (far((3, 3)) - 5.0).abs() < 1e-9);
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_hold_everybody() {
+    fn brackets_contain_all_clients() {
         let (none, shares) = brackets(&[0, 1, 6, 7, 36], 36);
         assert_eq!((none, shares), (0.2, [0.4, 0.2, 0.0, 0.0, 0.0, 0.2]));
         let sum: f64 = brackets(&[64, 33, 12], 64).1.iter().sum();

@@ -119,7 +119,7 @@ pub fn picture(cell: &Cell, all: &[Sweeping]) -> String {
         panels: all.iter().map(panel).collect(),
     };
     let title = format!(
-        "Who swept when, and who was heard: {} clients without a sector",
+        "Sweeps and receptions of {} clients without a sector",
         cell.stations.len()
     );
     frames(&title, &[whole, contests])

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_begins_with_64_and_never_has_fewer_than_36() {
+    fn it_starts_with_64_and_never_goes_below_36() {
         let mut control = Controller::new(Target::THESIS).unwrap();
         assert_eq!((control.mini_slots(), control.expected()), (64, None));
         assert_eq!(control.observe(64).unwrap(), 0.0);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn it_settles_where_the_target_is_met() {
+    fn it_settles_at_the_target() {
         // The mean number of empty mini-slots with 16 clients; rounding down adds a few clients to
         // the estimate.
         let mut control = Controller::new(Target::THESIS).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_refused() {
+    fn invalid_settings_are_rejected() {
         let bad = [
             Target {
                 good_beams: 36.0,

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_mean_nothing_are_refused() {
+    fn invalid_numbers_are_rejected() {
         assert!(Announcement::new(f64::NAN, -74.0, 20.0, 15.0).is_err());
         assert!(Announcement::new(4.0, 10.0, 20.0, 15.0).is_err());
         assert!(Announcement::new(4.0, -74.0, 20.0, -1.0).is_err());
@@ -106,9 +106,14 @@ mod tests {
         /// With the same loss in both directions and beams at their full gains, the best sector
         /// arrives with the target power: the corrections of both sides cancel.
         #[test]
-        fn reciprocity_gives_what_is_wanted(
-            gamma in 0.0..20.0f64, loss in 60.0..130.0f64, ap_power in 0.0..30.0f64, ap_array in 3.0..20.0f64, array in 3.0..20.0f64,
-            ap_element in 0.0..8.0f64, element in 0.0..8.0f64,
+        fn reciprocity_yields_the_target_power(
+            gamma in 0.0..20.0f64,
+            loss in 60.0..130.0f64,
+            ap_power in 0.0..30.0f64,
+            ap_array in 3.0..20.0f64,
+            array in 3.0..20.0f64,
+            ap_element in 0.0..8.0f64,
+            element in 0.0..8.0f64,
         ) {
             let announced = Announcement::new(gamma, -74.0, ap_power, ap_array).unwrap();
             let heard = ap_power + ap_element + ap_array + element - loss;

@@ -143,7 +143,11 @@ mod tests {
         }
 
         #[test]
-        fn expected_numbers_of_empty_mini_slots_give_the_clients_back(k in 1.0..12.0f64, n in 0.0..40.0f64, m in 36u32..400) {
+        fn the_expected_number_of_empty_mini_slots_yields_the_clients(
+            k in 1.0..12.0f64,
+            n in 0.0..40.0f64,
+            m in 36u32..400,
+        ) {
             let empty = f64::from(m) * (1.0 - k / f64::from(m)).powf(n);
             prop_assume!(empty >= 1.0);
             let around = |empty: f64| estimate(k, empty as u32, m).unwrap();
@@ -152,7 +156,12 @@ mod tests {
         }
 
         #[test]
-        fn more_empty_mini_slots_are_fewer_clients(k in 1.0..30.0f64, m in 36u32..400, a: u32, b: u32) {
+        fn more_empty_mini_slots_mean_fewer_clients(
+            k in 1.0..30.0f64,
+            m in 36u32..400,
+            a: u32,
+            b: u32,
+        ) {
             let (a, b) = (a % (m + 1), b % (m + 1));
             let (a, b) = (estimate(k, a.min(b), m).unwrap(), estimate(k, a.max(b), m).unwrap());
             prop_assert!(a >= b && b >= 0.0);

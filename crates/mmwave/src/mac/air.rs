@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn weak_frames_disturb_unless_they_are_said_not_to() {
+    fn weak_frames_interfere_unless_configured_otherwise() {
         let silent = Hearing::new(1.0, 3.0, true).unwrap();
         assert_eq!(Hearing::THESIS.heard(&[3.0, 0.9]), None);
         assert_eq!(silent.heard(&[3.0, 0.9]), Some(0));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_that_mean_nothing_are_refused() {
+    fn invalid_thresholds_are_rejected() {
         assert!(Hearing::new(f64::NAN, 3.0, false).is_err());
         assert!(Hearing::new(1.0, -1.0, false).is_err());
     }

@@ -19,7 +19,8 @@ pub const LONGEST_FRAME_US: f64 = 2000.0;
 /// Octets of a compressed block acknowledgment.
 const ACK_OCTETS: usize = 32;
 
-/// Mbit/s of IP packets of 1500 octets in a client's own data time, with a modulation and coding scheme.
+/// Mbit/s of IP packets of 1500 octets in a client's own data time, with a modulation and coding
+/// scheme.
 pub fn packet_mbps(mcs: &Mcs) -> f64 {
     // MCS 1 has room for 61 MPDUs.
     let mpdus = largest(mcs, f64::MAX).max(1);
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nine_tenths_of_the_rate_and_more_reach_ip() {
+    fn at_least_nine_tenths_of_the_rate_reach_ip() {
         let share = |index: usize| {
             let mcs = &phy::SINGLE_CARRIER[index - 1];
             packet_mbps(mcs) / mcs.rate_mbps()

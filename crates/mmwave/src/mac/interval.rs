@@ -89,14 +89,15 @@ mod tests {
     }
 
     #[test]
-    fn signalling_makes_beacons_longer() {
+    fn signaling_makes_beacons_longer() {
         let bti = |bits| Interval::THESIS.divide(0.0, 0, bits).unwrap().bti_us;
-        // 21 bits are three octets: 24 bits of 32 chips in each of 36 beacons, in the same code words.
+        // 21 bits are three octets: 24 bits of 32 chips in each of 36 beacons, in the same code
+        // words.
         assert!((bti(21) - bti(0) - 36.0 * 24.0 * 32.0 / 1760.0).abs() < 1e-6);
     }
 
     #[test]
-    fn a_header_longer_than_the_interval_is_refused() {
+    fn a_header_longer_than_the_interval_is_rejected() {
         assert!(Interval::THESIS.divide(100_000.0, 1, 0).is_err());
     }
 }

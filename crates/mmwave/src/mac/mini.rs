@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_those_of_equation_3_6() {
+    fn failures_match_equation_3_6() {
         let mut random = Random::new(2);
         for (count, good, mini_slots) in [(4, 4, 36), (8, 6, 40), (16, 4, 75), (16, 6, 50)] {
             let snr = clients(count, good);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_the_same_strength_are_both_lost_where_they_meet() {
+    fn colliding_frames_of_equal_strength_are_both_lost() {
         let snr = clients(2, 36);
         let contenders: Vec<&[f64]> = snr.iter().map(Vec::as_slice).collect();
         let round = contend(36, &Hearing::THESIS, &contenders, &mut Random::new(1)).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_that_does_not_fit_is_refused() {
+    fn a_sweep_that_does_not_fit_is_rejected() {
         let snr = [4.0; 36];
         let error = contend(35, &Hearing::THESIS, &[&snr], &mut Random::new(1)).unwrap_err();
         assert!(matches!(error, MmwaveError::SectorsExceedMiniSlots { .. }));

@@ -128,7 +128,8 @@ impl Slotted {
         Ok(self)
     }
 
-    /// aSSSlotTime in microseconds: propagation, the frames of a sweep, the feedback, and the gaps between them.
+    /// aSSSlotTime in microseconds: propagation, the frames of a sweep, the feedback, and the gaps
+    /// between them.
     pub fn slot_us(&self) -> f64 {
         let (ssw, feedback) = self.frames.durations_us();
         let frames = f64::from(self.frames_per_slot);

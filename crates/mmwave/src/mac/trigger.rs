@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn clients_come_as_often_as_was_measured() {
+    fn clients_contend_as_often_as_measured() {
         assert_eq!(in_ten_minutes(Behaviour::Stationary), 10);
         assert_eq!(in_ten_minutes(Behaviour::Disconnected), 60);
         assert!((30..=40).contains(&in_ten_minutes(Behaviour::MobileNlos)));
     }
 
     #[test]
-    fn who_has_lost_its_link_comes_at_once() {
+    fn a_client_without_a_link_contends_at_once() {
         let random = Random::new(1);
         assert!(Trigger::new(Behaviour::Stationary, &random).wants(Duration::ZERO, true));
         assert!(!Trigger::new(Behaviour::Disconnected, &random).wants(Duration::ZERO, true));

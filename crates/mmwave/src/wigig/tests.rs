@@ -24,7 +24,7 @@ fn mean_outage(link: &WigigLink, seeds: u64, duration: Duration) -> (f64, usize)
 }
 
 #[test]
-fn the_same_seed_is_the_same_schedule_and_a_longer_one_begins_so() {
+fn the_same_seed_gives_the_same_schedule_and_longer_ones_extend_it() {
     for scheme in SCHEMES {
         let link = link(scheme, 4, 0.2);
         let steps = link.schedule(3, Duration::from_secs(5)).unwrap();
@@ -71,7 +71,7 @@ fn an_outage_lasts_from_a_blockage_until_the_a_bft_is_won() {
 }
 
 #[test]
-fn who_has_no_competitor_is_gone_as_long_as_it_is_blocked() {
+fn without_competitors_outages_last_as_long_as_blockages() {
     // With an access point nearby every A-BFT is won, and an outage is a series of blocked
     // intervals: geometric, 1 / (1 - p).
     for p in [0.2, 0.5] {
@@ -213,7 +213,7 @@ fn a_timeline_has_a_trace_for_each_interval_with_data() {
 }
 
 #[test]
-fn a_packet_waits_for_its_turn() {
+fn a_packet_waits_for_a_service_period() {
     // One small packet every 1.7 ms on a link without outages. The queue is empty, and a packet
     // still waits half the time between two service periods on average.
     let wait_ms = |periods: u32| {
@@ -280,7 +280,7 @@ fn fewer_periods_are_longer_and_carry_no_less() {
 }
 
 #[test]
-fn links_that_cannot_be_are_refused() {
+fn invalid_links_are_rejected() {
     assert!(link("jpoc", 1023, 0.2).check().is_ok());
     assert!(link("jpoc", 1024, 0.2).check().is_err());
     assert!(link("jpoc", usize::MAX, 0.2).check().is_err());
@@ -307,7 +307,7 @@ fn blockers_in_the_room_cut_the_link_too() {
 }
 
 #[test]
-fn a_station_that_walks_has_another_rate_every_interval() {
+fn a_walking_station_changes_its_rate_every_interval() {
     let walks = WigigLink {
         walk: Some(Walk::PEDESTRIAN),
         ..link("jpoc", 2, 0.0)
@@ -326,7 +326,7 @@ fn a_station_that_walks_has_another_rate_every_interval() {
 }
 
 /// Rates in Mbit/s and outages of the first 3 s, as text for comparison.
-fn told(scheme: &str) -> String {
+fn summary(scheme: &str) -> String {
     let steps = link(scheme, 8, 0.2);
     let steps = steps.schedule(1, Duration::from_secs(3)).unwrap();
     let each = steps.iter().map(|step| match step.rate {
@@ -337,13 +337,15 @@ fn told(scheme: &str) -> String {
 }
 
 #[test]
-fn the_schedule_of_a_seed_is_this() {
+fn the_schedule_of_a_seed_is_stable() {
     assert_eq!(
-        told("80211ad"),
-        "362 362 464 820 543 . . . . 543 406 . . . 464 406 464 362 362 362 464 362 464 543 543 464 464 406 362 362"
+        summary("80211ad"),
+        "362 362 464 820 543 . . . . 543 406 . . . 464 406 464 362 362 362 464 362 464 543 543 \
+         464 464 406 362 362"
     );
     assert_eq!(
-        told("jpoc"),
-        "369 369 472 553 369 . . . 414 369 414 . 369 414 369 369 369 369 369 369 369 369 369 369 369 369 369 369 369 369"
+        summary("jpoc"),
+        "369 369 472 553 369 . . . 414 369 414 . 369 414 369 369 369 369 369 369 369 369 369 369 \
+         369 369 369 369 369 369"
     );
 }

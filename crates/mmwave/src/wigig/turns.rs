@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_pass_only_in_their_turn() {
+    fn packets_pass_only_in_service_periods() {
         let turns = Turns::last_of((4_000.0, 96_000.0), 8, 10, &FASTEST).unwrap();
         assert_eq!((turns.every_us, turns.length_us), (9_600.0, 1_200.0));
         let trace = turns.trace(0.1, &mut 0.0).unwrap();
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_one_turn_sends_in_one_block() {
+    fn a_station_with_one_period_sends_in_one_block() {
         let turns = Turns::last_of((5_000.0, 95_000.0), 5, 1, &FASTEST).unwrap();
         let stamps = stamps(&turns.trace(1.0, &mut 0.0).unwrap());
         assert!(stamps[0] > 81_000 && stamps[stamps.len() - 1] == 100_000);
     }
 
     #[test]
-    fn a_turn_without_room_for_a_packet_is_none() {
+    fn a_period_without_room_for_a_packet_is_none() {
         let slowest = &SINGLE_CARRIER[0];
         assert!(Turns::last_of((5_000.0, 95_000.0), 512, 100, slowest).is_none());
         let turns = Turns::last_of((5_000.0, 95_000.0), 64, 10, slowest).unwrap();

@@ -33,7 +33,7 @@ impl Mark {
         Self::Event,
     ];
 
-    fn told(self) -> (&'static str, &'static str) {
+    fn style(self) -> (&'static str, &'static str) {
         match self {
             Self::Heard => ("#00876a", "frame that was heard"),
             Self::Lost => ("#c3c9d0", "frame that was lost"),
@@ -86,7 +86,7 @@ pub fn frames(title: &str, charts: &[Chart]) -> String {
         spans.any(|span| span.2 == *mark)
     };
     let mut x = 24.0;
-    for (fill, name) in Mark::ALL.into_iter().filter(used).map(Mark::told) {
+    for (fill, name) in Mark::ALL.into_iter().filter(used).map(Mark::style) {
         svg.shade((x, 42.0), (12.0, 12.0), fill);
         svg.text((x + 17.0, 52.0), 11.0, Ink::Text, Anchor::Start, "", name);
         x += 34.0 + 6.0 * name.chars().count() as f64;
@@ -119,7 +119,7 @@ fn draw(svg: &mut Svg, chart: &Chart, mut y: f64) -> f64 {
             for (start, length, mark) in &row.spans {
                 let wide = (at(start + length) - at(*start) - 0.4).max(1.2);
                 let place = (at(*start), y + 2.0);
-                svg.shade(place, (wide, ROW - 5.0), mark.told().0);
+                svg.shade(place, (wide, ROW - 5.0), mark.style().0);
             }
             y += ROW;
         }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_their_spans_and_the_legend_what_is_used() {
+    fn rows_have_their_spans_and_the_legend_lists_the_used_kinds() {
         let row = |mark| Row {
             name: "1.0 m".to_owned(),
             spans: vec![(0.0, 0.5, mark), (1.0, 0.5, Mark::Lost)],

@@ -47,7 +47,7 @@ pub fn maps(
     for step in 0..=10 {
         let part = f64::from(step) / 10.0;
         let place = (start + shade * f64::from(step), 44.0);
-        svg.shade(place, (shade, 16.0), &colour(part));
+        svg.shade(place, (shade, 16.0), &color(part));
     }
     let end = (start + shade * 11.0 + 10.0, 56.0);
     svg.text(end, 12.0, Ink::Text, Anchor::Start, "", scale[1]);
@@ -84,7 +84,7 @@ pub fn maps(
                 let place = (x0 + column as f64 * CELL, y0 + row as f64 * CELL);
                 let part = part_of(*value);
                 let fill = if part.is_finite() {
-                    colour(part)
+                    color(part)
                 } else {
                     NOTHING.to_owned()
                 };
@@ -116,7 +116,7 @@ pub fn maps(
 }
 
 /// From dark blue for 0 to pale yellow for 1, the ends of the scale.
-fn colour(part: f64) -> String {
+fn color(part: f64) -> String {
     let mix = |from: f64, to: f64| (from + (to - from) * part).round();
     let (red, green, blue) = (mix(20.0, 255.0), mix(40.0, 240.0), mix(90.0, 190.0));
     format!("rgb({red},{green},{blue})")
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cell_has_its_number_and_the_scale_its_words() {
+    fn every_cell_has_its_number_and_the_scale_its_labels() {
         let map = vec![vec![0.25, 1.5], vec![0.0, 1.0]];
         let svg = maps(
             "t",
@@ -135,11 +135,11 @@ mod tests {
             &[("m".to_owned(), map)],
             &["note"],
         );
-        for told in [">0.25<", ">1.50<", ">never<", ">always<", ">note<", ">m<"] {
-            assert!(svg.contains(told), "{told}: {svg}");
+        for text in [">0.25<", ">1.50<", ">never<", ">always<", ">note<", ">m<"] {
+            assert!(svg.contains(text), "{text}: {svg}");
         }
         // The scale covers 1.5: all values have different shades.
-        let shades = [0.0, 0.25, 1.0, 1.5].map(|value| format!("fill=\"{}\"", colour(value / 1.5)));
+        let shades = [0.0, 0.25, 1.0, 1.5].map(|value| format!("fill=\"{}\"", color(value / 1.5)));
         for shade in &shades {
             assert!(svg.contains(shade), "{shade}: {svg}");
         }

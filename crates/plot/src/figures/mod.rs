@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_beyond_the_range_that_was_asked_for_widens_it() {
+    fn a_value_beyond_the_requested_range_widens_it() {
         let labels = Labels {
             title: "t",
             x: "x",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_of_nothing_and_of_one_point_are_whole() {
+    fn pictures_without_points_and_of_one_point_are_complete() {
         let labels = Labels {
             title: "a < b & c",
             x: "x",

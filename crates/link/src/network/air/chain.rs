@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chain_gives_the_tables_it_was_fitted_to() {
+    fn the_chain_reproduces_the_fitted_tables() {
         let at_once = |d12, d21, alone: [f64; 2]| {
             let shares = Air::pair(d12, d21).unwrap().shares(&[true; 2]).unwrap();
             [shares[0] * alone[0], shares[1] * alone[1]]

@@ -27,7 +27,8 @@ use crate::error::share;
 
 pub(crate) use group::AirGroup;
 
-/// How the links of a coupling group share the air; see [`Network::couple`](crate::Network::couple).
+/// How the links of a coupling group share the air; see
+/// [`Network::couple`](crate::Network::couple).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Air {
     /// For each link, the mean length of a transmission over the mean length of a back-off, above
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_parameters_are_rejected() {
         let message = |air: Result<Air, ModelError>| air.unwrap_err().to_string();
         assert!(message(Air::pair(1.1, 0.0)).contains("a deferral is 1.1"));
         let ms = Duration::from_millis(1);

@@ -46,7 +46,7 @@ fn slots_last_as_long_as_in_the_standard() {
 }
 
 #[test]
-fn without_capture_it_is_the_closed_form() {
+fn without_capture_it_matches_the_closed_form() {
     for clients in [1, 2, 4, 8, 16] {
         let snr = vec![vec![10.0; 36]; clients as usize];
         let count = 8000 / u64::from(clients);
@@ -81,7 +81,7 @@ fn the_near_client_drowns_the_far_one() {
 }
 
 #[test]
-fn who_hears_two_clients_in_a_slot_answers_none_of_them_in_the_standard() {
+fn the_standard_answers_no_client_if_two_are_heard_in_a_slot() {
     // Each is stronger in one half of the sectors.
     let half = |first: bool| {
         (0..16)
@@ -126,7 +126,7 @@ fn thirty_six_sectors_take_three_slots_of_sixteen() {
 }
 
 #[test]
-fn who_fails_too_often_sits_out() {
+fn a_client_that_fails_too_often_sits_out() {
     let rules = Slotted {
         retry_limit: 2,
         backoff: 8,
@@ -164,7 +164,7 @@ fn retries_help_few_clients_and_harm_many() {
 }
 
 #[test]
-fn more_slots_and_channels_bring_more_clients_in() {
+fn more_slots_and_channels_train_more_clients() {
     let snr = vec![vec![10.0; 36]; 16];
     let share = |rules: &Slotted| trained(&rounds(rules, &DEAF, &snr, 200));
     assert!(share(&Slotted::AY) > 2.0 * share(&Slotted::AD));

@@ -5,9 +5,9 @@ use super::{Profile, STEP};
 use crate::random::Random;
 
 /// Obstructions of a radio, step by step.
-pub(super) struct Weather {
-    laws: [Rates; 2],
-    spells: Option<(f64, Spell)>,
+pub(super) struct Obstruction {
+    rate_laws: [Rates; 2],
+    durations: Option<(f64, ObstructionTime)>,
     /// Whether a change retrains the beams.
     trains: bool,
     blocked: bool,
@@ -18,13 +18,13 @@ pub(super) struct Weather {
     random: Random,
 }
 
-impl Weather {
+impl Obstruction {
     pub(super) fn new(profile: Profile, mut random: Random) -> Self {
-        let spells = spells(profile);
+        let durations = durations(profile);
         Self {
-            laws: laws(profile),
-            left: spells.map_or(f64::INFINITY, |(free, _)| free * random.next_exponential()),
-            spells,
+            rate_laws: rate_laws(profile),
+            left: durations.map_or(f64::INFINITY, |(free, _)| free * random.next_exponential()),
+            durations,
             trains: profile == Profile::MmwaveMobile,
             blocked: false,
             training: 0,
@@ -35,7 +35,7 @@ impl Weather {
     /// The rates of the next step.
     pub(super) fn next(&mut self) -> Rates {
         if self.left <= 0.0
-            && let Some((free, spell)) = self.spells
+            && let Some((free, spell)) = self.durations
         {
             self.blocked = !self.blocked;
             self.left = if self.blocked {
@@ -50,14 +50,14 @@ impl Weather {
         self.left -= STEP.as_secs_f64();
         if self.training > 0 {
             self.training -= 1;
-            return NOTHING;
+            return OUTAGE;
         }
-        self.laws[usize::from(self.blocked)]
+        self.rate_laws[usize::from(self.blocked)]
     }
 }
 
 /// The rates without and with an obstruction.
-fn laws(profile: Profile) -> [Rates; 2] {
+fn rate_laws(profile: Profile) -> [Rates; 2] {
     let normal = |mean, deviation, bounds| Rates {
         law: Law::Normal { mean, deviation },
         bounds,
@@ -74,7 +74,7 @@ fn laws(profile: Profile) -> [Rates; 2] {
             normal(170.0, 130.0, (20.0, 480.0)),
         ],
         Profile::Train => [normal(1.7, 1.15, (0.45, 3.9)); 2],
-        Profile::Lte => [log_normal(4.3, 0.85, (0.4, 11.3)), NOTHING],
+        Profile::Lte => [log_normal(4.3, 0.85, (0.4, 11.3)), OUTAGE],
         Profile::Wifi => [
             log_normal(100.0, 0.25, (40.0, 160.0)),
             log_normal(30.0, 0.25, (10.0, 60.0)),
@@ -83,17 +83,17 @@ fn laws(profile: Profile) -> [Rates; 2] {
 }
 
 /// Mean seconds without an obstruction, and the duration of an obstruction.
-fn spells(profile: Profile) -> Option<(f64, Spell)> {
+fn durations(profile: Profile) -> Option<(f64, ObstructionTime)> {
     match profile {
         Profile::MmwaveLos | Profile::MmwaveNlos | Profile::Train => None,
-        Profile::MmwaveMobile => Some((14.0, Spell::Exponential(6.0))),
-        Profile::Lte => Some((120.0, Spell::Uniform(0.2, 1.7))),
-        Profile::Wifi => Some((14.0, Spell::Exponential(1.0))),
+        Profile::MmwaveMobile => Some((14.0, ObstructionTime::Exponential(6.0))),
+        Profile::Lte => Some((120.0, ObstructionTime::Uniform(0.2, 1.7))),
+        Profile::Wifi => Some((14.0, ObstructionTime::Exponential(1.0))),
     }
 }
 
 /// An outage.
-const NOTHING: Rates = Rates {
+const OUTAGE: Rates = Rates {
     law: Law::Normal {
         mean: 0.0,
         deviation: 0.0,
@@ -103,14 +103,14 @@ const NOTHING: Rates = Rates {
 
 /// Duration of an obstruction, in seconds.
 #[derive(Clone, Copy, Debug)]
-enum Spell {
+enum ObstructionTime {
     /// Exponential with this mean.
     Exponential(f64),
     /// Uniform between these two.
     Uniform(f64, f64),
 }
 
-impl Spell {
+impl ObstructionTime {
     fn draw(self, random: &mut Random) -> f64 {
         match self {
             Self::Exponential(mean) => mean * random.next_exponential(),
