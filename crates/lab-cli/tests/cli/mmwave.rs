@@ -206,7 +206,11 @@ fn what_cannot_be_is_one_line_with_its_code() {
             3,
             "l.toml:11: access: 'csma' is none of",
         ),
-        (&["run", "kind.toml"], 3, "kind.toml:2: `jane` is not a kind"),
+        (
+            &["run", "kind.toml"],
+            3,
+            "kind.toml:2: `jane` is not a kind",
+        ),
         (
             &["run", "cell.toml"],
             3,
