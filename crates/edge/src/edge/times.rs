@@ -23,7 +23,7 @@ pub(super) struct Times {
     /// The latest timestamp that the user has echoed; the user discards older ones.
     seen: Option<u32>,
     /// The value that the far end expects in its place.
-    told: Option<u32>,
+    expected: Option<u32>,
 }
 
 impl Times {
@@ -74,17 +74,17 @@ impl Times {
             return;
         };
         if is_latest && self.seen.is_none_or(|seen| is_later(echo, seen)) {
-            (self.seen, self.told) = (Some(echo), None);
+            (self.seen, self.expected) = (Some(echo), None);
         }
         if self.seen != Some(echo) {
             return;
         }
         if let Some(first) = first.filter(|first| first.timestamp == Some(echo)) {
-            self.told = first.theirs;
+            self.expected = first.theirs;
         }
-        if let Some(told) = self.told.filter(|told| *told != echo) {
-            packet::set_timestamp_echo(packet, segment, told);
-            segment.options.timestamps = Some((value, told));
+        if let Some(theirs) = self.expected.filter(|theirs| *theirs != echo) {
+            packet::set_timestamp_echo(packet, segment, theirs);
+            segment.options.timestamps = Some((value, theirs));
         }
     }
 }

@@ -411,7 +411,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_forges_what_bytes_arrive_or_connections_fail_visibly(
+    fn under_forgery_bytes_arrive_or_connections_fail_visibly(
         mode in 0..Mode::NAMES.len() + 2,
         plans in proptest::collection::vec(plan(), 1..4),
         links in [(1usize..4, 0u64..30), (1usize..4, 0u64..30)],
