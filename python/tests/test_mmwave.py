@@ -17,7 +17,7 @@ from sumlink_sim import mmwave
 CELL = {"stations": 4, "intervals": 20}
 
 
-def told(program: Path, file: Path) -> pd.DataFrame:
+def program_output(program: Path, file: Path) -> pd.DataFrame:
     """Output of `sumlink mmwave run` for a file."""
     command = [program, "mmwave", "run", file, "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -32,7 +32,7 @@ def test_fairness_is_what_the_program_says(program: Path, tmp_path: Path) -> Non
     cell = "[cell]\nstations = 4\nintervals = 20\n"
     file.write_text(f'name = "j"\nkind = "jain"\nblockage = [0.1, 0.5]\nschemes = ["80211ad", "jpoc"]\nseeds = 3\n{cell}')
     mean = frame.groupby(["scheme", "blockage"])["jain"].mean()
-    expected = told(program, file).set_index(["scheme", "blockage"])["jain"]
+    expected = program_output(program, file).set_index(["scheme", "blockage"])["jain"]
     # Results are printed with six digits.
     assert mean.to_dict() == pytest.approx(expected.to_dict(), rel=1e-5)
     again = mmwave.jain([0.1, 0.5], ["80211ad", "jpoc"], [1, 2, 3], cell=CELL, jobs=1)
@@ -44,7 +44,7 @@ def test_mini_slots_are_what_the_program_says(program: Path, tmp_path: Path) -> 
     file = tmp_path / "overhead.toml"
     head = 'name = "o"\nkind = "overhead"\nstations = [2, 6]\nschemes = ["80211-thesis", "jpoc"]\nseeds = 2\n'
     file.write_text(f"{head}[cell]\nintervals = 10\n")
-    expected = told(program, file)
+    expected = program_output(program, file)
     pd.testing.assert_frame_equal(frame, expected[list(frame.columns)].astype(frame.dtypes.to_dict()))
 
 

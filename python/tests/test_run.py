@@ -131,18 +131,18 @@ def test_windows_and_pacing_of_a_class_count(two: dict[str, Any]) -> None:
 )
 def test_nonsense_is_told_with_its_place(two: dict[str, Any], answer: Any, reason: str) -> None:
     own = type("Own", (Nonsense,), {"answer": answer})
-    with pytest.raises(sim.RunError) as told:
+    with pytest.raises(sim.RunError) as caught:
         sim.run(two, ["alone", "sumlink:odd"], [7, 8], schedulers={"odd": own}, jobs=1)
-    message = str(told.value)
+    message = str(caught.value)
     assert message.startswith("scenario two, seed 7, system sumlink:odd, at ") and "the scheduler odd, pick: " in message
     assert reason in message and "\n" not in message
-    assert told.value.results is not None and [run["system"] for run in told.value.results.raw] == ["alone"]
+    assert caught.value.results is not None and [run["system"] for run in caught.value.results.raw] == ["alone"]
 
 
 def test_what_a_class_raises_is_told_with_its_place_and_its_cause(two: dict[str, Any]) -> None:
-    with pytest.raises(sim.RunError, match=r"seed 2, .* at 0\.\d+ s: the scheduler late, pick: RuntimeError: out of ideas") as told:
+    with pytest.raises(sim.RunError, match=r"seed 2, .* at 0\.\d+ s: the scheduler late, pick: RuntimeError: out of ideas") as caught:
         sim.run(two, ["sumlink:late"], [2], schedulers={"late": FailsLate})
-    assert isinstance(told.value.__cause__, RuntimeError) and "own_classes.py:" in str(told.value)
+    assert isinstance(caught.value.__cause__, RuntimeError) and "own_classes.py:" in str(caught.value)
     with pytest.raises(sim.RunError, match="the scheduler no, __init__: ValueError: not today"):
         sim.run(two, ["sumlink:no"], 1, schedulers={"no": NoStart})
     with pytest.raises(sim.RunError, match="the scheduler modest, __init__: ValueError: most_paths is 0; it must be a whole number"):
@@ -168,12 +168,12 @@ def test_a_window_that_means_nothing_is_told_with_its_place(
     two: dict[str, Any], attribute: str, value: Any, reason: str
 ) -> None:
     own = type("Own", (Leaves,), {"attribute": attribute, "value": value})
-    with pytest.raises(sim.RunError) as told:
+    with pytest.raises(sim.RunError) as caught:
         sim.run(two, ["alone", "sumlink:fbdt+odd"], 1, congestion_controls={"odd": own}, jobs=1)
-    message = str(told.value)
+    message = str(caught.value)
     assert "system sumlink:fbdt+odd, at " in message and f"the congestion control odd, on_ack: {reason}" in message
     assert "\n" not in message and len(message) < 500
-    assert told.value.results is not None and len(told.value.results) == 1
+    assert caught.value.results is not None and len(caught.value.results) == 1
 
 
 @pytest.mark.parametrize(
@@ -197,10 +197,10 @@ def test_a_class_that_ends_the_program_ends_its_run_only(two: dict[str, Any], ra
         raise raised
 
     own = type("Own", (sim.Scheduler,), {"pick": pick})
-    with pytest.raises(sim.RunError, match=f"the scheduler odd, pick: {type(raised).__name__}") as told:
+    with pytest.raises(sim.RunError, match=f"the scheduler odd, pick: {type(raised).__name__}") as caught:
         sim.run(two, ["alone", "sumlink:odd"], 1, schedulers={"odd": own}, jobs=1)
-    assert told.value.__cause__ is raised
-    assert told.value.results is not None and len(told.value.results) == 1
+    assert caught.value.__cause__ is raised
+    assert caught.value.results is not None and len(caught.value.results) == 1
 
 
 RARELY_CALLED = {
@@ -227,18 +227,18 @@ def test_every_method_that_raises_is_named(two: dict[str, Any], method: str) -> 
     if method == "stream_gone":
         scenario = {**scenario, "workload": {"kind": "files", "sizes": ["10kB"], "count": 5}}
         del scenario["warmup"]
-    with pytest.raises(sim.RunError, match=rf"at \d\.\d+ s: the .* odd, {method}: LookupError: out of ideas \(.*\.py:\d+\)$") as told:
+    with pytest.raises(sim.RunError, match=rf"at \d\.\d+ s: the .* odd, {method}: LookupError: out of ideas \(.*\.py:\d+\)$") as caught:
         if base is AnyPath:
             sim.run(scenario, ["alone", RARELY_CALLED[method]], 1, schedulers=own, jobs=1)
         else:
             sim.run(scenario, ["alone", RARELY_CALLED[method]], 1, congestion_controls=own, jobs=1)
-    assert told.value.results is not None and len(told.value.results) == 1
+    assert caught.value.results is not None and len(caught.value.results) == 1
 
 
 def test_what_is_told_is_one_line_whatever_was_raised(two: dict[str, Any]) -> None:
-    with pytest.raises(sim.RunError, match=r"pick: ValueError: out of ideas and words .*\.\.\. \(.*own_classes.py:\d+\)$") as told:
+    with pytest.raises(sim.RunError, match=r"pick: ValueError: out of ideas and words .*\.\.\. \(.*own_classes.py:\d+\)$") as caught:
         sim.run(two, ["sumlink:rambles"], 1, schedulers={"rambles": Rambles})
-    assert "\n" not in str(told.value) and len(str(told.value)) < 600
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,8 @@ def test_control_c_ends_a_run(two: dict[str, Any]) -> None:
     running = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout is not None and running.stdout.readline() == "begun\n"
     os.kill(running.pid, signal.SIGINT)
-    _, told = running.communicate(timeout=60)
-    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in told
+    _, caught = running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in caught
 
 
 def test_one_command_compares_a_scheduler_of_ones_own(
@@ -324,9 +324,9 @@ def test_one_command_compares_a_scheduler_of_ones_own(
     assert goodput["sumlink:mine"] > 50
     asked = ["--systems", "alone,sumlink:bad", "--seeds", "1", "--jobs", "1"]
     assert main(["run", file, "--scheduler", "bad=bad:Bad", *asked]) == 1
-    told = capsys.readouterr()
-    assert "seed 1, system sumlink:bad, at 0." in told.err and "Bad has no method pick" in told.err
-    assert told.err.count("\n") == 1 and "\nalone " in told.out, "completed runs are shown"
+    caught = capsys.readouterr()
+    assert "seed 1, system sumlink:bad, at 0." in caught.err and "Bad has no method pick" in caught.err
+    assert caught.err.count("\n") == 1 and "\nalone " in caught.out, "completed runs are shown"
     for arguments, reason in [
         (["--systems", "sumlink:yours"], "systems: sumlink has no scheduler 'yours'"),
         (["--scheduler", "mine=mine:Yours"], "module 'mine' has no attribute 'Yours'"),
@@ -334,8 +334,8 @@ def test_one_command_compares_a_scheduler_of_ones_own(
         (["--jobs", "0"], "jobs: 0"),
     ]:
         assert main(["run", file, *arguments]) == 2, arguments
-        told = capsys.readouterr()
-        assert reason in told.err and told.err.count("\n") == 1 and not told.out
+        caught = capsys.readouterr()
+        assert reason in caught.err and caught.err.count("\n") == 1 and not caught.out
 
 
 def test_a_scenario_that_cannot_be_read_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -349,9 +349,9 @@ def test_a_scenario_that_cannot_be_read_is_told_in_words(tmp_path: Path, capsys:
         file = str(tmp_path / name)
         for arguments in (["run", file], ["sweep", file, *sweep]):
             assert main(arguments) == 2, arguments
-            told = capsys.readouterr().err
-            assert reason in told and file.removesuffix("/.") in told and told.count("\n") == 1, told
-            assert "Errno" not in told, told
+            caught = capsys.readouterr().err
+            assert reason in caught and file.removesuffix("/.") in caught and caught.count("\n") == 1, caught
+            assert "Errno" not in caught, caught
 
 
 def test_control_c_ends_what_never_answers(two: dict[str, Any]) -> None:
@@ -365,8 +365,8 @@ def test_control_c_ends_what_never_answers(two: dict[str, Any]) -> None:
     )
     assert running.stdout is not None and running.stdout.readline() == "thinking\n"
     os.kill(running.pid, signal.SIGINT)
-    _, told = running.communicate(timeout=60)
-    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in told
+    _, caught = running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in caught
 
 
 def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:

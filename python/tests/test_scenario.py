@@ -53,9 +53,9 @@ def test_some_keys_take_other_values_and_the_first_scenario_stays(two: dict[str,
     ],
 )
 def test_what_makes_no_sense_is_told_with_its_key(two: dict[str, Any], key: str, value: Any, reason: str) -> None:
-    with pytest.raises(sim.ScenarioError, match=reason) as told:
+    with pytest.raises(sim.ScenarioError, match=reason) as caught:
         sim.Scenario(two).set({key: value})
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_recording_has_lines_of_its_own(two: dict[str, Any], tmp_path: Path) -> None:

@@ -38,10 +38,10 @@ def check_whole(directory: Path, tasks: int) -> None:
 
 
 def test_a_sweep_has_every_combination_and_its_figures(two: dict[str, Any], tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    done = sim.sweep(two, GRID, seeds=2, out=tmp_path / "out", progress=lambda n, of: told.append((n, of)))
+    reports: list[tuple[int, int]] = []
+    done = sim.sweep(two, GRID, seeds=2, out=tmp_path / "out", progress=lambda n, of: reports.append((n, of)))
     check_whole(tmp_path / "out", 16)
-    assert told[-1] == (16, 16) and len(done) == 16
+    assert reports[-1] == (16, 16) and len(done) == 16
     runs = done.runs
     assert list(runs.columns[:5]) == ["scenario", "system", "seed", "link.wifi.rate", "link.wifi.loss"]
     single = sim.run(sim.Scenario(two).set({"link.wifi.rate": "2mbit", "link.wifi.loss": "1%"}), ["sumlink:fbdt"], [2]).runs
@@ -61,13 +61,13 @@ def test_a_sweep_goes_on_where_it_was_interrupted(two: dict[str, Any], tmp_path:
     lines = (tmp_path / "whole" / JOURNAL).read_bytes().splitlines(keepends=True)
     # The last line was interrupted while being written.
     (out / JOURNAL).write_bytes(b"".join(lines[:5]) + lines[5][: len(lines[5]) // 2])
-    told: list[int] = []
-    again = sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: told.append(n))
-    assert told == list(range(6, 17))
+    reports: list[int] = []
+    again = sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: reports.append(n))
+    assert reports == list(range(6, 17))
     check_whole(out, 16)
     pd.testing.assert_frame_equal(again.frame("series"), whole)
-    sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: told.append(n))
-    assert len(told) == 11, "no run is left"
+    sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: reports.append(n))
+    assert len(reports) == 11, "no run is left"
     other = sim.sweep({**two, "warmup": "0.5s"}, GRID, seeds=2, out=out)
     assert len(other) == 16 and len(journal(out)) == 32, "another scenario has its own runs"
 
@@ -76,9 +76,9 @@ def test_python_classes_run_in_processes_and_a_failure_keeps_what_is_done(two: d
     out = tmp_path / "out"
     own = {"mine": FailsOnLongLinks}
     grid = {"link.wifi.delay": ["5ms", "6ms", "300ms"]}
-    with pytest.raises(sim.RunError) as told:
+    with pytest.raises(sim.RunError) as caught:
         sim.sweep(two, grid, ["sumlink:mine"], 2, out=out, schedulers=own, jobs=1)
-    message = str(told.value)
+    message = str(caught.value)
     assert "scenario two, seed 1, system sumlink:mine, at " in message and "too long" in message
     assert f"(4 of 6 runs are kept in {out})" in message, message
     assert len(sim.Sweep(out)) == 4
@@ -195,8 +195,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     ]:
         monkeypatch.setattr("sumlink_sim.workers.DASK_TIMEOUT", 1)
         assert main([*common, *arguments]) == 2, arguments
-        told = capsys.readouterr().err
-        assert reason in told and told.count("\n") == 1, told
+        caught = capsys.readouterr().err
+        assert reason in caught and caught.count("\n") == 1, caught
 
 
 def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], tmp_path: Path) -> None:
@@ -251,9 +251,9 @@ def test_a_cluster_that_is_lost_is_told_and_what_is_done_is_kept(two: dict[str, 
 
         own = {"mine": AnyPath}
         longer = {**two, "duration": "10s"}
-        with pytest.raises(sim.RunError, match=r"scenario two, seed \d, system sumlink:mine: the cluster has no result: .* runs are kept") as told:
+        with pytest.raises(sim.RunError, match=r"scenario two, seed \d, system sumlink:mine: the cluster has no result: .* runs are kept") as caught:
             sim.sweep(longer, GRID, ["sumlink:mine"], 4, out=out, schedulers=own, dask=address, progress=kill)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(caught.value)
         assert 3 <= len(sim.Sweep(out)) < 16
     finally:
         for process in (scheduler, worker):

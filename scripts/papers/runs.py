@@ -19,7 +19,7 @@ LINK = re.compile(r"10\.77\.(\d+)\.2:")
 # Seconds of a trace that become one point: the last of each value, and the largest round-trip time.
 STEP = 0.05
 
-# Congestion controls whose kernel name is not sl_ plus their own name (docs/congestion.md).
+# Congestion controls with a kernel name other than sl_ plus their name (docs/congestion.md).
 SYSTEM_NAMES = {"rtt-compensator": "sl_rttcomp"}
 
 # Payload share of a link's bytes: 1448 of each 1500.

@@ -1,4 +1,4 @@
-//! Packets from the tunnels: plain ones, and numbered ones whose order is restored.
+//! Packets from the tunnels: plain ones, and numbered ones in restored order.
 //!
 //! The remote end numbers packets per destination address, so each address has a sequence of its
 //! own. A restarted end begins at 0 again, with a new epoch. An end that had too many users and has
@@ -182,7 +182,7 @@ impl Receive {
         waiting.filter_map(|user| user.order.poll_timeout()).min()
     }
 
-    /// Delivers packets whose gaps have expired.
+    /// Skips expired gaps and delivers the packets behind them.
     pub(crate) fn handle_timeout(&mut self, now: Instant, mut out: impl FnMut(Vec<u8>)) {
         let (users, stored) = (&mut self.users, &mut self.stored);
         self.active.retain(|user| {

@@ -16,7 +16,7 @@ fn bond(name: &str, flows: u8) -> *mut Bond {
 
 /// Acknowledges one packet, with a window's worth in flight.
 fn ack(bond: *mut Bond, flow: u8, now: u64, rtt: u64) {
-    let told = SumlinkBondAck {
+    let ack = SumlinkBondAck {
         now,
         rtt,
         acknowledged: now,
@@ -24,7 +24,7 @@ fn ack(bond: *mut Bond, flow: u8, now: u64, rtt: u64) {
         acked: 1,
         in_flight: 1000,
     };
-    unsafe { sumlink_bond_on_ack(bond, flow, &told) };
+    unsafe { sumlink_bond_on_ack(bond, flow, &ack) };
 }
 
 fn refusal(name: Option<&CStr>, flows: u8) -> String {

@@ -23,7 +23,7 @@ fn pair(scheduler: &str) -> [*mut End; 2] {
 }
 
 fn sample(end: *mut End) {
-    let told = SumlinkSessionSample {
+    let sample = SumlinkSessionSample {
         srtt: 20 * MS,
         rttvar: MS,
         min_rtt: 20 * MS,
@@ -33,7 +33,7 @@ fn sample(end: *mut End) {
         ..SumlinkSessionSample::default()
     };
     for path in 0..PATHS {
-        unsafe { sumlink_session_path_sample(end, path, &told, 0) };
+        unsafe { sumlink_session_path_sample(end, path, &sample, 0) };
     }
 }
 

@@ -46,7 +46,7 @@ impl Edge {
         }
     }
 
-    /// A flow whose idle time has expired.
+    /// A flow with an expired idle time.
     fn idle_for_long(&self, now: Instant) -> Option<FlowId> {
         let (id, used, _) = self.flows.idle().next()?;
         (used + self.config.idle <= now).then_some(id)

@@ -1,6 +1,6 @@
 //! Timestamps of packets that overtake each other (RFC 7323), for flows that the node repairs.
 //!
-//! A user discards a packet whose timestamp is older than the latest one received in order (PAWS,
+//! A user discards a packet with a timestamp older than the latest one received in order (PAWS,
 //! section 5.3). A retransmission from the far end has a later timestamp than all packets sent
 //! since the original, which may still be in flight on a slower link. Once the retransmission
 //! arrives, the user would discard all of them. So the node keeps timestamps from decreasing along

@@ -386,7 +386,7 @@ impl Flow {
     }
 
     /// Whether the user may have sent this sequence number: it lies in the window that the far end
-    /// permits, or at most one such window before it. An attacker who has not seen the flow cannot
+    /// permits, or at most one such window before it. An off-path attacker cannot
     /// guess that range (RFC 5961, section 5).
     fn may_come_from_user(&self, sequence: u32, next: u32) -> bool {
         let (Some(known), Some((acked, end))) = (self.user_next, self.user_window) else {

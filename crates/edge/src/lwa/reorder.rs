@@ -260,7 +260,7 @@ mod tests {
         })
     }
 
-    /// A PDU whose payload is its number.
+    /// A PDU with its number as payload.
     fn pdu(bits: SequenceBits, number: u64) -> Vec<u8> {
         Header {
             sequence: number as u32,

@@ -1,4 +1,4 @@
-//! Several flows at once, over IPv4 and IPv6, with data both ways and an attacker who forges
+//! Several flows at once, over IPv4 and IPv6, with data both ways and an attacker that forges
 //! packets. Nodes join flows midway or see one direction only. The invariants are those of the
 //! other tests: an end receives the bytes that the other sent, in order, or its connection fails
 //! visibly; and a node acknowledges only data that it has received.

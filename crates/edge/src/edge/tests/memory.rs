@@ -11,7 +11,7 @@ use crate::{Config, Edge, LinkId};
 
 const LINKS: [LinkId; 2] = [LinkId(0), LinkId(1)];
 
-/// A node without room for copies; their bound has tests of its own.
+/// A node without room for copies; other tests cover their bound.
 fn node() -> Edge {
     Edge::new(Config {
         kept: 0,
