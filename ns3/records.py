@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Writes runs of ns-3 in the laboratory's format (docs/laboratory.md), for `sumlink lab report DIR`."""
+"""Writes runs of ns-3 in the laboratory's format (docs/laboratory.md), for `sumlink lab report
+DIR`."""
 import hashlib
 import json
 import os
@@ -17,7 +18,8 @@ ABOUT = {
 
 
 def write(directory, args, lines):
-    """Writes a file per run and one per scenario. Links alone become one system; all seeds share a scenario."""
+    """Writes a file per run and one per scenario. Links alone become one system; all seeds share a
+    scenario."""
     by_scenario = {}
     for line in lines:
         by_scenario.setdefault(line["scenario"], []).append(line)
@@ -44,7 +46,8 @@ def write(directory, args, lines):
 
 
 def description(scenario, args, lines):
-    """A scenario file with the fields that the laboratory's report reads; it cannot be run there."""
+    """A scenario file with the fields that the laboratory's report reads; it cannot be run
+    there."""
     is_cell = scenario.startswith("lte-11")
     about = ABOUT["lte-11"].format(scenario[6:]) if is_cell else ABOUT[""].format(scenario)
     warm = WARM if is_cell else 0

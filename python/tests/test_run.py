@@ -34,7 +34,8 @@ def test_the_program_and_the_package_agree_to_the_last_bit(program: Path, tmp_pa
 
 
 def test_builds_with_and_without_optimisation_make_the_same_events(program: Path) -> None:
-    """The tests' program is a debug build, the package an optimized one; most runs use the engine."""
+    """The tests' program is a debug build, the package an optimized one; most runs use the
+    engine."""
     assert sim._native.optimized and "debug" in program.parts, "otherwise the comparison is void"
     systems = ["alone", "mptcp", "sumlink:fbdt", "sumlink:minrtt+olia", "sumlink:blest+illinois+2"]
     for name in ("train", "selftest-10-10-1-25"):
@@ -275,7 +276,8 @@ def test_a_trace_is_written_for_each_run(two: dict[str, Any], tmp_path: Path) ->
 
 
 def test_python_runs_on_while_the_simulator_works(two: dict[str, Any]) -> None:
-    """The run lasts far longer than the other thread, which would be blocked if the lock were held."""
+    """The run lasts far longer than the other thread, which would be blocked if the lock were
+    held."""
     counted, over = 0, threading.Event()
 
     def count() -> None:

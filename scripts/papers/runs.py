@@ -32,7 +32,8 @@ class TimeIsOver(Exception):
 
 @dataclasses.dataclass
 class Bench:
-    """The sumlink program, the folders of scenarios and results, and the (monotonic) deadline for starting runs."""
+    """The sumlink program, the folders of scenarios and results, and the (monotonic) deadline for
+    starting runs."""
 
     program: str
     scenarios: pathlib.Path
@@ -77,7 +78,8 @@ class Bench:
         return path
 
     def _measure(self, file, systems, seeds):
-        """Runs the missing measurements. The laboratory would detect existing ones itself, but slowly."""
+        """Runs the missing measurements. The laboratory would detect existing ones itself, but
+        slowly."""
         wanted = itertools.product(range(1, seeds + 1), systems)
         if all(newer(self._run_file(file.stem, seed, system), file) for seed, system in wanted):
             return
@@ -135,7 +137,8 @@ def newer(result, file):
 
 
 def thinned(path, congestion):
-    """For each link's subflow in the server's direction: columns of values with a point for each STEP.
+    """For each link's subflow in the server's direction: columns of values with a point for each
+    STEP.
 
     Other programs on the machine may use MPTCP, too: of the connections with this congestion control, the one with most
     records counts.
