@@ -176,7 +176,7 @@ impl Server {
             self.control.on_recovery_exit(now);
         }
         if self.recover.is_some() {
-            self.resend(now); // RFC 6582: a partial acknowledgement
+            self.resend(now); // RFC 6582: a partial acknowledgment
             self.duplicates = self.duplicates.saturating_sub(acked);
         } else {
             self.duplicates = 0;
