@@ -159,7 +159,8 @@ fn parse(answer: &Bound<'_, PyAny>) -> Result<Pick, String> {
     let nonsense = || {
         let text = shown(answer);
         format!(
-            "answered {text}, which is neither None nor ('send', 'repeat' or 'race', stream, start, end)"
+            "answered {text}, which is neither None nor \
+             ('send', 'repeat' or 'race', stream, start, end)"
         )
     };
     let (kind, stream, start, end): (String, u64, u64, u64) =
