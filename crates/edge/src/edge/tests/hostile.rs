@@ -426,7 +426,8 @@ proptest! {
         happen.extend([(1500, 2, 0), (1500, 3, 0)]);
         happen.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         while !world.over() && world.now < Duration::from_secs(600) {
-            let due = |at: &u64| Duration::from_millis(*at) <= world.now;
+            let now = world.now;
+            let due = |at: &u64| Duration::from_millis(*at) <= now;
             while let Some((_, what, number)) = happen.pop_if(|(at, ..)| due(at)) {
                 world.happen(what, number);
             }
