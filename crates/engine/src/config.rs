@@ -271,13 +271,16 @@ pub enum ConfigError {
     #[error("selector: {0}")]
     Selector(String),
     /// A scaling factor is out of range.
-    #[error("alpha and beta must be above 0 and at most 1")]
+    #[error("alpha and beta must be above 0 and no larger than 1")]
     Coupling,
     /// The share of duplicated bytes is out of range.
     #[error("redundancy must be a share of the bytes sent, from 0 to 1")]
     Redundancy,
     /// The limits on the size of transmission windows are invalid.
-    #[error("a window needs 1 KiB <= least <= most <= 1 TiB and from 0 to 1000 products")]
+    #[error(
+        "a window is from 1 KiB to 1 TiB, its least size no larger than its most, \
+         and has 0 to 1000 products"
+    )]
     Window,
     /// The number of streams is out of range.
     #[error("max_streams must be from 1 to 65536, not {0}")]

@@ -275,7 +275,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session.windows.conversational]\nleast = \"1MiB\"",
-            "x.toml:5: a window needs 1 KiB <= least <= most <= 1 TiB",
+            "x.toml:5: a window is from 1 KiB to 1 TiB, its least size no larger than its most",
         ),
         (
             "server",
