@@ -386,12 +386,12 @@ mod tests {
             ("a,-10,0,3\na,10,0\n", 2, "the gain is missing"),
         ] {
             let problems = parse(text, pattern).unwrap_err();
-            let told = &problems[0];
+            let message = &problems[0];
             assert!(
-                told.file.ends_with("p.csv") && told.line == line,
-                "{told:?}"
+                message.file.ends_with("p.csv") && message.line == line,
+                "{message:?}"
             );
-            assert!(told.reason.contains(hint), "{told:?}");
+            assert!(message.reason.contains(hint), "{message:?}");
         }
         let problems = parse(&format!("{text}sectors = [64]\n"), good).unwrap_err();
         assert!(problems[0].reason.contains("contradict"), "{problems:?}");

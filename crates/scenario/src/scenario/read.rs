@@ -15,7 +15,7 @@ use super::{Scenario, Traffic, event, link, sha256_of, shared, workload};
 /// Maximum duration of a run, which catches mistyped units.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Maximum number of seeds.
-const MOST_SEEDS: u64 = 1000;
+const MAX_SEEDS: u64 = 1000;
 
 /// Reads a scenario; the error lists all problems.
 pub(crate) fn read(file: &Path, text: &str) -> Result<Scenario, Vec<Problem>> {
@@ -57,7 +57,7 @@ fn read_root(
         );
     }
     let traffic = root.parsed(document, "direction", Traffic::parse);
-    let seeds = root.integer(document, "seeds", 1..MOST_SEEDS + 1);
+    let seeds = root.integer(document, "seeds", 1..MAX_SEEDS + 1);
     let gso = root.boolean(document, "gso").unwrap_or(false);
     let unshaped = root.boolean(document, "unshaped").unwrap_or(false);
     let congestion = root.parsed(document, "congestion", parse_congestion);
