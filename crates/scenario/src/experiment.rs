@@ -422,7 +422,7 @@ mod tests {
             "{problems:?}"
         );
         assert_eq!(problems[0].line, 3);
-        let problems = parse(&format!("{links}{wigig}colour = \"red\"\n")).unwrap_err();
+        let problems = parse(&format!("{links}{wigig}color = \"red\"\n")).unwrap_err();
         assert!(problems[0].file.ends_with("l.toml"), "{problems:?}");
     }
 }

@@ -219,7 +219,7 @@ mod tests {
         let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\n\
                     systems = [\"sumlink:fbtd\"]\n\
                     [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\n\
-                    rate = \"1mbit\"\ncolour = \"red\"\n\
+                    rate = \"1mbit\"\ncolor = \"red\"\n\
                     [[event]]\nat = \"1s\"\nlink = \"wimax\"\nrate = \"0\"\n";
         let found = problems(text);
         let starts = [
@@ -229,7 +229,7 @@ mod tests {
             "s.toml:4: systems: ",
             "s.toml:7: rate must be a text",
             "s.toml:9: name: 'lo' cannot be a link's name",
-            "s.toml:11: [[link]] has no key 'colour'",
+            "s.toml:11: [[link]] has no key 'color'",
             "s.toml:14: there is no link 'wimax'",
         ];
         for start in starts {
