@@ -1,4 +1,4 @@
-//! The subcommands of `sumlink lab`.
+//! The subcommands of `sumlink-lab`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,17 +18,17 @@ use crate::scenario::Scenario;
 use crate::self_test::{self, SelfTestOptions};
 use crate::topology::Side;
 use crate::traffic::TrafficCommand;
-use crate::units::format_rate;
 use crate::video::{self, VideoOptions};
 use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic};
+use sumlink_settings::units::format_rate;
 
-/// What `sumlink lab` can do.
+/// What `sumlink-lab` can do.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Make emulated links between two network namespaces and run a command there, or a shell
     #[command(
-        after_help = "Examples:\n  sumlink lab shell scenarios/unequal-queue.toml\n\n  \
-                      sumlink lab shell --link wifi:rate=60mbit,delay=10ms \\\n    \
+        after_help = "Examples:\n  sumlink-lab shell scenarios/unequal-queue.toml\n\n  \
+                      sumlink-lab shell --link wifi:rate=60mbit,delay=10ms \\\n    \
                       --link wigig:rate=180mbit,loss=5% -- ping -c 3 -I wigig 10.99.0.1"
     )]
     Shell {
@@ -123,14 +123,14 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// The programs that make the traffic of a run; `lab run` calls them
+    /// The programs that make the traffic of a run; `sumlink-lab run` calls them
     #[command(hide = true, subcommand)]
     Traffic(TrafficCommand),
     /// Remove what laboratories whose owner was killed have left behind
     Clean,
     /// Make a page of results, DIR/report.html: tables and figures, each also as SVG and CSV in DIR/figures
     Report {
-        /// Where `lab run` wrote the results: its --out, or one scenario's directory in it
+        /// Where `sumlink-lab run` wrote the results: its --out, or one scenario's directory in it
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },

@@ -1,15 +1,15 @@
 //! A chart of an edge node's handling of a flow: over time the sender's window and round-trip time,
 //! the number and holding time of duplicate acknowledgments, and the node's queues.
 //!
-//! It is drawn from the lines `flow` and `queue` of a trace of `sumlink lab run --trace` or
-//! `sumlink sim run --trace`.
+//! It is drawn from the lines `flow` and `queue` of a trace of `sumlink-lab run --trace` or
+//! `sumlink-lab sim run --trace`.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use serde::Deserialize;
 
-use crate::plot::{Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
+use sumlink_plot::{Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
 
 /// A line of a trace; other events are ignored.
 #[derive(Debug, Deserialize)]

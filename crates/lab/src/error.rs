@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use sumlink_scenario::error::{LinkError, LoadError, lines};
 use sumlink_scenario::scenario::Problem;
-use sumlink_scenario::units::UnitError;
+use sumlink_settings::units::UnitError;
 use sumlink_util::plain;
 
 /// Why a laboratory command failed. Each message is one line that suggests a remedy.
@@ -127,7 +127,7 @@ pub enum LabError {
 
 impl LabError {
     /// The exit code of a program that has only these subcommands, such as `examples/lab.rs`;
-    /// `sumlink lab` uses the codes of docs/cli.md.
+    /// `sumlink-lab` uses the codes of docs/cli.md.
     ///
     /// | code | meaning |
     /// | --- | --- |
@@ -140,7 +140,7 @@ impl LabError {
     /// | 7 | sumlink was slower in the demo than required |
     /// | 8 | the figures are refused: a busy emulator, or a link that did not carry the traffic |
     /// | 130 | interrupted |
-    /// | other | `lab shell` and `lab exec`: that of the command |
+    /// | other | `sumlink-lab shell` and `sumlink-lab exec`: that of the command |
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::System { .. } | Self::File { .. } | Self::Output { .. } => 1,

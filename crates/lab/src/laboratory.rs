@@ -206,12 +206,12 @@ impl Lab {
         &self.inner.config.links
     }
 
-    /// The laboratory's id, for `sumlink lab exec --lab`.
+    /// The laboratory's id, for `sumlink-lab exec --lab`.
     pub fn id(&self) -> &str {
         self.inner.run_dir.id()
     }
 
-    /// The socket that `sumlink lab set` connects to.
+    /// The socket that `sumlink-lab set` connects to.
     pub fn control(&self) -> PathBuf {
         self.inner.run_dir.control()
     }

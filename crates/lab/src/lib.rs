@@ -12,7 +12,7 @@
 //! would push back on the sockets.
 //!
 //! [`Lab`] is a running laboratory, for tests and measurements; [`run`] runs the subcommands of
-//! `sumlink lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user
+//! `sumlink-lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user
 //! namespaces.
 //!
 //! ```no_run
@@ -40,7 +40,6 @@ mod faults;
 mod laboratory;
 mod list;
 mod netns;
-mod plot;
 mod process;
 mod programs;
 mod prose;
@@ -78,7 +77,7 @@ pub use sumlink_scenario::config::{
 pub use sumlink_scenario::error::LinkError;
 pub use sumlink_scenario::health::Health;
 pub use sumlink_scenario::plan::LabConfig;
-pub use sumlink_scenario::{MTU, scenario, session, system, units};
+pub use sumlink_scenario::{MTU, scenario, system};
 pub(crate) use sumlink_scenario::{config, health};
 pub use timeline::timeline;
 pub use topology::{SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};

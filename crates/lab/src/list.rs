@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::error::LabError;
 use crate::prose::{cut, first_sentence, print};
 use crate::scenario::Scenario;
-use crate::units::format_duration;
+use sumlink_settings::units::format_duration;
 
 /// Maximum characters of a description: its first sentence, shortened if necessary.
 const ABOUT: usize = 84;

@@ -17,7 +17,12 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ffmpeg", "ffmpeg"),
 ];
 
-/// The Debian package that contains a program.
+/// This program, which makes the traffic of a run and is measured where no other is named.
+pub(crate) fn own() -> Result<PathBuf, LabError> {
+    env::current_exe().map_err(|error| LabError::system("finding this program", error))
+}
+
+/// The Debian package that brings a program.
 pub(crate) fn package_of(program: &str) -> Option<&'static str> {
     PACKAGES
         .iter()

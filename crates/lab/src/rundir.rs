@@ -140,7 +140,7 @@ pub(crate) fn choose(asked: Option<&str>) -> Result<String, LabError> {
     match running.as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(LabError::NoLab(
-            "no laboratory is running; start one with: sumlink lab shell --link NAME:rate=60mbit"
+            "no laboratory is running; start one with: sumlink-lab shell --link NAME:rate=60mbit"
                 .into(),
         )),
         several => Err(LabError::NoLab(format!(

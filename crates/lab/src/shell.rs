@@ -31,8 +31,8 @@ pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Resu
         for line in lab.description()? {
             note!("  {line}");
         }
-        note!("  start a program on the other side: sumlink lab exec --side server -- COMMAND");
-        note!("  change a link:                     sumlink lab set LINK loss=5%");
+        note!("  start a program on the other side: sumlink-lab exec --side server -- COMMAND");
+        note!("  change a link:                     sumlink-lab set LINK loss=5%");
     }
     lab.begin()?;
     let child = lab.spawn(side, to_command(command))?;

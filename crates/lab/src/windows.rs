@@ -1,7 +1,7 @@
 //! A chart of congestion windows: window and threshold of each flow over time, and below them the
 //! round-trip time.
 
-use crate::plot::{Across, Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
 
 /// The samples of one flow.
 #[derive(Clone, Debug, Default, PartialEq)]

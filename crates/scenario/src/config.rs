@@ -8,7 +8,7 @@ use serde::Serialize;
 use sumlink_link::{Jitter, LinkConfig, Loss, Policer, QueueLimit, Trace};
 
 use crate::error::LinkError;
-use crate::units::{format_duration, format_rate};
+use sumlink_settings::units::{format_duration, format_rate};
 
 mod change;
 mod check;

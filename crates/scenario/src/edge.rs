@@ -11,7 +11,7 @@ use std::time::Duration;
 use sumlink_edge::{Config, LinkSettings, Mode, Sack, lwa::ReorderConfig, steering};
 
 use crate::plan::LabConfig;
-use crate::units::{format_duration, parse_duration};
+use sumlink_settings::units::{format_duration, parse_duration};
 
 /// The TCP of the hosts at both ends of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sumlink_util::plain;
 
 use crate::scenario::Problem;
-use crate::units::UnitError;
+use sumlink_settings::units::UnitError;
 
 /// Why a scenario cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ pub enum LinkError {
     /// A change that the emulator cannot make on schedule.
     #[error(
         "link '{link}': the state 'removed' cannot be scheduled; use 'down', or change it with: \
-         sumlink lab set"
+         sumlink-lab set"
     )]
     CannotPlan {
         /// The link.

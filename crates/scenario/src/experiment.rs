@@ -1,5 +1,4 @@
-//! Files of experiments with 60 GHz Wi-Fi, the input of `sumlink mmwave run`. docs/mmwave.md is
-//! their manual.
+//! Files of experiments with 60 GHz Wi-Fi: what `sumlink-lab mmwave run` takes. docs/mmwave.md is their manual.
 //!
 //! ```toml
 //! name = "jain"

@@ -8,7 +8,7 @@ use crate::config::{
 };
 use crate::error::LinkError;
 use crate::model;
-use crate::units::format_duration;
+use sumlink_settings::units::format_duration;
 
 /// The description of a laboratory.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use sumlink_engine::{Class, SelectorConfig, scheduler};
 
 use crate::edge::EdgeVariant;
 use crate::scenario::{Scenario, parse_congestion};
-use crate::session::SessionOptions;
+use sumlink_settings::session::SessionOptions;
 
 /// The systems of a scenario that names none.
 pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];

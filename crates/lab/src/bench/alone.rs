@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::config::LinkSpec;
 use crate::results::ALONE;
 use crate::scenario::{Problem, Scenario, Workload};
-use crate::units::{format_duration, format_rate};
+use sumlink_settings::units::{format_duration, format_rate};
 
 /// A link of a row and the scenario that contains only this link.
 #[derive(Clone, Debug)]

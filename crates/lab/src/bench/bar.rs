@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::units::{
+use sumlink_settings::units::{
     format_duration, format_rate, parse_duration, parse_percentage, parse_rate, parse_size,
 };
 

@@ -1,7 +1,7 @@
 //! The charts of a group: for each line the first bar's figure, its spread, the bound and the other
 //! systems.
 
-use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short, shortened};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short, shortened};
 
 use super::bar::Quantity;
 use super::judge::{Judged, Line, Verdict};

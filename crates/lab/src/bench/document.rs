@@ -14,8 +14,8 @@ use super::summary::summary;
 use super::tables::{bar, mixture, section};
 use super::{BenchOptions, Lines, chart, plan};
 use crate::error::LabError;
-use crate::plot::Palette;
 use crate::run::{write_json, write_text};
+use sumlink_plot::Palette;
 
 /// Input of the pages.
 pub(super) struct Page<'a> {

@@ -1,4 +1,4 @@
-//! `lab bench`: sumlink's goals as a matrix of scenarios, measured and judged.
+//! `sumlink-lab bench`: sumlink's goals as a matrix of scenarios, measured and judged.
 //!
 //! Each row of the matrix is a scenario with bars ([`bar::Bar`]) for the system under test, run in
 //! every direction and with every congestion control that its group names. The links alone and the
@@ -24,10 +24,10 @@ mod tables;
 mod tests;
 mod vary;
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
+use crate::programs;
 use crate::prose::{note, print};
 use crate::run::{self, Store};
 use crate::systems;
@@ -40,13 +40,13 @@ use quantities::Measured;
 use records::Records;
 use sources::Sources;
 
-/// Options of `sumlink lab bench`.
+/// What `sumlink-lab bench` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "It ends with 0 when every bar of the chosen rows is reached, with 10 when one is \
                   not, or has no figure.\n\n\
-                  Examples:\n  sumlink lab bench --list\n  sumlink lab bench --quick\n  \
-                  sumlink lab bench --rows 'unequal/*' --seeds 3 --systems mptcp --out unequal"
+                  Examples:\n  sumlink-lab bench --list\n  sumlink-lab bench --quick\n  \
+                  sumlink-lab bench --rows 'unequal/*' --seeds 3 --systems mptcp --out unequal"
 )]
 pub struct BenchOptions {
     /// Only these rows, as GROUP/ROW; * stands for anything
@@ -81,7 +81,8 @@ pub struct BenchOptions {
     /// The matrix: a file for each group of rows
     #[arg(long, value_name = "DIR", default_value = "scenarios/matrix")]
     pub matrix: PathBuf,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Print the figures as one JSON object, the same as results.json
@@ -103,7 +104,7 @@ pub(crate) fn check(options: &BenchOptions) -> Result<Vec<Group>, LabError> {
     let groups = matrix::load(&options.matrix)?;
     if !plan::chosen(&groups, options).any(|_| true) {
         return Err(LabError::Usage(format!(
-            "--rows: no row matches {}: sumlink lab bench --list shows the names",
+            "--rows: no row matches {}: sumlink-lab bench --list shows the names",
             options.rows.join(", ")
         )));
     }
@@ -114,7 +115,7 @@ pub(crate) fn check(options: &BenchOptions) -> Result<Vec<Group>, LabError> {
 pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabError> {
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let sources = Sources::new(groups);
     let plan = Plan::new(groups, &sources, options, &program);

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::Lines;
 use super::bar::Quantity;
 use super::judge::{Judged, Line};
-use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 use crate::results::Spread;
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 
 /// A deficit of more than 10 % is beyond the random variation of most runs.
 const NOISE_MARGIN: f64 = 0.9;

@@ -293,7 +293,7 @@ mod tests {
     use crate::bench::quantities::Measured;
     use crate::bench::quantities::tests::{alone, own, run, scenario};
     use crate::bench::{chart, matrix};
-    use crate::plot::Palette;
+    use sumlink_plot::Palette;
 
     #[test]
     fn lines_that_were_not_run_are_one_sentence() {

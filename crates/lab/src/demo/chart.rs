@@ -2,7 +2,7 @@
 
 use super::report::{ConditionReport, DemoReport, Row};
 use super::systems::System;
-use crate::plot::{Anchor, Ink, Svg, tick_step};
+use sumlink_plot::{Anchor, Ink, Svg, tick_step};
 
 const WIDTH: f64 = 940.0;
 /// Left and right end of the plot; labels are to the left, figures to the right.

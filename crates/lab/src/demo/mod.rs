@@ -1,4 +1,4 @@
-//! `lab demo`: fetches a file over two emulated links: over each link alone, with kernel MPTCP and
+//! `sumlink-lab demo`: fetches a file over two emulated links: over each link alone, with kernel MPTCP and
 //! with sumlink.
 
 mod chart;
@@ -7,7 +7,6 @@ mod process;
 mod report;
 mod systems;
 
-use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,8 +20,8 @@ use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::programs;
 use crate::prose::{print, say};
-use crate::units::parse_size;
 use sumlink_link::Loss;
+use sumlink_settings::units::parse_size;
 
 use fetch::Progress;
 use report::{Condition, DemoReport, Outcome};
@@ -39,7 +38,7 @@ const CONGESTION: &str = "cubic";
 /// busy.
 const ATTEMPTS: usize = 3;
 
-/// Options of `sumlink lab demo`.
+/// What `sumlink-lab demo` can be told.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoOptions {
     /// Measure everything so often and report medians
@@ -59,7 +58,8 @@ pub struct DemoOptions {
         default_value = "alone,mptcp,sumlink"
     )]
     pub systems: Vec<DemoSystem>,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
@@ -123,7 +123,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
     let digest = make_file(&directory.path().join("file.bin"), options.size)?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let stage = Stage {
         lab,

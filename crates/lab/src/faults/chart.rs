@@ -2,7 +2,7 @@
 //! that, and the bars.
 
 use super::measure::quantile;
-use crate::plot::{Across, Anchor, Axis, Ink, Inked, Style, Svg, short};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Style, Svg, short};
 
 const WIDTH: f64 = 860.0;
 const PLOT: (f64, f64) = (220.0, 830.0);

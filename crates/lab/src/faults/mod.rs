@@ -1,4 +1,4 @@
-//! `lab faults`: links fail and return under load, a hundred times for each kind of fault and
+//! `sumlink-lab faults`: links fail and return under load, a hundred times for each kind of fault and
 //! direction; the effect on the delivery is measured and judged.
 
 mod chart;
@@ -10,7 +10,6 @@ mod page;
 mod records;
 
 use std::collections::VecDeque;
-use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -19,6 +18,7 @@ use sumlink_transport::links::name_matches;
 
 use crate::config::Direction;
 use crate::error::LabError;
+use crate::programs;
 use crate::prose::{note, print};
 use chunk::{Task, measure};
 use judge::Line;
@@ -31,12 +31,12 @@ const AT_ONCE: u64 = 25;
 /// Attempts for a laboratory with a late emulator.
 const ATTEMPTS: usize = 3;
 
-/// Options of `sumlink lab faults`.
+/// What `sumlink-lab faults` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one \
                   is not, or has no figure.\n\n\
-                  Examples:\n  sumlink lab faults --list\n  sumlink lab faults --faults 5 --only \
+                  Examples:\n  sumlink-lab faults --list\n  sumlink-lab faults --faults 5 --only \
                   'blackhole-*' --out blackhole"
 )]
 pub struct FaultsOptions {
@@ -55,7 +55,8 @@ pub struct FaultsOptions {
     /// Where faults and arrivals are kept; what is there already is not measured again
     #[arg(long, value_name = "DIR", default_value = "lab-out/faults")]
     pub runs: PathBuf,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Print the figures as one JSON object, the same as results.json
@@ -81,7 +82,7 @@ pub(crate) fn check(options: &FaultsOptions) -> Result<Vec<Chosen>, LabError> {
     let lines: Vec<Chosen> = all_lines().filter(is_chosen).collect();
     if lines.is_empty() {
         return Err(LabError::Usage(format!(
-            "--only: no line matches {}: sumlink lab faults --list shows the names",
+            "--only: no line matches {}: sumlink-lab faults --list shows the names",
             options.only.join(", ")
         )));
     }
@@ -103,7 +104,7 @@ pub(crate) fn run(options: &FaultsOptions, lines: &[Chosen]) -> Result<(), LabEr
     }
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let records = Records::new(&options.runs);
     let measured = match options.judge_only {

@@ -98,7 +98,7 @@ fn text(all: &[Measured]) -> String {
 }
 
 /// Description of the method.
-const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and \
+const METHOD: &str = "Made by `sumlink-lab faults`. Two equal links with a round trip of 20 ms and \
                       queues of another 20 ms carry one flow at full rate. One of them fails at a \
                       random time; lasting faults take 0.5 to 3.5 s. The next fault follows when \
                       the link carries its rate again. *Gap*: the longest time between the fault \

@@ -24,9 +24,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
-use crate::plot::Palette;
 use crate::results::{self, ScenarioResults, Summary};
 use figures::Figure;
+use sumlink_plot::Palette;
 
 /// One scenario, prepared for the report.
 struct View<'a> {

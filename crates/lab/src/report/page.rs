@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::figures::Figure;
 use super::{View, table, words};
-use crate::plot::{COLOURS, Palette, escape, shortened};
 use crate::results::{ALONE, SIMULTANEOUS};
+use sumlink_plot::{COLOURS, Palette, escape, shortened};
 
 const STYLE: &str = include_str!("style.css");
 

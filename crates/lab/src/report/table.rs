@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{View, figures, words};
-use crate::plot::{COLOURS, Palette, escape};
 use crate::results::{ALONE, Missing, Quantiles, SIMULTANEOUS, Spread, SystemSummary};
+use sumlink_plot::{COLOURS, Palette, escape};
 
 /// Columns that are omitted if no system has a value.
 struct Columns {

@@ -1,9 +1,9 @@
 //! Sentences about the figures.
 
-use crate::plot::short;
 use crate::results::{
     ALONE, Environment, Quantiles, Run, SIMULTANEOUS, Spread, Summary, SystemSummary,
 };
+use sumlink_plot::short;
 
 /// Formats a rate.
 pub(super) fn rate(bps: f64) -> String {

@@ -1,4 +1,4 @@
-//! `lab run`: runs every system of every scenario with every seed; interrupted series can be
+//! `sumlink-lab run`: runs every system of every scenario with every seed; interrupted series can be
 //! resumed.
 
 mod environment;
@@ -11,7 +11,6 @@ mod table;
 mod together;
 mod workload;
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +18,7 @@ use serde_json::json;
 
 use crate::config::Direction;
 use crate::error::LabError;
+use crate::programs;
 use crate::prose::{note, print, say};
 use crate::results::{Outcome, Run};
 use crate::scenario::{Scenario, Workload};
@@ -35,14 +35,14 @@ pub(crate) use store::{write_json, write_text};
 pub use table::of as table;
 pub(crate) use together::Capacity;
 
-/// Options of `sumlink lab run`.
+/// What `sumlink-lab run` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
                   sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             [@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         aggligator and noq (after make peers);\n         a SETTING is a key of [session] in a configuration file, such as coupling\n\n\
-                  Example:\n  sumlink lab run scenarios/unequal-*.toml --seeds 1 \
-                  --systems alone,sumlink:fbdt\n  sumlink lab report lab-out")]
+                  Example:\n  sumlink-lab run scenarios/unequal-*.toml --seeds 1 \
+                  --systems alone,sumlink:fbdt\n  sumlink-lab report lab-out")]
 pub struct RunOptions {
-    /// Scenario files; `sumlink lab list` shows those of the project
+    /// Scenario files; `sumlink-lab list` shows those of the project
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Where the results are written; what is there already is not run again
@@ -63,7 +63,8 @@ pub struct RunOptions {
     /// Write what an edge node and the senders through it do over time, and a picture of it, into this directory
     #[arg(long, value_name = "DIR")]
     pub trace: Option<PathBuf>,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
@@ -108,7 +109,7 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
     let store = Store::open(&options.out)?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     if let Some(directory) = &options.trace {
         fs::create_dir_all(directory).map_err(LabError::output(directory))?;
@@ -181,7 +182,7 @@ fn refuse_simulated(store: &Store, plan: &[Job<'_>]) -> Result<(), LabError> {
     });
     there.map_or(Ok(()), |job| {
         Err(LabError::Usage(format!(
-            "{} holds results of `sumlink sim run` of {}: choose another --out",
+            "{} holds results of `sumlink-lab sim run` of {}: choose another --out",
             store.directory().display(),
             job.scenario.name
         )))
@@ -211,7 +212,7 @@ fn finish(
     if !options.json {
         let directory = store.directory().display();
         print(&format!(
-            "results: {directory} (to make a report: sumlink lab report {directory})\n"
+            "results: {directory} (to make a report: sumlink-lab report {directory})\n"
         ))?;
     }
     refused_error(&refused, plan.len()).map_or(Ok(()), Err)

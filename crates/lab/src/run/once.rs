@@ -244,7 +244,7 @@ fn measure_phase(
     Ok(measured)
 }
 
-/// Path of a run's trace, named like those of `sumlink sim run --trace`.
+/// Path of a run's trace, named like those of `sumlink-lab sim run --trace`.
 fn trace_file(job: &Job<'_>, directory: &Path) -> PathBuf {
     let system = job.system.replace(':', "-");
     directory.join(format!(

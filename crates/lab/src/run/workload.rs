@@ -42,11 +42,11 @@ pub(super) fn start_server(
             let line = fill_in(server, &SERVER_V4.to_string(), stage.port, None);
             user_command(&line, mptcp)?
         }
-        Workload::Video(video) => receive::command(stage, video, mptcp),
+        Workload::Video(video) => receive::command(stage, video, mptcp)?,
         _ => {
-            let mut command = Command::new(stage.program);
-            command.args(["lab", "traffic", "serve", "--listen"]);
-            // On all addresses: tunnels connect from the server's loopback.
+            let mut command = Command::new(programs::own()?);
+            command.args(["traffic", "serve", "--listen"]);
+            // On every address: tunnels come from the server's own loopback.
             command.arg(format!("0.0.0.0:{}", stage.port));
             if mptcp {
                 command.arg("--mptcp");
@@ -84,8 +84,8 @@ pub(super) fn start_clients(
         let spec = spec(scenario, stage, running, epoch_ns, interval);
         let text = serde_json::to_string(&spec)
             .map_err(|error| LabError::system("writing JSON", error))?;
-        let mut command = Command::new(stage.program);
-        command.args(["lab", "traffic", "run", "--spec", &text]);
+        let mut command = Command::new(programs::own()?);
+        command.args(["traffic", "run", "--spec", &text]);
         return Ok(vec![start(
             stage,
             Side::Client,

@@ -42,7 +42,7 @@ const SUBJECTS: [&str; 14] = [
 ];
 const SHAPER: &str = "tbf";
 
-/// Options of `sumlink lab self-test`.
+/// Options of `sumlink-lab self-test`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SelfTestOptions {
     /// How often each figure is measured; the median counts

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! server namespace                                                            client namespace
-//!   TCP == wire == edge0 10.88.0.1 -- sumlink edge === links === sumlink edge -- 10.88.0.2 edge0 -- TCP
+//!   TCP == wire == edge0 10.88.0.1 -- sumlink-edge === links === sumlink-edge -- 10.88.0.2 edge0 -- TCP
 //! ```
 //!
 //! The node is in the server's namespace, at the other end of a wire ([`wire`]). Its TUN device

@@ -3,7 +3,7 @@
 use super::events::Timeline;
 use super::lower;
 use super::marks::Marks;
-use crate::plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
+use sumlink_plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
 
 const WIDTH: f64 = 960.0;
 pub(super) const PLOT_X: (f64, f64) = (76.0, 936.0);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::draw::{HELD_Y, LANE, LANES, PLOT_X, caption, ink, lane_of, name, panel, seconds};
 use super::events::{State, Timeline};
 use super::marks::{RASTER, merge};
-use crate::plot::{Anchor, Axis, Ink, Svg};
+use sumlink_plot::{Anchor, Axis, Ink, Svg};
 
 /// Bytes held out of order.
 pub(super) fn held(svg: &mut Svg, story: &Timeline, x: &Axis) {

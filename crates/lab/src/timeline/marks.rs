@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::plot::{Axis, Ink, Svg};
+use sumlink_plot::{Axis, Ink, Svg};
 
 /// Raster positions per pixel.
 pub(super) const RASTER: f64 = 2.0;

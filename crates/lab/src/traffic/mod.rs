@@ -1,7 +1,7 @@
 //! The traffic of measurements: every system moves the same bytes in the same way.
 //!
-//! `sumlink lab traffic serve` runs on the server's side and serves the request of each connection;
-//! `sumlink lab traffic run` opens the connections, and prints one [`FlowRecord`] for each flow.
+//! `sumlink-lab traffic serve` runs on the server's side and serves the request of each connection;
+//! `sumlink-lab traffic run` opens the connections, and prints one [`FlowRecord`] for each flow.
 //! Only receivers count, by the time at which bytes came out of the socket, and every byte is
 //! compared with the expected one. Both programs share the machine's monotonic clock.
 //!
@@ -32,7 +32,7 @@ use crate::video::receive;
 
 pub(crate) use live::{Arrival, Live, Pace};
 
-/// `sumlink lab traffic`
+/// `sumlink-lab traffic`
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum TrafficCommand {
     /// Do what connections ask for until killed; prints what uploads brought

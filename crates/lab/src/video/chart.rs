@@ -1,7 +1,7 @@
 //! The chart of a scenario: the goodput of bulk traffic, and below it the delay of each picture.
 
-use crate::plot::{Across, Anchor, Axis, Ink, Palette, Style, Svg, Unit, short};
 use crate::results::{Outcome, Run};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Palette, Style, Svg, Unit, short};
 
 use super::ALONE;
 use super::judge::Judged;

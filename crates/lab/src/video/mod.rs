@@ -1,4 +1,4 @@
-//! `lab video`: live video upstream over emulated hotspots.
+//! `sumlink-lab video`: live video upstream over emulated hotspots.
 //!
 //! Every system runs every scenario twice: with the video of its workload, which is monitored at
 //! the receiver, and with bulk traffic, which shows the rate that a video could have had. After
@@ -12,7 +12,6 @@ mod page;
 pub(crate) mod receive;
 pub(crate) mod send;
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,9 +28,9 @@ use crate::systems;
 
 use judge::{Judged, judge};
 
-/// Options of `sumlink lab video`.
+/// What `sumlink-lab video` can be told.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Example:\n  sumlink lab video scenarios/video/balanced.toml --seeds 1")]
+#[command(after_help = "Example:\n  sumlink-lab video scenarios/video/balanced.toml --seeds 1")]
 pub struct VideoOptions {
     /// Scenario files with a workload of video; without any, all of scenarios/video
     #[arg(value_name = "FILE")]
@@ -54,7 +53,8 @@ pub struct VideoOptions {
     /// Print one JSON object a line for each run
     #[arg(long)]
     pub json: bool,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &VideoOptions, scenarios: &[Scenario]) -> Result<(), 
     let store = Store::open(&options.out)?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let bulk: Vec<Scenario> = scenarios.iter().map(Scenario::under_bulk).collect();
     let pairs: Vec<_> = scenarios.iter().zip(&bulk).collect();

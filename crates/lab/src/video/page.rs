@@ -1,4 +1,4 @@
-//! The page of `lab video`, and its terminal version.
+//! The page of `sumlink-lab video`, and its terminal version.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use super::judge::{COMPARABLE, Judged, OF_BEST, OF_SUM, Row};
 pub(super) fn of(all: &[Judged<'_>]) -> String {
     let mut text = format!(
         "# Live video upstream\n\n\
-         Written by `sumlink lab video`; [docs/video.md](../../video.md) describes how each \
+         Written by `sumlink-lab video`; [docs/video.md](../../video.md) describes how each \
          figure is measured. Medians over the seeds. *Goodput* is that of bulk traffic, in a \
          run without the video. Where the slower link alone has at least {COMPARABLE} of the \
          faster one's goodput, sumlink must reach {OF_SUM} of the sum of the links alone, \

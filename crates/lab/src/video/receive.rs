@@ -15,18 +15,18 @@ use super::mpegts::{Parser, Picture};
 use super::send::{LEAD_S, TICKS};
 
 /// The command that receives it on the server's side.
-pub(crate) fn command(stage: &Stage<'_>, video: &Video, mptcp: bool) -> Command {
-    let mut command = Command::new(stage.program);
-    // On all addresses: tunnels connect from the server's loopback.
+pub(crate) fn command(stage: &Stage<'_>, video: &Video, mptcp: bool) -> Result<Command, LabError> {
+    let mut command = Command::new(programs::own()?);
+    // On every address: tunnels come from the server's own loopback.
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, stage.port));
-    command.args(["lab", "traffic", "watch", "--listen", &address.to_string()]);
+    command.args(["traffic", "watch", "--listen", &address.to_string()]);
     if video.protocol == VideoProtocol::Rtmp {
         command.arg("--rtmp");
     }
     if mptcp {
         command.arg("--mptcp");
     }
-    command
+    Ok(command)
 }
 
 /// Receives one stream, and prints a line for each picture, until the stream ends or the process is

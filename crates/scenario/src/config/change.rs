@@ -10,7 +10,7 @@ use super::syntax::{
     parse_burst, parse_jitter, parse_loss, parse_policer, parse_queue, read_trace,
 };
 use crate::error::LinkError;
-use crate::units::{parse_duration, parse_rate};
+use sumlink_settings::units::{parse_duration, parse_rate};
 
 const KEYS_OF_SET: &str = "rate, trace, burst, policer, delay, jitter, loss, queue, state, \
                            address, connections; down.KEY or up.KEY for one direction";
@@ -41,7 +41,7 @@ impl InterfaceState {
         }
     }
 
-    /// The name that `lab set` accepts.
+    /// The word for it, as `sumlink-lab set` reads it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -64,7 +64,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// The name that `lab set` accepts.
+    /// The word for it, as `sumlink-lab set` reads it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forgotten => "forgotten",
@@ -159,7 +159,7 @@ fn shift(script: LossScript, by: Duration) -> LossScript {
     }
 }
 
-/// A change to a running link, as accepted by `lab set` and the control socket: `loss=5%`,
+/// A change to a running link, as `sumlink-lab set` and the control socket read it: `loss=5%`,
 /// `down.rate=10mbit`, `state=blackhole`.
 ///
 /// | setting | meaning |

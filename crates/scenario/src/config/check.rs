@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{LinkSpec, Setting, Shape};
 use crate::error::LinkError;
-use crate::units::format_rate;
+use sumlink_settings::units::format_rate;
 
 /// The highest rate of one direction of a link in bit/s: the capacity of one thread packet by
 /// packet, with both ends on the same machine.

@@ -10,7 +10,7 @@ use sumlink_link::{
 use sumlink_util::plain;
 
 use crate::MTU;
-use crate::units::{
+use sumlink_settings::units::{
     UnitError, format_duration, format_percentage, format_rate, parse_duration, parse_percentage,
     parse_rate, parse_size,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config::{
     Direction, Fate, InterfaceState, LinkChange, PlannedChange, Setting, parse_address, parse_state,
 };
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
 use super::document::Document;
 use super::link::{Link, Place, SETTING_KEYS, each_way, parse, read_settings};

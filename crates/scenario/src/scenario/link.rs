@@ -11,7 +11,7 @@ use crate::config::{
     Direction, LinkSpec, MAX_LINKS, Setting, Shape, check_name, parse_burst, parse_jitter,
     parse_loss, parse_policer, parse_queue,
 };
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
 use super::document::Document;
 use super::profile::{self, ProfileUse};

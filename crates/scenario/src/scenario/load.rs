@@ -7,7 +7,7 @@ use toml::de::DeTable;
 use super::document::{Document, Problem};
 use super::section::Section;
 use crate::error::LoadError;
-use crate::unquoted;
+use sumlink_settings::unquoted;
 
 /// Reads a file and parses its text with `parse`.
 ///

@@ -6,7 +6,7 @@ use std::io::Read;
 use sumlink_link::Trace;
 
 use crate::config::{MAX_TRACE, Setting, check_rate};
-use crate::units::parse_rate;
+use sumlink_settings::units::parse_rate;
 
 use super::document::{Document, Problem};
 use super::link::each_way;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::edge::Hosts;
 use crate::system::{self, System, parse_selector};
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
 use super::document::{Document, Problem};
 use super::names::Names;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sumlink_link::{Air, Interferer, Radio, Schedule};
 
 use crate::config::Direction;
-use crate::units::{parse_duration, parse_percentage, parse_rate, parse_size};
+use sumlink_settings::units::{parse_duration, parse_percentage, parse_rate, parse_size};
 
 use super::Traffic;
 use super::document::Document;

@@ -8,7 +8,7 @@ use sumlink_mmwave::wigig::{MOST_PERIODS, WigigLink};
 
 use super::document::Document;
 use super::section::{Section, keep};
-use crate::units::parse_percentage;
+use sumlink_settings::units::parse_percentage;
 
 /// Name of the profile implemented by `sumlink-mmwave`.
 pub(super) const NAME: &str = "mmwave";

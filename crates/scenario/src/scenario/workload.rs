@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sumlink_engine::Class;
 
-use crate::session::parse_class;
-use crate::units::{parse_duration, parse_rate, parse_size};
+use sumlink_settings::session::parse_class;
+use sumlink_settings::units::{parse_duration, parse_rate, parse_size};
 
 use super::document::Document;
 use super::section::{Section, keep};

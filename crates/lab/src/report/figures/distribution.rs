@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::{Figure, footer, measured};
-use crate::plot::{Across, Anchor, Axis, Ink, Style, Svg, Unit, short, shortened};
 use crate::report::{View, words};
 use crate::results::{ALONE, Measurement, Series, quantile, sorted};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Style, Svg, Unit, short, shortened};
 
 const WIDTH: f64 = 640.0;
 const PLOT: (f64, f64) = (48.0, 624.0);

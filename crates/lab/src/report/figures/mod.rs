@@ -5,8 +5,8 @@ mod plane;
 mod throughput;
 
 use super::{View, words};
-use crate::plot::{Anchor, Ink, Svg, shortened};
 use crate::results::{Measurement, figures};
+use sumlink_plot::{Anchor, Ink, Svg, shortened};
 
 /// A chart, its data as CSV, and its caption.
 pub(super) struct Figure {

@@ -4,9 +4,9 @@
 use std::fmt::Write;
 
 use super::{Figure, footer, measured};
-use crate::plot::{Anchor, Axis, Ink, Style, Svg, Unit, shortened, tick_step};
 use crate::report::{View, words};
 use crate::results::{ALONE, link_goodput, quantile, sorted};
+use sumlink_plot::{Anchor, Axis, Ink, Style, Svg, Unit, shortened, tick_step};
 
 const WIDTH: f64 = 640.0;
 const PLOT_X: (f64, f64) = (62.0, 420.0);

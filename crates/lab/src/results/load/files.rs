@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::super::{Run, SCHEMA};
 use super::{EventMark, ScenarioResults};
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
 /// Larger files are not results: an hour with a thousand intervals of 64 links takes a tenth of
 /// this.

@@ -63,7 +63,7 @@ pub fn load(directory: &Path) -> Result<Vec<ScenarioResults>, LabError> {
     }
     if all.is_empty() {
         return Err(LabError::Usage(format!(
-            "no results in {}: create them with sumlink lab run FILE --out {}",
+            "no results in {}: create them with sumlink-lab run FILE --out {}",
             directory.display(),
             directory.display()
         )));

@@ -1,6 +1,6 @@
 //! The trace of an edge node: for each connection the window and the round-trip time of the
 //! kernel's sending TCP and the node's view of it; for each link the node's queue. The lines have
-//! the format of `sumlink sim run --trace`.
+//! the format of `sumlink-lab sim run --trace`.
 
 use std::collections::BTreeMap;
 use std::fs::File;

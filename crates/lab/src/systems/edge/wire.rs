@@ -11,7 +11,7 @@
 use std::fs;
 use std::time::Duration;
 
-use sumlink_scenario::units::format_duration;
+use sumlink_settings::units::format_duration;
 
 use crate::MTU;
 use crate::emulator::Emulator;

@@ -5,9 +5,9 @@ mod columns;
 use std::fmt::Write;
 
 use super::{Figure, footer};
-use crate::plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
 use crate::report::View;
 use crate::results::ALONE;
+use sumlink_plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
 
 use columns::{Column, columns, csv, links};
 
