@@ -40,7 +40,7 @@ use quantities::Measured;
 use records::Records;
 use sources::Sources;
 
-/// What `sumlink-lab bench` can be told.
+/// Options of `sumlink-lab bench`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "It ends with 0 when every bar of the chosen rows is reached, with 10 when one is \

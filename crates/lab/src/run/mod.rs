@@ -35,7 +35,7 @@ pub(crate) use store::{write_json, write_text};
 pub use table::of as table;
 pub(crate) use together::Capacity;
 
-/// What `sumlink-lab run` can be told.
+/// Options of `sumlink-lab run`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
                   sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             [@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         aggligator and noq (after make peers);\n         a SETTING is a key of [session] in a configuration file, such as coupling\n\n\

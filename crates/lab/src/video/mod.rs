@@ -28,7 +28,7 @@ use crate::systems;
 
 use judge::{Judged, judge};
 
-/// What `sumlink-lab video` can be told.
+/// Options of `sumlink-lab video`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  sumlink-lab video scenarios/video/balanced.toml --seeds 1")]
 pub struct VideoOptions {
