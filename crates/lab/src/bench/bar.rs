@@ -104,11 +104,11 @@ impl Bar {
     /// Whether a median meets the bound.
     pub(crate) fn is_reached(&self, median: f64) -> bool {
         // Tolerance for rounding: a bound that is met exactly counts as met.
-        const HAIR: f64 = 1e-9;
+        const ROUNDING: f64 = 1e-9;
         if self.quantity.more_is_better() {
-            median >= self.bound - HAIR
+            median >= self.bound - ROUNDING
         } else {
-            median <= self.bound + HAIR
+            median <= self.bound + ROUNDING
         }
     }
 }
