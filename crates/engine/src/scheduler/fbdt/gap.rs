@@ -18,7 +18,7 @@ use crate::stream::Stream;
 /// paths carry in the longest round trip.
 ///
 /// From 1 to 1.5 the peak of the reorder memory grows with this factor, and the duplicated bytes
-/// decrease: docs/fbdt.md.
+/// decrease: docs/notes/redundancy.md.
 const KEPT: f64 = 1.25;
 
 /// Lower bound of that memory in bytes: no receiver is short of this much, and the duplicates would

@@ -302,7 +302,7 @@ fn readers_that_stall_after_they_were_quick_leave_room_for_others() {
     assert!(among_hundreds > 250_000, "{among_hundreds}");
 }
 
-/// The table of docs/fbdt.md.
+/// The table of docs/notes/cold-objects.md.
 #[test]
 fn fbdt_does_better_than_turns_and_than_the_best_path_alone() {
     let with = |scheduler: &str, links: &[(f64, u64)], len| {
