@@ -61,7 +61,7 @@ const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seco
                      cpu <= 1.5 of mptcp+tls, rival >= 0";
 
 impl Bar {
-    /// Reads one of the forms in docs/laboratory.md.
+    /// Reads one of the forms in docs/measuring.md.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |text: &str| {

@@ -145,7 +145,7 @@ const METHOD: &str = "\n## How to read this\n\n\
     computed for each seed; the table shows the median, the minimum and the maximum over the n \
     seeds of the line. A line passes if the median of every bar does. *Refused*: the emulator \
     did not keep up, or the reference of the figure stalled. The scenarios are in \
-    `scenarios/matrix`; docs/laboratory.md explains the bars.\n";
+    `scenarios/matrix`; docs/measuring.md explains the bars.\n";
 
 /// The command line without directories of the local machine, ready to be typed again.
 fn command(arguments: impl Iterator<Item = String>) -> String {
