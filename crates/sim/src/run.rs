@@ -57,28 +57,31 @@ const LINUX: [&str; 15] = [
 const MEMORY: u64 = (1 << 30) / 8 * 7 - 2 * 1024 * 2048;
 const STREAM_MEMORY: u64 = 512 << 20;
 
-/// Runs a scenario with a system and a seed, as `sumlink-lab run` would, and says how it went.
+/// Runs a scenario with a system and a seed, like `sumlink-lab run`, and returns the result.
 ///
-/// What the simulator does not have is [`Outcome::Skipped`]; a system that fails is [`Outcome::Failed`]. The same
-/// arguments give the same result to the last bit.
+/// The outcome is [`Outcome::Skipped`] for features that the simulator lacks and
+/// [`Outcome::Failed`] for a system that fails. The same arguments give the same result to the last
+/// bit.
 ///
 /// # Errors
 ///
-/// A name of no system, with what there is.
+/// The system's name is unknown; the error lists the available ones.
 pub fn run(scenario: &Scenario, system: &str, seed: u64) -> Result<Run, String> {
     run_logged(scenario, system, seed).map(|(run, _)| run)
 }
 
-/// The same, with the log of all events; of several parts that of the last one, which the others are folded into.
+/// Like [`run()`], and returns the log of all events. For a run of several parts it is the log of
+/// the last part, with the others folded into it.
 pub fn run_logged(scenario: &Scenario, system: &str, seed: u64) -> Result<(Run, EventLog), String> {
     run_with(scenario, system, seed, &Own::default(), &mut None)
 }
 
-/// The same, and what sumlink's sessions decide as JSON lines: `trace.rs` says which. Other systems have none.
+/// Like [`run_logged`], and writes the decisions of sumlink's sessions as JSON lines, which
+/// `trace.rs` describes. Other systems write none.
 ///
 /// # Errors
 ///
-/// Also that they could not be written.
+/// Also if the lines cannot be written.
 pub fn run_traced(
     scenario: &Scenario,
     system: &str,
@@ -88,12 +91,12 @@ pub fn run_traced(
     run_own(scenario, system, seed, &Own::default(), Some(out))
 }
 
-/// The same with schedulers and congestion controls of the caller's own ([`Own`]), and JSON lines if there is a place for
-/// them.
+/// Like [`run_traced`], with the caller's schedulers and congestion controls ([`Own`]); the JSON
+/// lines are optional.
 ///
 /// # Errors
 ///
-/// As [`run_traced`].
+/// See [`run_traced`].
 pub fn run_own(
     scenario: &Scenario,
     system: &str,
@@ -149,7 +152,7 @@ fn run_with(
         scenario_sha256: scenario.sha256.clone(),
         seed,
         system: system.to_owned(),
-        // A moment would make each run another one.
+        // The actual time would make equal runs differ.
         started_unix_s: 0,
         environment: Environment {
             kernel: SIMULATED.to_owned(),
@@ -165,7 +168,7 @@ fn run_with(
     Ok((run, log))
 }
 
-/// Why the simulator cannot run it; `None` when it can.
+/// The reason why the simulator cannot run it; `None` if it can.
 fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
     let mut congestion = &scenario.congestion;
     match system {
@@ -213,7 +216,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
     None
 }
 
-/// Every phase of the system, each with a network of its own.
+/// Runs every phase of the system, each on a network of its own.
 fn measure(
     scenario: &Scenario,
     system: &System,
@@ -316,7 +319,7 @@ fn measure_part(
         measurement.duplicates_bytes = Some(node.repeated);
         push_note(&mut measurement.note, &node.note());
         if scenario.traffic != Traffic::Down {
-            // In the laboratory the user's end steers data.
+            // In the laboratory, the user's end steers uplink data.
             push_note(
                 &mut measurement.note,
                 "all that goes up takes the first link",
@@ -341,7 +344,7 @@ fn measure_part(
     Ok(measurement)
 }
 
-/// What carriers ask of their sockets.
+/// TCP configuration of carriers.
 pub(crate) fn carrier_tcp() -> TcpConfig {
     TcpConfig {
         user_timeout: CARRIER_TIMEOUT,
@@ -379,8 +382,8 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
     Bond::new(configure, tcp, links, carriers).map_err(|error| error.to_string())
 }
 
-/// Whether there is a system of that name, here or in the laboratory, and its congestion control, here or in a kernel; the error
-/// says what there is.
+/// Checks that a system exists, here or in the laboratory, and that its congestion control does,
+/// here or in a kernel. The error lists the available ones.
 pub fn check_system(name: &str) -> Result<(), String> {
     parse(name, &Own::default()).map(drop)
 }

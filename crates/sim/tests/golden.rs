@@ -1,8 +1,10 @@
-//! Golden tables: what every scheduler gets out of a few telling networks, with ten seeds each.
+//! Golden tables: the results of every scheduler on a few characteristic networks, with ten seeds
+//! each.
 //!
-//! A change of the engine or of the models shows in them as a readable difference. They say what is, not what should be:
-//! run the tests with `INSTA_UPDATE=always`, read the difference, and commit it with the change that made it. Builds with
-//! and without optimisation give the same tables, since they give the same events.
+//! Any change of the engine or of the models shows as a readable difference. The tables state the
+//! present results, not a requirement: run the tests with `INSTA_UPDATE=always`, review the
+//! difference, and commit it with the change that caused it. Builds with and without optimization
+//! produce the same events and therefore the same tables.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,7 +133,7 @@ fn questions_when_idle() {
     );
 }
 
-/// Compares the table of a scenario with the one that was written down.
+/// Compares the table of a scenario with its snapshot.
 fn check(name: &str, text: &str) {
     let text = format!("name = \"{name}\"\n{text}");
     let scenario = Scenario::parse(Path::new("golden.toml"), &text).unwrap();

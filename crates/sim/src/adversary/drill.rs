@@ -1,4 +1,4 @@
-//! A bond in a network that is against it, and what holds all the time.
+//! A bond in a hostile network, and the invariants that hold at all times.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use crate::net::{Net, News};
 use crate::tcp::{Side, TcpConfig};
 use crate::workload::Bearer;
 
-/// Rounds at one moment that are no livelock; a daemon's turn alone has sixteen.
+/// Most rounds at one virtual time; more are a livelock. A turn of a daemon alone has sixteen.
 const MOST_ROUNDS: u32 = 1_000;
-/// Moments at which somebody is woken although nothing has arrived and no timer of TCP's went off, in a second.
+/// Most times per second at which a component is woken without an arrival or a TCP timer.
 const MOST_WAKES: u64 = 2_000;
 
-/// A session's memory, and a stream's, in bytes.
+/// Memory limits of a session and of a stream, in bytes.
 const MEMORY: [u64; 2] = [16 << 20, 8 << 20];
 const TIGHT: [u64; 2] = [2 << 20, 1 << 18];
 
-/// Everything of a case.
+/// The complete state of a case.
 pub(super) struct Drill {
     pub(super) net: Net,
     pub(super) bond: Bond,
     news: Vec<News>,
     memory: [u64; 2],
-    /// What was checked last, and how much had happened until then.
+    /// Time of the last check, and the number of events until then.
     checked: Nanos,
     wakes: u64,
     entries: u64,
@@ -70,12 +70,12 @@ impl Drill {
         drill
     }
 
-    /// Lets so much time pass.
+    /// Advances by `time`.
     pub(super) fn run(&mut self, time: Nanos) {
         self.until(time, |_| false);
     }
 
-    /// Lets everything happen until `done`, at most for so long; whether it is done.
+    /// Advances until `done` holds, by at most `time`; returns whether it holds.
     pub(super) fn until(&mut self, time: Nanos, done: impl Fn(&Self) -> bool) -> bool {
         let end = self.net.now() + time;
         loop {
@@ -105,7 +105,7 @@ impl Drill {
         panic!("a livelock at {} ns", self.net.now());
     }
 
-    /// What always holds.
+    /// Checks the invariants.
     fn check(&mut self) {
         if let Some(fault) = self.bond.fault() {
             panic!("at {} ns: {fault}", self.net.now());
@@ -132,7 +132,7 @@ impl Drill {
         }
     }
 
-    /// What holds of each direction of each stream when all are over: `left[side]` of those that went away.
+    /// Checks each direction of each stream after all have ended: `left[side]` of those that left.
     pub(super) fn check_streams(&self, left: &[[Option<bool>; 2]]) {
         for (channel, left) in left.iter().enumerate() {
             for side in Side::BOTH {
@@ -157,7 +157,7 @@ impl Drill {
         }
     }
 
-    /// A program connects and offers so much; the number of its channel.
+    /// A program connects and writes `bytes`; returns the number of its channel.
     pub(super) fn open(&mut self, side: Side, bytes: u64) -> usize {
         let channel = self.bond.open(&mut self.net, None, None);
         self.bond.offer(&mut self.net, channel, side, bytes);
@@ -167,7 +167,7 @@ impl Drill {
         channel
     }
 
-    /// Wire bytes that the links have carried to a side.
+    /// Wire bytes that each link has carried to a side.
     pub(super) fn carried(&self, side: Side) -> Vec<u64> {
         let direction = direction(side);
         (0..self.net.link_count())
@@ -176,7 +176,7 @@ impl Drill {
     }
 }
 
-/// The links of a case, and everything that they will do.
+/// The links of a case with all of their scheduled changes.
 fn network(case: &Case) -> LabConfig {
     let name = |link: usize| format!("link{}", link % case.links.len());
     let mut links = Vec::new();
@@ -243,7 +243,7 @@ fn network(case: &Case) -> LabConfig {
     config
 }
 
-/// What goes to a side.
+/// The direction of packets to a side.
 fn direction(to: Side) -> Direction {
     match to {
         Side::Client => Direction::Down,
@@ -260,7 +260,7 @@ fn settings(shape: &Shape) -> Vec<Setting> {
     ]
 }
 
-/// Milliseconds as virtual time.
+/// Converts milliseconds to virtual time.
 pub(super) fn ms(ms: u64) -> Nanos {
     ms * MILLISECOND
 }

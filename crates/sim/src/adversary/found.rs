@@ -1,4 +1,4 @@
-//! What the random tests have found, each as small as it could be made.
+//! Failures found by the random tests, each reduced to a minimal case.
 
 use sumlink_scenario::config::Fate;
 
@@ -42,7 +42,7 @@ fn a_silent_link_keeps_nobody_awake() {
     });
 }
 
-/// The same where no link is left that takes anything.
+/// The same, with no link left that carries anything.
 #[test]
 fn links_that_all_stand_still_keep_nobody_awake() {
     run(&Case {
@@ -77,7 +77,7 @@ fn links_that_all_stand_still_keep_nobody_awake() {
     });
 }
 
-/// A program may offer bytes before its stream is open.
+/// A program may write before its stream is open.
 #[test]
 fn streams_that_wait_for_their_turn_end_as_well() {
     run(&Case {
@@ -91,8 +91,9 @@ fn streams_that_wait_for_their_turn_end_as_well() {
     });
 }
 
-/// A server that still has the paths of a link that went down refuses new ones, if the scheduler takes no more: who dials
-/// must hear of it, and the server must find out that the old ones lead nowhere.
+/// A server that still has the paths of a link that went down refuses new ones, because the
+/// scheduler takes no more. The client must learn of the refusal, and the server must find out that
+/// the old paths are dead.
 #[test]
 fn a_path_that_was_refused_is_tried_again() {
     run(&Case {
@@ -106,8 +107,8 @@ fn a_path_that_was_refused_is_tried_again() {
     });
 }
 
-/// A link that was slow and stood still leaves TCP with a small window, and a scheduler that waits with a bad memory: it
-/// need not carry much at once, but nobody else may starve for it.
+/// After a slow link pauses, TCP has a small window and a scheduler that waits has an outdated
+/// estimate. The link need not carry much at once, but no stream may starve.
 #[test]
 fn a_link_that_was_slow_and_stood_still_starves_no_stream() {
     run(&Case {
@@ -145,7 +146,7 @@ fn a_link_that_was_slow_and_stood_still_starves_no_stream() {
     });
 }
 
-/// A connection that an address translator forgot while nobody used it.
+/// A NAT forgets an idle connection.
 #[test]
 fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
     let link = |mbit, ms, loss| Shape {
@@ -169,7 +170,7 @@ fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
     });
 }
 
-/// A link that was dialed anew had two paths afterwards, and the other one none.
+/// A link that was redialed got two paths, and the other link none.
 #[test]
 fn a_silent_link_gets_one_new_path() {
     let link = |ms| Shape {
@@ -197,7 +198,7 @@ fn a_silent_link_gets_one_new_path() {
     });
 }
 
-/// Its round trip was remembered for longer than the first bulk took.
+/// The round-trip time of the pause was remembered for longer than the first bulk transfer took.
 #[test]
 fn a_link_that_stood_still_carries_again() {
     let link = |mbit, ms, queue| Shape {
@@ -239,8 +240,9 @@ fn a_link_that_stood_still_carries_again() {
     });
 }
 
-/// musher takes two paths, and the server did not know yet that its two were gone: it refused each that joined, and the
-/// client dialed a thousand within ten seconds, since the next one's success cancelled the pause after the last one's end.
+/// The scheduler musher takes two paths, and the server did not know yet that its two were gone, so
+/// it refused each new one. The client dialed a thousand times within ten seconds, because each
+/// dial's success canceled the pause after the last refusal.
 #[test]
 fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
     run(&Case {
@@ -263,8 +265,9 @@ fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
     });
 }
 
-/// The server was done with a handshake half a second before the client, whose last flight was lost: its word that the path had
-/// stalled came before the path, and was forgotten. The client never dialed it anew, and TCP waited for a minute.
+/// The server finished a handshake half a second before the client, whose last flight was lost. Its
+/// report that the path had stalled arrived before the path was up at the client, and was ignored.
+/// The client never redialed, and TCP waited for a minute.
 #[test]
 fn two_carriers_of_a_lossy_link_come_through() {
     let link = |mbit, ms, loss| Shape {

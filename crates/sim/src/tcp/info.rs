@@ -1,17 +1,17 @@
-//! What a program can ask of its connection: the fields of TCP_INFO that sumlink reads.
+//! The state of a connection that a program can query: the fields of TCP_INFO that sumlink reads.
 
 use super::Tcp;
 use crate::clock::{MICROSECOND, MILLISECOND, Nanos, SECOND, scaled};
 
-/// How far losses are repaired (`enum tcp_ca_state` of Linux).
+/// State of loss recovery (`enum tcp_ca_state` of Linux).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CaState {
-    /// Nothing is suspicious.
+    /// No sign of a loss.
     #[default]
     Open,
-    /// Something was received behind a gap.
+    /// Data was received beyond a gap.
     Disorder,
-    /// The window was reduced without anything to repair.
+    /// The window was reduced without a loss.
     Cwr,
     /// Fast recovery.
     Recovery,
@@ -19,16 +19,17 @@ pub enum CaState {
     Loss,
 }
 
-/// One sample. Bytes are counted in whole segments where the kernel does, times in its resolution.
+/// One sample. Bytes are counted in whole segments where the kernel does so; times have the
+/// kernel's resolution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// The state of loss recovery.
     pub ca_state: CaState,
     /// Smoothed round-trip time; 0 before the first sample.
     pub srtt: Nanos,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub rttvar: Nanos,
-    /// The least of the last minutes; 0 before the first sample.
+    /// Minimum round-trip time of the last minutes; 0 before the first sample.
     pub min_rtt: Nanos,
     /// Retransmission timeout.
     pub rto: Nanos,
@@ -38,30 +39,30 @@ pub struct TcpInfo {
     pub cwnd: u64,
     /// Slow start threshold in bytes; `None` before the first loss.
     pub ssthresh: Option<u64>,
-    /// Bytes sent and not acknowledged.
+    /// Unacknowledged bytes.
     pub unacked: u64,
-    /// Bytes written and not sent.
+    /// Bytes written but not yet sent.
     pub unsent: u64,
-    /// Bytes per second delivered lately; 0 before the first measurement.
+    /// Recent delivery rate in bytes per second; 0 before the first measurement.
     pub delivery_rate: u64,
-    /// Bytes per second at which Linux would space packets.
+    /// Rate in bytes per second at which Linux would pace packets.
     pub pacing_rate: u64,
     /// Bytes acknowledged.
     pub acknowledged: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// Segments that have reached the peer.
+    /// Segments delivered to the peer.
     pub delivered: u64,
-    /// Segments sent, and sent again.
+    /// Segments sent.
     pub segments: u64,
-    /// See `segments`.
+    /// Segments retransmitted.
     pub retransmitted: u64,
     /// Time since data was last sent.
     pub since_sent: Nanos,
 }
 
 impl Tcp {
-    /// What is known of the connection now.
+    /// The current state of the connection.
     pub fn info(&self, now: Nanos) -> TcpInfo {
         let mss = u64::from(self.config.mss);
         let micros = |time: Nanos| time / MICROSECOND * MICROSECOND;

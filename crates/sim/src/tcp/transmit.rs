@@ -1,4 +1,4 @@
-//! What an end sends next.
+//! Chooses the next packet of an end.
 
 use super::packet::{Kind, MAX_SACKS, Packet};
 use super::scoreboard::Segment;
@@ -21,7 +21,7 @@ impl Tcp {
             return Some(packet);
         }
         if std::mem::take(&mut self.probe_due) {
-            // One byte before the window: the peer answers with how far it is.
+            // One byte before the window: the peer answers with its current state.
             let mut packet = self.packet(Kind::Data, self.acked.saturating_sub(1), 0, now);
             self.receiver.acknowledge(&mut packet);
             return Some(packet);
@@ -46,7 +46,7 @@ impl Tcp {
         Some(self.resend(id, now))
     }
 
-    /// Sends a segment again.
+    /// Retransmits a segment.
     fn resend(&mut self, id: u64, now: Nanos) -> Packet {
         let delivery = &mut self.delivery;
         let segment = self.board.resend(id, |segment| {
@@ -122,7 +122,7 @@ impl Tcp {
         Some(self.data(segment.seq, segment.len, now))
     }
 
-    /// Linux: tcp_cwnd_validate. Whether the window held the sender back is remembered for a flight.
+    /// Linux: tcp_cwnd_validate. Remembers for a flight whether the window limited the sender.
     fn note_usage(&mut self, limited: bool) {
         let out = self.board.len();
         if self.acked >= self.usage_from || limited || !self.cwnd_limited && out > self.most_out {
@@ -132,7 +132,7 @@ impl Tcp {
         }
     }
 
-    /// Whether the window may be taken for the reason why no more is in flight (Linux: tcp_is_cwnd_limited).
+    /// Whether the congestion window limits the sender (Linux: tcp_is_cwnd_limited).
     pub(super) fn is_cwnd_limited(&self) -> bool {
         self.cwnd_limited
             || self.control.is_in_slow_start() && self.control.cwnd() < 2 * self.most_out
@@ -147,7 +147,7 @@ impl Tcp {
         }
     }
 
-    /// A packet with data, and what this end has received.
+    /// Creates a packet with data and the current acknowledgement.
     fn data(&mut self, seq: u64, len: u32, now: Nanos) -> Packet {
         if let Some(pause) = self.control.pause() {
             let part = pause * u64::from(len) / u64::from(self.config.mss);
