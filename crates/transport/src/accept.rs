@@ -101,7 +101,7 @@ impl Accepting {
     fn failed(&mut self, now: Instant, error: &io::Error) {
         if self.fault.is_none() {
             let what = &self.what;
-            tracing::warn!(%error, "cannot accept connections to {what}; they wait until the system can");
+            tracing::warn!(%error, "cannot accept connections to {what}; new ones wait in the listen queue");
         }
         let fault = self.fault.get_or_insert(Fault {
             began: now,
@@ -120,7 +120,7 @@ impl Accepting {
         if let Some(fault) = self.fault.take() {
             let seconds = fault.latest.duration_since(fault.began).as_secs();
             let (what, failures) = (&self.what, fault.count);
-            tracing::info!(seconds, failures, "accepts connections to {what} again");
+            tracing::info!(seconds, failures, "accepting connections to {what} again");
         }
     }
 }

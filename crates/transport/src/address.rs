@@ -17,15 +17,17 @@ pub enum Bare {
 pub enum AddressError {
     /// The port is missing or not a number that a port can have.
     #[error(
-        "`{0}` is no address and port: the port is a number from 0 to 65535, as in 127.0.0.1:1080"
+        "`{0}` is not an address and port: the port is a number from 0 to 65535, as in 127.0.0.1:1080"
     )]
     Port(String),
     /// An IPv6 address whose end cannot be told from the port.
-    #[error("`{0}` is no address and port: write an IPv6 address in brackets, as in [::1]:1080")]
+    #[error(
+        "`{0}` is not an address and port: write an IPv6 address in brackets, as in [::1]:1080"
+    )]
     Brackets(String),
     /// The host is not an address.
     #[error(
-        "`{0}` is no address and port: write it like 127.0.0.1:1080, [::1]:1080, 1080 or *:1080"
+        "`{0}` is not an address and port: write it like 127.0.0.1:1080, [::1]:1080, 1080 or *:1080"
     )]
     Host(String),
 }
@@ -129,7 +131,7 @@ mod tests {
         ] {
             let error = parse_listen(text, Bare::All).unwrap_err().to_string();
             assert!(error.contains(hint), "{text}: {error}");
-            assert!(error.starts_with(&format!("`{text}` is no address and port: ")));
+            assert!(error.starts_with(&format!("`{text}` is not an address and port: ")));
         }
     }
 

@@ -111,7 +111,7 @@ pub(crate) async fn dial_in_turn(
         .filter(|address| match policy.check(address.ip(), address.port()) {
             Ok(()) => true,
             Err(why) => {
-                debug!(%target, %address, %why, "egress refused");
+                debug!(%target, %address, %why, "egress policy refuses the address");
                 false
             }
         })
@@ -133,7 +133,7 @@ pub(crate) async fn dial_in_turn(
     };
     // Without the options the stream is slower, not wrong.
     if let Err(error) = relay::tune(&stream) {
-        debug!(%target, %error, "socket options not set");
+        debug!(%target, %error, "cannot set socket options; the stream may be slower");
     }
     Ok(stream)
 }
@@ -160,7 +160,7 @@ async fn resolve(
     let addresses: Vec<SocketAddr> = match timeout_at(deadline, look_up).await {
         Ok(Ok(addresses)) => addresses,
         Ok(Err(error)) => {
-            debug!(%target, %error, "name not resolved");
+            debug!(%target, %error, "cannot resolve the name of the target");
             // The resolver reads files and asks over sockets, and does not say that it lacked a descriptor for them.
             if let Err(lack) = TcpSocket::new_v4()
                 && open_error(&lack) == OpenError::LimitReached

@@ -37,7 +37,9 @@ pub enum PublicKeyError {
     #[error("a public key is 44 characters of base64, as `sumlink pubkey FILE` prints it")]
     Malformed,
     /// A point of small order, such as all zeros: a placeholder or an attack.
-    #[error("this public key is a placeholder that anybody can sign for: use the peer's real key")]
+    #[error(
+        "this public key is a placeholder for which signatures can be forged: use the peer's real key"
+    )]
     Weak,
 }
 
@@ -69,7 +71,7 @@ pub enum KeyError {
     },
     /// Somebody other than the owner may read or write the file.
     #[error(
-        "the key file {path} is open to other users (mode {mode:04o}): run `chmod 600 {path}`, and make a new key if anybody may have read it"
+        "the key file {path} is open to other users (mode {mode:04o}): run `chmod 600 {path}`, and make a new key if another user may have read it"
     )]
     Exposed {
         /// The file.
@@ -108,7 +110,7 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// There is a file already; keys are never overwritten.
-    #[error("{path} exists already and is left as it is: choose another name or remove it first")]
+    #[error("{path} already exists and was not changed: choose another name or remove it first")]
     Exists {
         /// The file.
         path: PathBuf,
@@ -126,7 +128,7 @@ pub enum KeyError {
     },
     /// The operating system gives no random numbers.
     #[error(
-        "the operating system gives no random numbers, so no key can be made: try again when it has started up, or where getrandom(2) is allowed"
+        "cannot make a key: the operating system has no random numbers yet; try again after it has booted, or where getrandom(2) is allowed"
     )]
     NoRandomness,
 }

@@ -52,7 +52,7 @@ pub struct Link {
 #[non_exhaustive]
 pub enum LinkError {
     /// No interface has this name.
-    #[error("there is no link named {name}: `sumlink links` lists those there are")]
+    #[error("no link named {name}: `sumlink links` lists the links")]
     NoSuchLink {
         /// The name.
         name: String,
@@ -64,7 +64,7 @@ pub enum LinkError {
         name: String,
     },
     /// A loopback device leads nowhere but to this machine.
-    #[error("the link {name} stays on this machine and does not lead to {remote}")]
+    #[error("the link {name} does not leave this machine and cannot reach {remote}")]
     Loopback {
         /// The interface.
         name: String,
@@ -73,7 +73,7 @@ pub enum LinkError {
     },
     /// No route to the server leads over this interface.
     #[error(
-        "the link {name} has no route to {remote}: it needs one of its own, such as a default route with a higher metric"
+        "the link {name} has no route to {remote}: add one, such as a default route with a higher metric"
     )]
     NoRoute {
         /// The interface.
@@ -82,7 +82,7 @@ pub enum LinkError {
         remote: IpAddr,
     },
     /// The interface has no address of the server's family.
-    #[error("the link {name} has no address to reach {remote} from: wait for or configure one")]
+    #[error("the link {name} has no address from which to reach {remote}: wait for one or add one")]
     NoAddress {
         /// The interface.
         name: String,
@@ -90,7 +90,7 @@ pub enum LinkError {
         remote: IpAddr,
     },
     /// The kernel did not answer.
-    #[error("cannot ask the kernel about links (rtnetlink): {}", plain(.0))]
+    #[error("cannot query the links of the kernel (rtnetlink): {}", plain(.0))]
     System(#[from] io::Error),
 }
 

@@ -69,7 +69,7 @@ fn unpace(socket: &impl AsFd) {
         return;
     }
     if let Err(error) = set_congestion(socket, UNPACED) {
-        tracing::debug!(%error, "a connection that does not leave the machine is paced");
+        tracing::debug!(%error, "cannot set the congestion control of a local connection; it stays paced");
     }
 }
 

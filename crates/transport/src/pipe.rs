@@ -369,7 +369,7 @@ mod tests {
         let mut received = take(&pipe);
         assert!(session.try_recv().is_ok());
         pipe.heard();
-        assert_eq!(pipe.room_down(5), 0, "the program still has it");
+        assert_eq!(pipe.room_down(5), 0, "the program still holds it");
         received.advance(PAGE);
         pipe.give_back(received);
         assert!(session.try_recv().is_ok());

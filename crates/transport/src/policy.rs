@@ -107,7 +107,7 @@ pub enum PolicyError {
     #[error("a limit must be at least {least} bit/s, not {0}", least = LinkPolicy::LEAST_LIMIT)]
     Limit(u64),
     /// Longer than anybody wants to read.
-    #[error("a label has at most {most} characters, none of them a control character", most = LinkPolicy::LONGEST_LABEL)]
+    #[error("a label has at most {most} characters and no control characters", most = LinkPolicy::LONGEST_LABEL)]
     Label,
     /// Longer than anything waits.
     #[error("max_added_latency must be at most 60s")]

@@ -81,10 +81,10 @@ where
     // From here on, whatever drops the socket (an error, the task's abort, the end of the process)
     // resets it; only the clean end below takes that back.
     if let Err(error) = local.set_zero_linger() {
-        debug!(%error, "SO_LINGER not set: a failed connection may look like a finished one");
+        debug!(%error, "cannot set SO_LINGER; a failed connection may look finished");
     }
     if let Err(error) = SockRef::from(&local).set_tcp_notsent_lowat(NOTSENT) {
-        debug!(%error, "TCP_NOTSENT_LOWAT not set: the kernel may hold megabytes for a program that does not read");
+        debug!(%error, "cannot set TCP_NOTSENT_LOWAT; the kernel may buffer megabytes for a program that does not read");
     }
     let copied = async {
         // Who takes none of it may still have something to say.
@@ -103,7 +103,7 @@ where
             );
             match SockRef::from(&local).set_linger(None) {
                 Ok(()) => part(local).await,
-                Err(error) => debug!(%error, "SO_LINGER not cleared"),
+                Err(error) => debug!(%error, "cannot clear SO_LINGER"),
             }
         }
         Err(error) => debug!(%error, "connection reset"),
@@ -119,7 +119,9 @@ pub async fn part(mut local: TcpStream) {
     };
     match timeout(LINGER, drained).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => debug!(%error, "the local program did not take the end"),
-        Err(_) => debug!("the local program keeps a finished connection open"),
+        Ok(Err(error)) => {
+            debug!(%error, "cannot close the connection to the local program cleanly")
+        }
+        Err(_) => debug!("the local program keeps a finished connection open; resetting it"),
     }
 }

@@ -261,7 +261,7 @@ impl Shared {
                     Some(error) => tracing::info!(%from, %error, "connection refused"),
                     None => tracing::warn!(
                         %from,
-                        "too many connections without a key; the oldest of the busiest network is dropped"
+                        "too many connections without a key; dropped the oldest one of the busiest network"
                     ),
                 }
                 return;
@@ -302,7 +302,9 @@ impl Shared {
             let welcomed = self.welcome(carrier).await;
             match &welcomed {
                 Ok(carrier) => entry.vouch(&self.half_open, carrier.remote.ip()),
-                Err(error) => tracing::info!(%from, %error, "a joining connection was lost"),
+                Err(error) => {
+                    tracing::info!(%from, %error, "connection lost while it joined a session")
+                }
             }
             entry.fill(welcomed.ok()).await;
         }
@@ -377,7 +379,7 @@ impl Shared {
             Ok((driver, commands)) => (driver.with_client(name), commands),
             // The configuration was checked when the server started.
             Err(error) => {
-                tracing::error!(%error, "cannot make a session");
+                tracing::error!(%error, "cannot create a session; connection dropped");
                 return carrier.refuse(RefuseCode::Limit, "").await;
             }
         };
@@ -410,7 +412,7 @@ impl Shared {
                 ));
             };
             if self.sessions().remove(&id, &without_path) {
-                tracing::info!(client = %key.0, "a session without a path gives way to a new one");
+                tracing::info!(client = %key.0, "closing a session without paths to make room for a new one");
                 without_path.close("a new session of the same client takes its place");
             }
         };
@@ -433,7 +435,9 @@ impl Shared {
                 driver.await;
                 streams.abort();
             }
-            Err(error) => tracing::info!(%from, %error, "a new session's connection was lost"),
+            Err(error) => {
+                tracing::info!(%from, %error, "connection lost while its session started")
+            }
         }
     }
 
@@ -507,7 +511,7 @@ impl Shared {
             Err(OpenError::NotAllowed) => {
                 tracing::info!(%target, "refused by the egress policy");
             }
-            Err(error) => tracing::debug!(%target, %error, "cannot connect a stream"),
+            Err(error) => tracing::debug!(%target, %error, "cannot connect a stream to its target"),
             Ok(_) => {}
         }
         match connected {

@@ -42,7 +42,7 @@ pub enum TargetError {
     #[error("the port must be a number from 1 to 65535")]
     BadPort,
     /// The host is empty, too long, or holds characters that no host name has.
-    #[error("the host is not a name of at most {MAX_NAME} characters nor an address")]
+    #[error("the host is neither an address nor a name of at most {MAX_NAME} characters")]
     BadHost,
     /// The encoded form is cut short, has bytes left over, or an unknown address type.
     #[error("the encoded target is malformed")]

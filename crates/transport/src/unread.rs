@@ -218,7 +218,7 @@ mod tests {
             match ask(ends.0, ends.1) {
                 Ok(unread) => assert_eq!(unread, 1000, "{address}"),
                 Err(error) => {
-                    eprintln!("skipped, this kernel does not tell: {error}");
+                    eprintln!("skipped: this kernel does not report unread data: {error}");
                     return;
                 }
             }
@@ -245,7 +245,7 @@ mod tests {
         let (program, own) = pair_with_room().await;
         let ends = (own.peer_addr().unwrap(), own.local_addr().unwrap());
         if ask(ends.0, ends.1).is_err() {
-            eprintln!("skipped, this kernel does not tell");
+            eprintln!("skipped: this kernel does not report unread data");
             return;
         }
         let mut unread = Unread::of(&own);

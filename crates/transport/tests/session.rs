@@ -303,7 +303,7 @@ async fn an_open_that_is_given_up_ends_its_dial() {
         }
     };
     tokio::select! {
-        answer = &mut open => panic!("nobody answers, and yet: {answer:?}"),
+        answer = &mut open => panic!("answered although no server does: {answer:?}"),
         dialed = tokio::time::timeout(Duration::from_secs(5), dialed) => dialed.unwrap(),
     }
     drop(open);

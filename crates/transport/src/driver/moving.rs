@@ -70,7 +70,7 @@ mod tests {
             .filter(|&ms| moving.note((20..=41).contains(&ms), start + MS * ms))
             .collect();
         assert_eq!(told, [20, 30, 40, 50]);
-        assert_eq!(moving.due(), None, "nobody is woken at rest");
+        assert_eq!(moving.due(), None, "no wake-up is due while nothing moves");
     }
 
     #[test]

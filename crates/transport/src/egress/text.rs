@@ -24,8 +24,8 @@ pub enum EgressParseError {
     /// An IPv6 address without brackets, where a port could be mistaken for a part of it.
     #[error("`{0}`: write an IPv6 address in brackets, as in [2001:db8::1]:443")]
     Brackets(String),
-    /// The address has bits set behind its prefix.
-    #[error("`{given}` has bits set behind its prefix: write {network} or {host}")]
+    /// The address has bits set after its prefix.
+    #[error("`{given}` has bits set after its prefix: write {network} or {host}")]
     HostBits {
         /// The network as written.
         given: IpNet,
@@ -256,7 +256,7 @@ mod tests {
                 .parse::<Destinations>()
                 .unwrap_err()
                 .to_string(),
-            "`10.0.0.1/8` has bits set behind its prefix: write 10.0.0.0/8 or 10.0.0.1"
+            "`10.0.0.1/8` has bits set after its prefix: write 10.0.0.0/8 or 10.0.0.1"
         );
         for rule in ["", "allow", "permit *", "*:80"] {
             assert_eq!(rule.parse::<EgressRule>(), Err(E::Action(rule.to_owned())));

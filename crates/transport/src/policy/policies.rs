@@ -10,7 +10,7 @@ use sumlink_engine::Priority;
 use tokio::sync::watch;
 
 use super::store::{self, Remembered, StateError};
-use super::{LinkPolicy, Terms, Usage};
+use super::{Beyond, LinkPolicy, Terms, Usage};
 use crate::config::LinkConfig;
 use crate::links;
 
@@ -131,9 +131,9 @@ impl Policies {
         }
         Some(match report.used_up_until {
             Some(until) if report.policy.priority(false) != Priority::Never => {
-                format!("it has moved what it may; used again from {until}")
+                format!("data cap reached; link disabled until {until}")
             }
-            _ => "its priority is never".to_owned(),
+            _ => "link disabled: its priority is never".to_owned(),
         })
     }
 
@@ -206,11 +206,18 @@ impl Policies {
         *usage = usage.as_of(today, policy.reset_day);
         let before = usage.used_up_until(&policy);
         usage.add(bytes);
-        let crossed = usage.used_up_until(&policy) != before;
+        let after = usage.used_up_until(&policy);
         state.is_dirty = true;
         drop(state);
-        if crossed {
-            tracing::warn!(link, "the link has moved what it may");
+        if after != before {
+            if let Some(until) = after {
+                let effect = match policy.beyond {
+                    Beyond::Backup => "link used as a backup",
+                    Beyond::Never => "link disabled",
+                    Beyond::Limit(_) => "link limited in rate",
+                };
+                tracing::warn!(link, "data cap reached; {effect} until {until}");
+            }
             self.changed();
         }
     }
@@ -282,7 +289,6 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Beyond;
 
     fn first_day() -> NaiveDate {
         NaiveDate::from_ymd_opt(2026, 11, 22).unwrap()
@@ -316,7 +322,7 @@ mod tests {
         policies.count("wwan0", 1);
         assert!(changes.has_changed().unwrap());
         changes.mark_unchanged();
-        let reason = "it has moved what it may; used again from 2026-11-23";
+        let reason = "data cap reached; link disabled until 2026-11-23";
         assert_eq!(policies.bars("wwan0").as_deref(), Some(reason));
         assert_eq!(policies.bars("wwan1"), None);
         // Once is enough.
@@ -344,7 +350,7 @@ mod tests {
         policies.set("eth0", Some(never.clone()), false).unwrap();
         assert_eq!(
             policies.bars("eth0").as_deref(),
-            Some("its priority is never")
+            Some("link disabled: its priority is never")
         );
         assert_eq!(policies.report("eth0").source, Source::Set);
         assert_eq!(restarted().bars("eth0"), None);

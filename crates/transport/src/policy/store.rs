@@ -15,7 +15,7 @@ use super::{LinkPolicy, Usage};
 #[non_exhaustive]
 pub enum StateError {
     /// The user's or the system's: the file is there and cannot be read.
-    #[error("{}: cannot read what is remembered of the links: {reason}", file.display(), reason = plain(.reason))]
+    #[error("{}: cannot read the saved link state: {reason}", file.display(), reason = plain(.reason))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -23,7 +23,7 @@ pub enum StateError {
         reason: io::Error,
     },
     /// The user's: the file is something else, or damaged. It is left as it is.
-    #[error("{}: this is not what sumlink remembers of links ({reason}): move it away, or name another file as `state`", file.display())]
+    #[error("{}: not a saved link state of sumlink ({reason}): move it away, or name another file as `state`", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -31,7 +31,7 @@ pub enum StateError {
         reason: String,
     },
     /// The user's or the system's: the file cannot be written.
-    #[error("{}: cannot keep what is remembered of the links: {reason}; its directory must exist and be writable", file.display(), reason = plain(.reason))]
+    #[error("{}: cannot save the link state: {reason}; its directory must exist and be writable", file.display(), reason = plain(.reason))]
     Unwritable {
         /// The file.
         file: PathBuf,
@@ -40,7 +40,7 @@ pub enum StateError {
     },
     /// The user's: something is to be kept and there is no file for it.
     #[error(
-        "there is no file to keep it in: start the client with `state = \"FILE\"` or --state FILE"
+        "no state file to save the policy in: start the client with `state = \"FILE\"` or --state FILE"
     )]
     NoFile,
 }

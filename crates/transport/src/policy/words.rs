@@ -8,7 +8,7 @@ use super::{Beyond, Direction};
 pub fn parse_priority(text: &str) -> Result<Priority, String> {
     Priority::by_name(text).ok_or_else(|| {
         let names = Priority::ALL.map(Priority::name).join(", ");
-        format!("`{text}` is no priority: write one of {names}")
+        format!("`{text}` is not a priority: write one of {names}")
     })
 }
 
@@ -19,7 +19,7 @@ pub fn parse_direction(text: &str) -> Result<Direction, String> {
         "up" => Ok(Direction::Up),
         "down" => Ok(Direction::Down),
         _ => Err(format!(
-            "`{text}` is no direction: write one of both, up (to the server), down"
+            "`{text}` is not a direction: write one of both, up (to the server), down"
         )),
     }
 }
@@ -33,7 +33,7 @@ pub fn parse_beyond(
         "backup" => Ok(Beyond::Backup),
         "never" => Ok(Beyond::Never),
         _ => rate(text).map(Beyond::Limit).map_err(|_| {
-            format!("`{text}` is nothing that a link can be beyond its cap: write backup, never, or a rate such as 1mbit")
+            format!("`{text}` is not an action beyond a cap: write backup, never, or a rate such as 1mbit")
         }),
     }
 }

@@ -52,13 +52,13 @@ impl Addresses {
                 shared.change_egress(|policy| policy.clone().with_own_addresses(own));
             }
             Err(error) if self.has_failed => {
-                tracing::debug!(%error, "the server's own addresses still cannot be read");
+                tracing::debug!(%error, "still cannot read the server's own addresses; retrying");
             }
             Err(error) => {
                 self.has_failed = true;
                 tracing::error!(
                     %error,
-                    "cannot read this server's own addresses: clients can reach its services at those not yet known"
+                    "cannot read this server's own addresses; clients can reach its services at addresses not yet known"
                 );
             }
         }

@@ -90,8 +90,10 @@ async fn of_two_joins_at_once_one_gets_the_last_place() {
         let (one, other) = (one.unwrap(), other.unwrap());
         let refused = match (&one, &other) {
             (Ok(_), Err(error)) | (Err(error), Ok(_)) => error,
-            (Ok(_), Ok(_)) => panic!("round {round}: one place, and both have got it"),
-            (Err(error), Err(_)) => panic!("round {round}: nobody has got the place: {error}"),
+            (Ok(_), Ok(_)) => panic!("round {round}: one place, but both connections have it"),
+            (Err(error), Err(_)) => {
+                panic!("round {round}: neither connection has the place: {error}")
+            }
         };
         assert!(is_limit(refused), "{refused}");
         // A place that is free again can be had again.

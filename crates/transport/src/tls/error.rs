@@ -14,7 +14,7 @@ use crate::keys::PublicKey;
 pub enum HandshakeError {
     /// At the client: the server proved another key than the pinned one.
     #[error(
-        "the server's key is {seen}, not the pinned {pinned}: if the server has a new key, pin that; otherwise somebody else answers at this address"
+        "the server's key is {seen}, not the pinned {pinned}: if the server has a new key, pin that; otherwise another host answers at this address"
     )]
     WrongServerKey {
         /// The key that the server presented.
@@ -30,7 +30,7 @@ pub enum HandshakeError {
     },
     /// At the server: the client's key is not in the authorized set. The client has not yet proved
     /// that it holds the key.
-    #[error("a client with the key {key} was turned away: it is not authorized")]
+    #[error("refused a client with the key {key}: it is not authorized")]
     UnknownClient {
         /// The key that the client presented.
         key: PublicKey,

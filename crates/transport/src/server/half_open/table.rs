@@ -356,7 +356,7 @@ mod tests {
                     Step::Admit(ip, is_known) => {
                         let admitted = table.admit(ip, is_known);
                         let reserved = admitted.is_reserved;
-                        prop_assert!(is_known || !reserved, "a stranger has a reserved place");
+                        prop_assert!(is_known || !reserved, "an unknown address has a reserved place");
                         model.0.insert(admitted.place, (ip, reserved));
                         prop_assert!(admitted.evicted.len() <= 1);
                         for victim in admitted.evicted {
