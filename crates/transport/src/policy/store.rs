@@ -1,4 +1,4 @@
-//! What a client remembers of its links over restarts: a small JSON file, replaced as a whole.
+//! The link state that a client keeps across restarts: a small JSON file, replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,35 +10,35 @@ use sumlink_util::plain;
 
 use super::{LinkPolicy, Usage};
 
-/// Why what is remembered of the links cannot be read or kept.
+/// Why the saved link state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The user's or the system's: the file is there and cannot be read.
+    /// The user's or the system's fault: the file exists but cannot be read.
     #[error("{}: cannot read the saved link state: {reason}", file.display(), reason = plain(.reason))]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
-    /// The user's: the file is something else, or damaged. It is left as it is.
+    /// The user's fault: the file has other content or is damaged. It is not changed.
     #[error("{}: not a saved link state of sumlink ({reason}): move it away, or name another file as `state`", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What was wrong with it.
+        /// The error in its content.
         reason: String,
     },
-    /// The user's or the system's: the file cannot be written.
+    /// The user's or the system's fault: the file cannot be written.
     #[error("{}: cannot save the link state: {reason}; its directory must exist and be writable", file.display(), reason = plain(.reason))]
     Unwritable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
-    /// The user's: something is to be kept and there is no file for it.
+    /// The user's fault: a policy is to be kept, but no file is configured.
     #[error(
         "no state file to save the policy in: start the client with `state = \"FILE\"` or --state FILE"
     )]
@@ -49,23 +49,23 @@ pub enum StateError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Remembered {
-    /// By the links' names.
+    /// Keyed by link name.
     pub(super) links: BTreeMap<String, Link>,
 }
 
-/// What is remembered of one link.
+/// The saved state of one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Link {
-    /// A policy that was set at run time, to be kept.
+    /// A policy that was set at run time and is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<LinkPolicy>,
-    /// What it has moved.
+    /// The link's data usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) usage: Option<Usage>,
 }
 
-/// Reads the file; nothing is remembered where there is none.
+/// Reads the file; a missing file yields an empty state.
 pub(super) fn load(file: &Path) -> Result<Remembered, StateError> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
@@ -90,7 +90,7 @@ pub(super) fn load(file: &Path) -> Result<Remembered, StateError> {
     Ok(remembered)
 }
 
-/// Whether the file can be read, and replaced later; leaves everything as it is.
+/// Checks that the file can be read and later replaced, without changing anything.
 pub(crate) fn check(file: &Path) -> Result<(), StateError> {
     load(file)?;
     let directory = match file.parent() {
@@ -108,7 +108,7 @@ pub(crate) fn check(file: &Path) -> Result<(), StateError> {
     })
 }
 
-/// Replaces the file: whoever reads it, even after a power cut, finds the old one or the new one.
+/// Replaces the file atomically: a reader finds the old or the new content, even after a power cut.
 pub(super) fn save(file: &Path, remembered: &Remembered) -> Result<(), StateError> {
     let write = || -> io::Result<()> {
         let text = serde_json::to_string_pretty(remembered)?;
