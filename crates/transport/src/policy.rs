@@ -59,7 +59,7 @@ pub struct LinkPolicy {
     /// Data over the link costs money: it carries no duplicates and is secondary unless `priority`
     /// says otherwise.
     pub metered: bool,
-    /// Which way it carries streams' bytes.
+    /// The directions in which it carries stream data.
     pub direction: Direction,
     /// Limit on the client's sending rate over the link, in bit/s.
     pub send_limit: Option<u64>,

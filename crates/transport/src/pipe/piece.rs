@@ -1,31 +1,34 @@
-//! How much goes to a program at once: what it reads in a few milliseconds.
+//! The size of the pieces handed to a program: the amount that it reads in a few milliseconds.
 //!
-//! For the peer's credit a byte is read once it has been given to the program's end of the pipe, which may be a relay whose
-//! program has stopped. So a slow program is given little, and a fast one large pieces, each of which costs an exchange.
+//! For the peer's credit a byte counts as read once it is handed to the program's end of the pipe,
+//! which may be a relay whose program has stopped. A slow program therefore gets small pieces. A
+//! fast one gets large ones, because each piece costs an exchange.
 
 use std::time::{Duration, Instant};
 
 use super::memory::CHUNK;
 
-/// What any program is given at once, in bytes; a new stream's begins with it.
+/// Smallest piece and size of a stream's first piece, in bytes.
 const LEAST: usize = 32 * 1024;
 
-/// A program that wants the next piece within this time is fast ...
+/// A program that wants the next piece within this time is fast.
 const SOON: Duration = Duration::from_millis(4);
 
-/// ... and gets larger ones after so many in a row: a socket takes the first ones as fast, whether or not its program reads.
+/// Fast reads in a row before the pieces grow: a socket accepts the first ones quickly even if its
+/// program does not read.
 const IN_A_ROW: u32 = 4;
 
-/// After this time it gets a smaller one.
+/// A program that takes longer than this gets smaller pieces.
 const LATE: Duration = Duration::from_millis(16);
 
 /// The size of the pieces of one stream.
 #[derive(Debug)]
 pub(super) struct Piece {
     size: usize,
-    /// Pieces of that size in a row that it wanted soon.
+    /// Consecutive pieces of the current size after which the program was fast.
     soon: u32,
-    /// When the program was last given a piece of that size and has not wanted the next one since.
+    /// When the program was last given a piece of the current size, unless it has asked for the
+    /// next one since.
     given_at: Option<Instant>,
 }
 
@@ -40,7 +43,7 @@ impl Default for Piece {
 }
 
 impl Piece {
-    /// How much to give to a program that has taken the last piece, in bytes.
+    /// The size of the next piece, in bytes, for a program that has taken the last one.
     pub(super) fn size(&mut self, now: Instant) -> usize {
         if let Some(at) = self.given_at.take() {
             let time = now.saturating_duration_since(at);
@@ -54,7 +57,8 @@ impl Piece {
         self.size
     }
 
-    /// So many bytes were given. Fewer than a piece say how fast they arrive, not how fast the program reads.
+    /// Records that `bytes` were given. Less than a full piece measures how fast data arrives, not
+    /// how fast the program reads.
     pub(super) fn given(&mut self, bytes: usize, now: Instant) {
         self.given_at = (bytes >= self.size / 2).then_some(now);
     }
