@@ -45,7 +45,7 @@ pub enum PublicKeyError {
 
 /// The ed25519 key pair with which a client or a server proves its identity.
 ///
-/// Cheap to clone. [`Debug`](fmt::Debug) shows the public half only. @@ keys.rs 55d...
+/// Cheap to clone. [`Debug`](fmt::Debug) shows the public half only.
 #[derive(Clone)]
 pub struct SecretKey {
     /// PKCS#8 encoding, version 1 or 2.

@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 
 use crate::sockopt;
 
-/// Limits TCP to `rate` bytes per second, retransmissions included. `None` raises the limit out of
-/// reach but leaves pacing on.
+/// Limits TCP to `rate` bytes per second, retransmissions included. `None` removes the limit; TCP
+/// keeps pacing.
 pub(crate) fn limit(socket: &impl AsFd, rate: Option<u64>) -> io::Result<()> {
     let unlimited = libc::c_ulong::MAX;
     let rate = rate.map_or(unlimited, |rate| {

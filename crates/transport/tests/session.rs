@@ -1,4 +1,4 @@
-//! Sessions over real sockets on loopback: one link, all that does not need several.
+//! Sessions over real sockets on loopback: all behavior that needs only one link.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -80,7 +80,7 @@ impl Running {
     }
 }
 
-/// A target that sends back what it gets, and ends when its client ends.
+/// A target that echoes its input, and ends when its client ends.
 async fn echo() -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -232,7 +232,7 @@ async fn garbage_before_tls_costs_the_others_nothing() {
         tcp.write_all(garbage).await.unwrap();
         tcp.shutdown().await.unwrap();
         let mut answer = Vec::new();
-        // An alert or a reset: either is an end.
+        // An alert or a reset both count as the end.
         let _ = tcp.read_to_end(&mut answer).await;
     }
     client.open_stream(echo().await).await.unwrap();
@@ -286,7 +286,7 @@ async fn an_open_that_is_given_up_ends_its_dial() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
-    // A listener whose queue is full answers nobody.
+    // A listener with a full queue never answers.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -307,7 +307,7 @@ async fn an_open_that_is_given_up_ends_its_dial() {
         dialed = tokio::time::timeout(Duration::from_secs(5), dialed) => dialed.unwrap(),
     }
     drop(open);
-    // Far sooner than a dial gives up by itself.
+    // Far sooner than the dial's timeout.
     let ended = async {
         while dials(address.port()) > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -358,14 +358,15 @@ async fn not_waited_for_until_it_fails(when: Early) {
         let (first, accepted) = tokio::join!(early(), listener.accept());
         drop((first.unwrap(), accepted.unwrap()));
     }
-    // What is written at once arrives.
+    // Data written immediately arrives.
     let mut second = early().await.unwrap();
     second.write_all(b"hello").await.unwrap();
     let (mut tcp, _) = listener.accept().await.unwrap();
     let mut hello = [0; 5];
     tcp.read_exact(&mut hello).await.unwrap();
     assert_eq!(&hello, b"hello");
-    // Nobody listens any more: the first to come learns it by using the stream, the next one is told.
+    // The target stops listening: the first program notices when it uses the stream, the next one
+    // gets an error.
     drop((listener, tcp));
     let mut third = early().await.expect("it is not waited for");
     third.read(&mut hello).await.expect_err("and yet refused");
@@ -374,7 +375,7 @@ async fn not_waited_for_until_it_fails(when: Early) {
     assert_eq!(plain.unwrap_err(), OpenError::Refused);
 }
 
-/// A target's end of a stream, and the program's.
+/// The target's and the program's end of a stream.
 async fn both_ends(client: &Client) -> (TcpStream, sumlink_transport::Stream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target: Target = listener.local_addr().unwrap().into();
@@ -389,7 +390,7 @@ async fn who_finishes_second_is_heard_to_the_end() {
     let client = Client::connect(server.client(&key)).await.unwrap();
     let data = bytes(20_000_000);
 
-    // The program says all it has to say, then the target answers and leaves.
+    // The program writes everything, then the target answers and closes.
     let (mut tcp, mut stream) = both_ends(&client).await;
     stream.shutdown().await.unwrap();
     assert_eq!(tcp.read(&mut [0; 1]).await.unwrap(), 0);
@@ -408,7 +409,7 @@ async fn who_finishes_second_is_heard_to_the_end() {
     );
     target.await.unwrap();
 
-    // The target ends first and is slow to read; the program fills everything on the way, finishes and leaves.
+    // The target ends first and reads slowly; the program fills all buffers, finishes and closes.
     let (mut tcp, mut stream) = both_ends(&client).await;
     tcp.shutdown().await.unwrap();
     assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
@@ -433,7 +434,8 @@ async fn who_finishes_second_is_heard_to_the_end() {
     assert!(whole, "the copy differs");
 }
 
-/// A program finishes and leaves while everything on the way is full, and its target reads only as fast as its answer is taken.
+/// A program finishes and closes while all buffers are full, and its target reads only as fast as
+/// its answer is consumed.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_leaves_without_reading_the_answer_holds_nobody_up() {
     let key = SecretKey::generate().unwrap();
@@ -443,7 +445,7 @@ async fn who_leaves_without_reading_the_answer_holds_nobody_up() {
     let (mut tcp, mut stream) = both_ends(&client).await;
     let target = tokio::spawn(async move {
         let (mut reader, mut writer) = tcp.split();
-        // An echo, to the end or until nobody wants it any more.
+        // An echo, until the end or until its output is no longer read.
         let mut total = 0;
         let mut part = vec![0; 64 * 1024];
         loop {
@@ -556,7 +558,7 @@ async fn sessions_of_a_client_are_limited() {
     );
     assert!(limited, "{error}");
     second.close().await;
-    // The server forgets the session as soon as it has read the goodbye.
+    // The server forgets the session as soon as it has read the CLOSE frame.
     let connected = async {
         while Client::connect(server.client(&key)).await.is_err() {
             tokio::task::yield_now().await;
@@ -595,14 +597,14 @@ async fn bad_addresses_and_links_say_what_is_wrong() {
     assert!(refused.contains("refused"), "{refused}");
 }
 
-/// The sessions of the carriers that it was told of.
+/// The sessions of the carriers passed to it.
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<[u8; 16]>>);
 
 impl CarrierGroups for Told {
     fn join(&self, _: BorrowedFd<'_>, session: &[u8; 16]) -> io::Result<()> {
         self.0.lock().unwrap().push(*session);
-        // What goes wrong here is no carrier's end.
+        // An error here does not end the carrier.
         Err(io::Error::other("no"))
     }
 }
@@ -636,7 +638,7 @@ async fn each_end_is_told_of_every_carrier_and_its_session() {
     assert_eq!(server, client);
 }
 
-/// A way to the server that counts the connections over it.
+/// A relay to the server that counts its connections.
 async fn counting_way(server: SocketAddr) -> (SocketAddr, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -653,7 +655,7 @@ async fn counting_way(server: SocketAddr) -> (SocketAddr, watch::Receiver<usize>
     (address, counted)
 }
 
-/// The first connection is cut in the middle of the session; what it has carried is not forgotten.
+/// The first connection is cut in the middle of the session; the totals keep its bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_keeps_its_totals_when_its_path_is_replaced() {
     let key = SecretKey::generate().unwrap();
@@ -731,8 +733,9 @@ async fn a_link_keeps_its_totals_when_its_path_is_replaced() {
     client.close().await;
 }
 
-/// A link is to have four connections and only two of them live: after the third dial it may not have been dialed `many` times
-/// within three seconds. Without pauses it is far more often; whoever is slow dials less.
+/// A link should have four connections, but only two of them survive. After the third dial there
+/// must be fewer than `many` dials within three seconds. Without pauses there would be far more; a
+/// slow machine dials less.
 async fn dials_are_fewer_than(
     many: usize,
     at_server: impl FnOnce(&mut ServerConfig),
@@ -762,14 +765,14 @@ fn takes_two_paths(config: &mut SessionConfig) {
     config.scheduler = "musher".to_owned();
 }
 
-/// Those that are refused at once, beside each other: four. The next ones come after five seconds.
+/// Dials that are refused at once run in parallel: four. The next ones follow after five seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_whose_path_the_clients_own_session_refuses_is_dialed_after_a_pause() {
     let at_client = |config: &mut ClientConfig| takes_two_paths(&mut config.session);
     dials_are_fewer_than(8, |_| {}, at_client).await;
 }
 
-/// The third, and again after 0.25, 0.75 and 1.75 s: six.
+/// The third dial, and again after 0.25, 0.75 and 1.75 s: six.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_refuses_a_path_is_dialed_after_pauses_that_grow() {
     let at_server = |config: &mut ServerConfig| takes_two_paths(&mut config.session);
@@ -790,7 +793,8 @@ impl CarrierGroups for Breaks {
     }
 }
 
-/// Two every quarter of a second: the one that joins takes nothing from the pause after the other one's end.
+/// Two every 0.25 s: a connection that joins does not shorten the pause after another one has
+/// ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_whose_paths_end_as_soon_as_they_have_joined_is_dialed_with_pauses() {
     let at_client = |config: &mut ClientConfig| config.groups = Some(Arc::new(Breaks::default()));
