@@ -165,14 +165,14 @@ mod tests {
     /// Yields these results in order, and then nothing.
     struct Script {
         results: RefCell<VecDeque<Result<u32, i32>>>,
-        asked: Cell<u32>,
+        attempts: Cell<u32>,
     }
 
     impl Script {
         fn new(results: impl IntoIterator<Item = Result<u32, i32>>) -> Self {
             Self {
                 results: RefCell::new(results.into_iter().collect()),
-                asked: Cell::new(0),
+                attempts: Cell::new(0),
             }
         }
     }
@@ -181,7 +181,7 @@ mod tests {
         type Connection = u32;
 
         fn poll_next(&self, _: &mut Context<'_>) -> Poll<io::Result<u32>> {
-            self.asked.set(self.asked.get() + 1);
+            self.attempts.set(self.attempts.get() + 1);
             match self.results.borrow_mut().pop_front() {
                 Some(result) => Poll::Ready(result.map_err(io::Error::from_raw_os_error)),
                 None => Poll::Pending,
@@ -190,18 +190,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lack_of_descriptors_is_waited_for_with_growing_pauses() {
+    async fn a_lack_of_descriptors_causes_growing_pauses() {
         let (start, mut accepting) = (Instant::now(), Accepting::new("a test"));
         let script = Script::new([Err(libc::EMFILE); 100].into_iter().chain([Ok(7)]));
         assert_eq!(accepting.next(&script).await, 7);
         // 100, 200, 400 and 800 ms, and then a second each.
         assert_eq!(start.elapsed().as_secs(), 97);
-        let fault = accepting.fault.expect("it may go on");
+        let fault = accepting.fault.expect("the failure is not over");
         assert_eq!((fault.began, fault.count), (start, 100));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_comes_and_goes_is_one_fault_until_it_is_quiet() {
+    async fn intermittent_failures_are_one_fault() {
         let mut accepting = Accepting::new("a test");
         // Each connection that ends makes room for another.
         let script = Script::new([Err(libc::EMFILE), Ok(1)].repeat(50));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_given_up_does_not_shorten_the_pause() {
+    async fn a_dropped_call_does_not_shorten_the_pause() {
         let mut accepting = Accepting::new("a test");
         let script = Script::new([Err(libc::ENFILE); 1000]);
         let start = Instant::now();
@@ -222,7 +222,11 @@ mod tests {
             let shortly = Duration::from_millis(1);
             let _ = tokio::time::timeout(shortly, accepting.next(&script)).await;
         }
-        assert!(script.asked.get() < 20, "{} attempts", script.asked.get());
+        assert!(
+            script.attempts.get() < 20,
+            "{} attempts",
+            script.attempts.get()
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_means_what_the_place_says_and_a_star_means_all_addresses() {
+    fn a_bare_port_uses_the_default_address_and_a_star_all_addresses() {
         for (text, bare, address) in [
             ("127.0.0.1:1080", Bare::All, "127.0.0.1:1080"),
             ("[::1]:1080", Bare::All, "[::1]:1080"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_how_to_write_one() {
+    fn errors_show_a_valid_address() {
         for (text, hint) in [
             ("", "write it like 127.0.0.1:1080"),
             ("x", "write it like 127.0.0.1:1080"),

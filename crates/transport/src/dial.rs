@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_for_many_names_waits_for_its_own_look_ups() {
+    async fn lookups_of_one_session_wait_for_each_other() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (name, policy) = (target(&format!("localhost:{port}")), loopback_allowed());
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_error_that_says_most_is_reported() {
+    async fn the_most_informative_error_is_reported() {
         let deadline = Instant::now() + LONG;
         let broadcast: SocketAddr = "255.255.255.255:9".parse().unwrap();
         for order in [

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_file_gets_its_own_answer() {
+    fn every_other_file_gets_a_specific_error() {
         let pem = |label: &str, body: &str| {
             format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
         };

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn loopback_is_listed_and_not_used_by_itself() {
+    async fn loopback_is_listed_but_not_used_by_default() {
         let lo = find("lo").await.unwrap();
         assert!(
             lo.loopback && lo.up && lo.kind.is_none() && lo.mtu > 1500,
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watch_tells_of_links_addresses_and_routes_and_is_quiet_in_between() {
+    fn the_watch_reports_links_addresses_and_routes_and_is_quiet_in_between() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ns.run(async move || {

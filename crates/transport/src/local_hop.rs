@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_is_paced_is_changed() {
+    async fn only_paced_sockets_are_changed() {
         let socket = TcpSocket::new_v4().unwrap();
         let before = congestion_name(&socket).unwrap();
         let is_paced = begins_with_bbr(&socket);

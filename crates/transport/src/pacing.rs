@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_kept_and_can_be_taken_away() {
+    fn a_limit_applies_and_can_be_removed() {
         let (mut sender, mut receiver) = pair();
         limit(&sender, Some(1_000_000)).unwrap();
         // One second of data; the first packets leave before there is a rate to pace them at.

@@ -37,7 +37,7 @@ pub(crate) struct Pipe {
     /// The command channel of the session's task.
     session: UnboundedSender<Command>,
     /// The session was notified and has not looked yet.
-    told: AtomicBool,
+    is_notified: AtomicBool,
     pools: Arc<Pools>,
     ends: Mutex<Ends>,
 }
@@ -91,7 +91,7 @@ impl Pipe {
         Arc::new(Self {
             id,
             session,
-            told: AtomicBool::new(false),
+            is_notified: AtomicBool::new(false),
             pools,
             ends,
         })
@@ -281,11 +281,11 @@ impl Pipe {
 
     /// The session looks now; later changes notify it again.
     pub(crate) fn heard(&self) {
-        self.told.store(false, Ordering::Release);
+        self.is_notified.store(false, Ordering::Release);
     }
 
     fn tell(&self) {
-        if !self.told.swap(true, Ordering::AcqRel) {
+        if !self.is_notified.swap(true, Ordering::AcqRel) {
             // A session that has ended has failed the pipe already.
             let _ = self.session.send(Command::Touched(self.id));
         }
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(reserved(&pipe, 1), None);
         let mut chunk = Chunk::default();
         pipe.take_up(&mut chunk);
-        assert_eq!(reserved(&pipe, 1), None, "the session has not sent it yet");
+        assert_eq!(reserved(&pipe, 1), None, "the session still holds the data");
         chunk.discard();
         pipe.take_up(&mut chunk);
         let kept = reserved(&pipe, 1).unwrap();
@@ -357,12 +357,12 @@ mod tests {
     fn take(pipe: &Pipe) -> Received {
         match pipe.poll_take(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(taken) => taken.unwrap(),
-            Poll::Pending => panic!("there is something to read"),
+            Poll::Pending => panic!("data is available"),
         }
     }
 
     #[test]
-    fn the_session_is_told_when_the_program_has_made_room() {
+    fn the_session_is_notified_when_the_program_has_made_room() {
         let pools = Pools::new(0);
         let (sender, mut session) = unbounded_channel();
         let pipe = Pipe::new(0, sender, Arc::clone(&pools));
@@ -372,7 +372,7 @@ mod tests {
         let mut received = take(&pipe);
         assert!(session.try_recv().is_ok());
         pipe.heard();
-        assert_eq!(pipe.room_down(5), 0, "the program still holds it");
+        assert_eq!(pipe.room_down(5), 0, "the program still holds the page");
         received.advance(PAGE);
         pipe.give_back(received);
         assert!(session.try_recv().is_ok());

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_metered_link_is_secondary_unless_its_owner_says_otherwise() {
+    fn a_metered_link_is_secondary_by_default() {
         let mut policy = LinkPolicy {
             metered: true,
             ..LinkPolicy::default()
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_cap_a_link_is_what_its_owner_said_and_never_more_than_before() {
+    fn the_action_beyond_a_cap_never_raises_the_priority() {
         let of = |priority, beyond| LinkPolicy {
             priority: Some(priority),
             beyond,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_is_closed_for_who_sends_that_way() {
+    fn a_closed_direction_blocks_its_sender() {
         let of = |direction| {
             let policy = LinkPolicy {
                 direction,
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn values_out_of_range_are_refused() {
         let wrong = |change: fn(&mut LinkPolicy)| {
             let mut policy = LinkPolicy::default();
             change(&mut policy);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_comes_back_from_json_as_it_was() {
+    fn a_policy_survives_json() {
         let policy = LinkPolicy {
             label: "5G".to_owned(),
             priority: Some(Priority::Secondary),

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_does_not_ask_is_told_nothing() {
+    fn without_save_syn_there_is_no_dscp() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(dscp(&listener.accept().unwrap().0), None);

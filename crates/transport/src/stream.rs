@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_read_fills_what_it_is_given_across_pages() {
+    async fn one_read_fills_its_buffer_across_pages() {
         let (mut stream, _pipe, pools) = stream_with(&text());
         let mut buffer = vec![0; 3 * PAGE + 5];
         assert_eq!(stream.read(&mut buffer).await.unwrap(), buffer.len());
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_lent_and_read_is_given_back_when_the_loan_ends() {
+    async fn read_data_is_returned_when_the_loan_ends() {
         let (mut stream, pipe, pools) = stream_with(&text());
         let mut lent = stream.received().await.unwrap();
         assert_eq!(lent.remaining(), text().len());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_arrived_is_read_before_the_error() {
+    async fn received_data_is_read_before_the_error() {
         let (mut stream, pipe, _pools) = stream_with(b"text");
         pipe.fail(OpenError::Reset);
         let mut buffer = [0; 10];

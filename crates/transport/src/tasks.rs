@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn tasks_begin_in_order_and_go_on_by_themselves() {
+    async fn tasks_start_in_order_and_continue_in_the_background() {
         let begun = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         for number in 0..1000 {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_fails_or_ends_at_once_does_so_in_its_own_name() {
+    async fn an_immediate_end_or_panic_belongs_to_the_task() {
         let mut tasks = JoinSet::new();
         spawn_begun(&mut tasks, async { panic!("a test") }).await;
         assert!(tasks.join_next().await.unwrap().unwrap_err().is_panic());

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_another_key_is_named_and_left() {
+    fn a_server_with_another_key_is_rejected_by_name() {
         let (client, server, pinned) = (key(), key(), key());
         let authorized = Authorized::new([client.public()]);
         let (error, at_server) = faults(
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_client_is_told_so_until_it_is_authorized_and_after_it_is_revoked() {
+    fn an_unknown_client_is_refused_until_authorized_and_again_after_revocation() {
         let (client, server) = (key(), key());
         let authorized = Authorized::new([key().public()]);
         let config = config(&client, &server);
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_tls_is_called_that_on_both_sides() {
+    fn both_sides_report_data_that_is_not_tls() {
         for garbage in [
             &b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"[..],
             b"SSH-2.0-OpenSSH_9.2\r\n",
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_connection_is_not_a_fault_of_tls() {
+    fn a_broken_connection_is_not_a_tls_error() {
         let at_server = |kind: io::ErrorKind| HandshakeError::at_server(&kind.into());
         assert_eq!(
             at_server(io::ErrorKind::UnexpectedEof),
@@ -588,7 +588,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_damaged_hello_is_an_error_or_waited_on_and_never_a_panic(
+        fn a_damaged_hello_never_panics(
             damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
             keep in any::<prop::sample::Index>(),
         ) {
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn over_tcp_a_peer_that_hangs_up_is_called_that_on_both_sides() {
+    async fn over_tcp_both_sides_report_a_peer_that_hangs_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connector = TlsConnector::from(client_config(&key(), &key().public()));

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_kernel_tells_what_a_program_on_this_machine_has_not_read() {
+    async fn the_kernel_reports_unread_data_of_local_programs() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (mut program, mut own) = pair(address).await;
             own.write_all(&[1; 1000]).await.unwrap();
@@ -231,8 +231,8 @@ mod tests {
             assert_eq!(ask(ends.0, ends.1).unwrap(), 400, "{address}");
         }
         // RFC 5737: belongs to no host.
-        let nobody = "192.0.2.1:1".parse().unwrap();
-        assert!(ask(nobody, nobody).is_err());
+        let unused = "192.0.2.1:1".parse().unwrap();
+        assert!(ask(unused, unused).is_err());
     }
 
     /// A connection to a program whose kernel buffers more than the limit on unread data.
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_does_not_read_gets_no_more_and_one_that_reads_does() {
+    async fn only_a_program_that_reads_gets_more_data() {
         let (program, own) = pair_with_room().await;
         let ends = (own.peer_addr().unwrap(), own.local_addr().unwrap());
         if ask(ends.0, ends.1).is_err() {
@@ -260,7 +260,7 @@ mod tests {
         let mut written = 0;
         while unread.wait().is_none() {
             let more = own.try_write(&[1; 8192]);
-            let more = more.expect("the kernel has room for what a program may have unread");
+            let more = more.expect("the kernel buffers more than the limit");
             unread.wrote(more as u64);
             written += more;
         }

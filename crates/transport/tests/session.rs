@@ -103,7 +103,7 @@ fn bytes(len: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_comes_back_whole_and_ended() {
+async fn written_data_comes_back_complete_and_ended() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
@@ -197,21 +197,21 @@ async fn a_wrong_server_key_is_named() {
 }
 
 #[tokio::test]
-async fn an_unknown_client_is_told_so_and_others_notice_nothing() {
+async fn an_unknown_client_is_refused_without_effect_on_others() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
     let mut stream = client.open_stream(echo().await).await.unwrap();
     let stranger = SecretKey::generate().unwrap();
     let error = Client::connect(server.client(&stranger)).await.unwrap_err();
-    let told = matches!(
+    let refused = matches!(
         &error,
         ConnectError::Carrier {
             error: CarrierError::Tls(HandshakeError::NotAuthorized { .. }),
             ..
         }
     );
-    assert!(told, "{error}");
+    assert!(refused, "{error}");
     stream.write_all(b"still here").await.unwrap();
     let mut back = [0; 10];
     stream.read_exact(&mut back).await.unwrap();
@@ -282,7 +282,7 @@ fn dials(port: u16) -> usize {
 }
 
 #[tokio::test]
-async fn an_open_that_is_given_up_ends_its_dial() {
+async fn an_abandoned_open_ends_its_dial() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
@@ -384,7 +384,7 @@ async fn both_ends(client: &Client) -> (TcpStream, sumlink_transport::Stream) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_finishes_second_is_heard_to_the_end() {
+async fn the_side_that_finishes_second_delivers_everything() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
@@ -437,7 +437,7 @@ async fn who_finishes_second_is_heard_to_the_end() {
 /// A program finishes and closes while all buffers are full, and its target reads only as fast as
 /// its answer is consumed.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_without_reading_the_answer_holds_nobody_up() {
+async fn a_program_that_ignores_the_answer_delays_no_other() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
@@ -487,7 +487,7 @@ async fn a_reset_of_the_target_reaches_the_program() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_says_goodbye_and_the_client_comes_back_to_the_next() {
+async fn a_client_of_a_stopped_server_connects_to_its_successor() {
     let key = SecretKey::generate().unwrap();
     let server_key = SecretKey::generate().unwrap();
     let mut server = Running::start(&[&key], |config| config.key = server_key.clone()).await;
@@ -518,7 +518,7 @@ async fn a_server_that_stops_says_goodbye_and_the_client_comes_back_to_the_next(
 }
 
 #[tokio::test]
-async fn a_key_that_is_withdrawn_ends_its_session() {
+async fn a_revoked_key_ends_its_session() {
     let (key, other) = (
         SecretKey::generate().unwrap(),
         SecretKey::generate().unwrap(),
@@ -599,9 +599,9 @@ async fn bad_addresses_and_links_say_what_is_wrong() {
 
 /// The sessions of the carriers passed to it.
 #[derive(Debug, Default)]
-struct Told(Mutex<Vec<[u8; 16]>>);
+struct Joined(Mutex<Vec<[u8; 16]>>);
 
-impl CarrierGroups for Told {
+impl CarrierGroups for Joined {
     fn join(&self, _: BorrowedFd<'_>, session: &[u8; 16]) -> io::Result<()> {
         self.0.lock().unwrap().push(*session);
         // An error here does not end the carrier.
@@ -610,22 +610,22 @@ impl CarrierGroups for Told {
 }
 
 #[tokio::test]
-async fn each_end_is_told_of_every_carrier_and_its_session() {
+async fn each_end_gets_every_carrier_and_its_session() {
     let key = SecretKey::generate().unwrap();
-    let [at_client, at_server] = [(); 2].map(|()| Arc::new(Told::default()));
+    let [at_client, at_server] = [(); 2].map(|()| Arc::new(Joined::default()));
     let groups = Arc::clone(&at_server);
     let running = Running::start(&[&key], |config| config.groups = Some(groups)).await;
     let mut config = running.client(&key);
     config.groups = Some(at_client.clone());
     config.carriers = Carriers::Fixed(NonZeroU8::new(3).unwrap());
     let _client = Client::connect(config).await.unwrap();
-    let sessions = [&at_client, &at_server].map(|told| {
-        let told = Arc::clone(told);
+    let sessions = [&at_client, &at_server].map(|joined| {
+        let joined = Arc::clone(joined);
         async move {
-            while told.0.lock().unwrap().len() < 3 {
+            while joined.0.lock().unwrap().len() < 3 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            let sessions = told.0.lock().unwrap();
+            let sessions = joined.0.lock().unwrap();
             sessions.clone()
         }
     });
@@ -796,7 +796,7 @@ impl CarrierGroups for Breaks {
 /// Two every 0.25 s: a connection that joins does not shorten the pause after another one has
 /// ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_whose_paths_end_as_soon_as_they_have_joined_is_dialed_with_pauses() {
+async fn a_link_with_short_lived_paths_is_dialed_with_pauses() {
     let at_client = |config: &mut ClientConfig| config.groups = Some(Arc::new(Breaks::default()));
     dials_are_fewer_than(60, |_| {}, at_client).await;
 }

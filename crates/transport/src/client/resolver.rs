@@ -19,10 +19,10 @@ pub(super) struct Resolver {
     look_up: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
     pauses: Pauses,
     /// When the latest lookup was started.
-    asked: Option<Instant>,
+    started: Option<Instant>,
     /// Lookups in progress. A resolver that has lost its network may take half a minute, while a
     /// newer lookup succeeds at once.
-    asking: JoinSet<(u64, Answer)>,
+    in_progress: JoinSet<(u64, Answer)>,
     /// Number of the latest lookup, and of the latest answered one.
     begun: u64,
     answered: u64,
@@ -64,8 +64,8 @@ impl Resolver {
         Self {
             look_up: Box::new(look_up),
             pauses,
-            asked: None,
-            asking: JoinSet::new(),
+            started: None,
+            in_progress: JoinSet::new(),
             begun: 0,
             answered: 0,
         }
@@ -82,7 +82,7 @@ impl Resolver {
 
     /// Starts a lookup and waits for its answer.
     pub(super) async fn resolve(&mut self) -> Answer {
-        self.asked = Some(Instant::now());
+        self.started = Some(Instant::now());
         (self.look_up)().await
     }
 
@@ -91,10 +91,11 @@ impl Resolver {
     pub(super) fn ask_again(&mut self, is_lost: bool) {
         let now = Instant::now();
         if self.due(is_lost) <= now {
-            self.asked = Some(now);
+            self.started = Some(now);
             self.begun += 1;
             let (number, look_up) = (self.begun, (self.look_up)());
-            self.asking.spawn(async move { (number, look_up.await) });
+            self.in_progress
+                .spawn(async move { (number, look_up.await) });
         }
     }
 
@@ -105,8 +106,8 @@ impl Resolver {
             false => self.pauses.reached,
         };
         let now = Instant::now();
-        match self.asking.len() < MOST {
-            true => self.asked.map_or(now, |asked| asked + pause),
+        match self.in_progress.len() < MOST {
+            true => self.started.map_or(now, |started| started + pause),
             false => now + pause,
         }
     }
@@ -115,7 +116,7 @@ impl Resolver {
     /// safe.
     pub(super) async fn answer(&mut self) -> Answer {
         loop {
-            match self.asking.join_next().await {
+            match self.in_progress.join_next().await {
                 // The answers to older lookups are out of date.
                 Some(Ok((number, answer))) if number > self.answered => {
                     self.answered = number;
@@ -132,7 +133,7 @@ impl Resolver {
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolver")
-            .field("asked", &self.asked)
+            .field("started", &self.started)
             .finish_non_exhaustive()
     }
 }

@@ -11,7 +11,7 @@ pub(super) struct Moving {
     links: u32,
     /// Bytes have moved since the last notification.
     has_moved: bool,
-    told: Instant,
+    notified: Instant,
 }
 
 /// With two links, the loss of an interface's carrier is noticed at most twice as late as with one.
@@ -23,7 +23,7 @@ impl Moving {
         Self {
             links: 0,
             has_moved: false,
-            told: now,
+            notified: now,
         }
     }
 
@@ -39,7 +39,7 @@ impl Moving {
         let tells = self.due().is_some_and(|due| now >= due);
         if tells {
             self.has_moved = false;
-            self.told = now;
+            self.notified = now;
         }
         tells
     }
@@ -47,7 +47,7 @@ impl Moving {
     /// When the next notification is due; `None` if nothing has moved since the last one.
     pub(super) fn due(&self) -> Option<Instant> {
         let pause = EVERY.saturating_mul(self.links);
-        self.has_moved.then(|| self.told + pause)
+        self.has_moved.then(|| self.notified + pause)
     }
 }
 
@@ -64,18 +64,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_while_bytes_move_and_once_after_the_last() {
+    fn notifies_while_bytes_move_and_once_after_the_last() {
         let start = Instant::now();
         let mut moving = moving(start, &["a", "b"]);
-        let told: Vec<u32> = (0..100)
+        let notified: Vec<u32> = (0..100)
             .filter(|&ms| moving.note((20..=41).contains(&ms), start + MS * ms))
             .collect();
-        assert_eq!(told, [20, 30, 40, 50]);
+        assert_eq!(notified, [20, 30, 40, 50]);
         assert_eq!(moving.due(), None, "no wake-up is due while nothing moves");
     }
 
     #[test]
-    fn of_more_links_it_is_told_less_often_whatever_connections_they_have() {
+    fn more_links_are_notified_less_often_whatever_their_connections() {
         let start = Instant::now();
         for (names, ms) in [
             (&["a"][..], 5),

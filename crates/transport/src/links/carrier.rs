@@ -80,7 +80,7 @@ mod tests {
     use crate::links::netns::Netns;
 
     #[test]
-    fn who_asks_hears_of_every_loss_at_once() {
+    fn a_query_sees_every_carrier_loss_at_once() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ns.run(async move || {
@@ -108,7 +108,7 @@ mod tests {
     /// Devices without a cable, whose state the kernel calls unknown, and a tunnel whose program
     /// has exited.
     #[test]
-    fn a_link_without_a_carrier_of_its_own_has_not_lost_it() {
+    fn devices_without_a_cable_have_not_lost_their_carrier() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ns.run(async move || {

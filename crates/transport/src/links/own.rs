@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_of_this_machine_is_one_of_its_own() {
+    fn all_addresses_of_this_machine_are_found() {
         let Some(ns) = Netns::new() else { return };
         ns.ip("link add up1 type veth peer name up2");
         ns.ip("addr add 192.0.2.7/24 dev up1");

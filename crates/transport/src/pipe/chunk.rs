@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_fills_its_memory_may_be_kept() {
+    fn only_dense_chunks_are_kept() {
         let filled = |len| {
             let mut bytes = Vec::with_capacity(100_000);
             bytes.resize(len, 1);

@@ -126,13 +126,17 @@ mod tests {
         let mut holdings: Vec<Holding> = (0..100).map(|_| Holding::default()).collect();
         for holding in &mut holdings {
             assert_eq!(holding.take(&pool, CHUNK), FLOOR);
-            assert_eq!(holding.take(&pool, CHUNK), 0, "a crumb is not worth it");
+            assert_eq!(
+                holding.take(&pool, CHUNK),
+                0,
+                "less than a page is not worth an exchange"
+            );
         }
         assert_eq!(pool.held(), 100 * FLOOR as u64);
     }
 
     #[test]
-    fn streams_that_hold_all_they_can_leave_some_to_the_next() {
+    fn full_streams_leave_memory_for_the_next() {
         let pool = Pool::new(1 << 20);
         let mut holdings: Vec<Holding> = (0..1000).map(|_| Holding::default()).collect();
         for holding in &mut holdings {

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pieces_of_a_program_follow_how_fast_it_takes_them() {
+    fn the_piece_size_follows_the_programs_speed() {
         let mut now = Instant::now();
         let mut piece = Piece::default();
         let mut take = |after: u64, part: usize| {
@@ -83,12 +83,12 @@ mod tests {
             assert_eq!(take(4, 1), LEAST << (step / 4));
         }
         take(4, 4);
-        assert_eq!(take(100, 1), CHUNK, "little had arrived");
+        assert_eq!(take(100, 1), CHUNK, "only little data had arrived");
         assert_eq!(take(10, 1), CHUNK);
         for _ in 0..10 {
             take(100, 1);
         }
         assert_eq!(take(100, 1), LEAST);
-        assert_eq!(take(1, 1), LEAST, "not yet");
+        assert_eq!(take(1, 1), LEAST, "not enough fast reads yet");
     }
 }

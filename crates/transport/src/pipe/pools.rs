@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_goes_back_to_the_session_and_no_more_of_it_than_a_chunk() {
+    fn read_pages_return_to_the_session_up_to_one_chunk() {
         let pools = Pools::new(8 << 20);
         for _ in 0..3 * MOST_READ / PAGE {
             pools.has_read(Received::from([1; PAGE].as_slice()));

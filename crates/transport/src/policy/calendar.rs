@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_month_begins_on_its_day_or_on_the_last_one_there_is() {
+    fn a_month_begins_on_its_reset_day_or_last_day() {
         for (today, reset_day, start) in [
             ("2026-11-22", 1, "2026-11-01"),
             ("2026-11-22", 22, "2026-11-22"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_before_does_not_count_in_a_new_day_and_month() {
+    fn old_usage_does_not_count_in_a_new_period() {
         let mut usage = Usage::new(day("2026-11-22"), 1);
         usage.add(10);
         usage = usage.as_of(day("2026-11-23"), 1);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_ahead_and_back_loses_no_byte_and_bars_no_link() {
+    fn a_clock_jump_loses_no_usage_and_blocks_no_link() {
         let mut usage = Usage::new(day("2026-11-22"), 1);
         assert_eq!(moved(&mut usage, "2026-11-22", 10), (10, 10));
         for round in 1..=3 {
@@ -272,7 +272,7 @@ mod tests {
 
     /// A machine without a battery-backed clock boots with a date in the past.
     #[test]
-    fn a_clock_that_is_not_set_yet_gives_nothing_back() {
+    fn an_unset_clock_refunds_nothing() {
         let mut usage = Usage::new(day("2026-11-22"), 1);
         usage.add(100);
         assert_eq!(moved(&mut usage, "1970-01-01", 5), (105, 105));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_used_up_is_so_until_the_later_one_of_its_periods_ends() {
+    fn a_capped_link_stays_capped_until_the_later_period_ends() {
         let mut usage = Usage::new(day("2026-11-22"), 15);
         let policy = |cap_day, cap_month| LinkPolicy {
             cap_day,

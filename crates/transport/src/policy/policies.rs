@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_used_up_at_its_cap_and_free_again_on_the_next_day_also_after_a_restart() {
+    fn a_link_is_disabled_at_its_cap_until_the_next_day_also_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let file = Some(dir.path().join("links.json"));
         let links = [capped("wwan*", Beyond::Never)];
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_at_run_time_is_kept_only_if_asked_and_can_be_taken_back() {
+    fn a_run_time_policy_is_kept_on_request_and_can_be_removed() {
         let dir = tempfile::tempdir().unwrap();
         let file = Some(dir.path().join("links.json"));
         let links = [LinkConfig::named("eth0")];
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_told_of_at_the_start() {
+    fn an_unwritable_file_is_reported_at_the_start() {
         let dir = tempfile::tempdir().unwrap();
         let file = Some(dir.path().join("none/links.json"));
         let error = Policies::with(&[], file, first_day);

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_comes_back_and_a_strange_file_is_left_alone() {
+    fn saved_state_is_restored_and_a_foreign_file_is_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("links.json");
         assert_eq!(load(&file).unwrap(), Remembered::default());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_one_line() {
+    fn a_missing_directory_is_a_one_line_error() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("none/links.json");
         let error = save(&file, &Remembered::default()).unwrap_err();

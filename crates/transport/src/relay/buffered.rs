@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_pushed_arrives_before_the_end() {
+    async fn pushed_data_arrives_before_the_end() {
         let (near, mut far) = tokio::io::duplex(10);
         let mut stream = Buffered::new(near);
         let writer = async {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_displaces_itself_and_nobody_else() {
+    fn a_flood_displaces_only_itself() {
         let limit = limit(512, 128, 32);
         let mut honest = limit.admit("2001:db8::7".parse().unwrap());
         let mut flood = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_live_sessions_have_places_of_their_own() {
+    fn addresses_of_live_sessions_have_reserved_places() {
         let limit = limit(40, 10, 8);
         let known: IpAddr = "198.51.100.9".parse().unwrap();
         let vouched = (limit.vouch(known), limit.vouch(known));

@@ -78,7 +78,7 @@ mod tests {
     use crate::server::Server;
 
     #[test]
-    fn the_servers_own_addresses_are_refused_from_the_moment_it_has_them() {
+    fn new_addresses_of_the_server_are_refused_at_once() {
         let Some(ns) = Netns::new() else { return };
         ns.ip("link add up1 type veth peer name up2");
         ns.ip("link set up1 up");

@@ -66,7 +66,7 @@ fn is_limit(error: &CarrierError) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_joins_at_once_one_gets_the_last_place() {
+async fn one_of_two_concurrent_joins_gets_the_last_place() {
     const PATHS: usize = 4;
     const ROUNDS: u8 = 20;
     let client = running(|config| {
@@ -108,7 +108,7 @@ async fn of_two_joins_at_once_one_gets_the_last_place() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_withdrawn_before_its_hello_gets_no_session() {
+async fn a_key_revoked_before_its_hello_gets_no_session() {
     let (server, key) = (
         SecretKey::generate().unwrap(),
         SecretKey::generate().unwrap(),
@@ -161,7 +161,7 @@ async fn sessions(handle: &ServerHandle, all: usize, without_path: usize) {
 }
 
 #[tokio::test]
-async fn a_client_that_starts_again_and_again_takes_the_places_of_its_dead_sessions() {
+async fn a_restarting_client_replaces_its_dead_sessions() {
     let (client, handle) = with_handle(|config| config.limits.sessions = 3).await;
     // As from another machine with the same key.
     let alive = hello(client.connect().await, 100, 0).await.unwrap();

@@ -74,7 +74,7 @@ const MUCH: usize = 200_000;
 
 /// Large packets are lost in either direction alone: those of the client, and those of the server.
 #[test]
-fn where_large_packets_are_lost_connections_are_made_for_smaller_ones() {
+fn a_path_mtu_black_hole_makes_connections_use_smaller_packets() {
     for is_upload in [true, false] {
         let Some(way) = Way::new() else { return };
         carries(way, is_upload);

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_those_that_one_owner_has() {
+    fn networks_match_usual_allocations() {
         let of = |text: &str| networks(text.parse().unwrap());
         let same = |a: &str, b: &str| of(a).iter().zip(of(b)).filter(|(a, b)| **a == *b).count();
         assert_eq!(same("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::1"), 3);
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_host_the_silent_connections_go_before_older_ones() {
+    fn silent_connections_of_a_host_are_evicted_first() {
         let mut table = Table::new(&LIMITS);
         let ip: IpAddr = "192.0.2.1".parse().unwrap();
         let places: Vec<Place> = (0..5).map(|_| table.admit(ip, false).place).collect();
