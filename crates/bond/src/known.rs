@@ -1,6 +1,6 @@
 //! What became of targets a moment ago, and will most likely become of them again.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{Early, Instant};
@@ -14,7 +14,7 @@ const MOST: usize = 1024;
 /// What is remembered of targets, as OPEN frames say them.
 #[derive(Debug, Default)]
 pub struct Known {
-    last: HashMap<Box<[u8]>, Outcome>,
+    last: BTreeMap<Box<[u8]>, Outcome>,
     /// When the peer last said that it lacks what a connection to any target takes.
     lacking: Option<Instant>,
 }
