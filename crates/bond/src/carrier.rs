@@ -1,5 +1,7 @@
 //! One carrier: how much its socket may hold, how much it is given at once, and what its TCP is to do.
 
+use std::time::Duration;
+
 use sumlink_engine::{LossState, PathSample, SustainedRate};
 
 use crate::acknowledgements::Acknowledgements;
@@ -10,8 +12,6 @@ use crate::restart::{self, Restart};
 use crate::socket::{Report, SEGMENT, Socket};
 use crate::spacing::Spacing;
 use crate::{CaState, Instant, TcpInfo, budget};
-
-use std::time::Duration;
 
 /// TCP_INFO is not older than this when a decision is made with it.
 const SAMPLE_AGE: Duration = Duration::from_millis(1);
@@ -296,7 +296,7 @@ impl Carrier {
         self.regain_window(socket, now);
     }
 
-    /// Notes under BBR whether a socket that was full has run empty, at most once per [`SAMPLE_AGE`].
+    /// Notes under BBR whether a socket that was full has run empty, at most once a millisecond.
     pub fn look_into_full_socket(&mut self, socket: &mut impl Socket, now: Instant) {
         let is_due = now.saturating_sub(self.sampled) >= SAMPLE_AGE;
         if self.is_refused && self.is_model_based() && is_due {

@@ -110,6 +110,12 @@ const DOUBT: Duration = Duration::from_secs(30);
 /// ... and the next one comes so much later, at the longest after several.
 const STAY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
+impl Default for Chooser {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Chooser {
     /// Of a carrier that begins with [`LOSS_BASED`].
     pub fn new() -> Self {

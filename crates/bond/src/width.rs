@@ -115,6 +115,12 @@ const MISSED: f64 = 0.95;
 /// How long a number that was found right is kept at least, and the longest after several times.
 const KEEP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
+impl Default for Width {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Width {
     /// Of a link with one carrier.
     pub fn new() -> Self {

@@ -163,19 +163,6 @@ fn daemon_options() {
     );
 }
 
-/// Small files, each over a stream of its own, with and without early answers.
-#[test]
-fn early() {
-    check_systems(
-        "early",
-        "duration = \"15s\"\n\
-         [[link]]\nname = \"near\"\nrate = \"40mbit\"\ndelay = \"10ms\"\n\
-         [[link]]\nname = \"far\"\nrate = \"40mbit\"\ndelay = \"100ms\"\n\
-         [workload]\nkind = \"files\"\nsizes = [\"30kB\"]\ncount = 1\ngap = \"500ms\"\n",
-        &["sumlink:fbdt", "sumlink:fbdt+early"],
-    );
-}
-
 /// Compares the table of a scenario with the one that was written down.
 fn check(name: &str, text: &str) {
     let systems = scheduler::NAMES.iter();
