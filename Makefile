@@ -306,7 +306,8 @@ lint-wasm:
 		echo "installing the target wasm32-unknown-unknown, for the purity build"; \
 		rustup target add wasm32-unknown-unknown; \
 	fi
-	$(CARGO) check --locked -p sumlink-engine -p sumlink-link -p sumlink-congestion -p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
+	$(CARGO) check --locked -p sumlink-engine -p sumlink-bond -p sumlink-link -p sumlink-congestion \
+		-p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
 
 lint-deny:
 	@deny=$$(scripts/tool.sh cargo-deny); \
