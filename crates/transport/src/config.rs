@@ -167,6 +167,7 @@ impl LinkConfig {
 
 /// Everything a client is told.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ClientConfig {
     /// The server's host and port; a name is resolved by the local resolver.
     pub server: String,
@@ -190,6 +191,66 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
+    /// A configuration with the default settings: every link that leads to the server, one
+    /// connection over each, no state file.
+    ///
+    /// The setters below change one setting each; the fields can be assigned as well.
+    pub fn new(server: impl Into<String>, server_key: PublicKey, key: SecretKey) -> Self {
+        Self {
+            server: server.into(),
+            server_key,
+            key,
+            links: Vec::new(),
+            congestion: None,
+            groups: None,
+            carriers: Carriers::ONE,
+            state: None,
+            session: SessionConfig::default(),
+        }
+    }
+
+    /// Sets [`ClientConfig::links`].
+    #[must_use]
+    pub fn links(mut self, links: Vec<LinkConfig>) -> Self {
+        self.links = links;
+        self
+    }
+
+    /// Sets [`ClientConfig::congestion`].
+    #[must_use]
+    pub fn congestion(mut self, congestion: impl Into<Option<String>>) -> Self {
+        self.congestion = congestion.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::groups`].
+    #[must_use]
+    pub fn groups(mut self, groups: impl Into<Option<Arc<dyn CarrierGroups>>>) -> Self {
+        self.groups = groups.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::carriers`].
+    #[must_use]
+    pub fn carriers(mut self, carriers: Carriers) -> Self {
+        self.carriers = carriers;
+        self
+    }
+
+    /// Sets [`ClientConfig::state`].
+    #[must_use]
+    pub fn state(mut self, state: impl Into<Option<PathBuf>>) -> Self {
+        self.state = state.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::session`].
+    #[must_use]
+    pub fn session(mut self, session: SessionConfig) -> Self {
+        self.session = session;
+        self
+    }
+
     /// Whether a client could begin with this: the session's values, the links' policies, and the file in which is
     /// remembered what links have moved. Nothing is changed. [`crate::Client::connect`] asks the same.
     ///
@@ -309,6 +370,65 @@ impl Default for ClientLimits {
 }
 
 impl ServerConfig {
+    /// A configuration with the default settings: the default egress policy and limits.
+    ///
+    /// The setters below change one setting each; the fields can be assigned as well.
+    pub fn new(listen: SocketAddr, key: SecretKey, authorized: Vec<AuthorizedClient>) -> Self {
+        Self {
+            listen,
+            key,
+            authorized,
+            egress: EgressPolicy::default(),
+            limits: ClientLimits::default(),
+            half_open: HalfOpenLimits::default(),
+            congestion: None,
+            groups: None,
+            session: SessionConfig::default(),
+        }
+    }
+
+    /// Sets [`ServerConfig::egress`].
+    #[must_use]
+    pub fn egress(mut self, egress: EgressPolicy) -> Self {
+        self.egress = egress;
+        self
+    }
+
+    /// Sets [`ServerConfig::limits`].
+    #[must_use]
+    pub fn limits(mut self, limits: ClientLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets [`ServerConfig::half_open`].
+    #[must_use]
+    pub fn half_open(mut self, half_open: HalfOpenLimits) -> Self {
+        self.half_open = half_open;
+        self
+    }
+
+    /// Sets [`ServerConfig::congestion`].
+    #[must_use]
+    pub fn congestion(mut self, congestion: impl Into<Option<String>>) -> Self {
+        self.congestion = congestion.into();
+        self
+    }
+
+    /// Sets [`ServerConfig::groups`].
+    #[must_use]
+    pub fn groups(mut self, groups: impl Into<Option<Arc<dyn CarrierGroups>>>) -> Self {
+        self.groups = groups.into();
+        self
+    }
+
+    /// Sets [`ServerConfig::session`].
+    #[must_use]
+    pub fn session(mut self, session: SessionConfig) -> Self {
+        self.session = session;
+        self
+    }
+
     /// Whether a server could begin with this. [`crate::Server::bind`] asks the same.
     ///
     /// # Errors
@@ -325,6 +445,7 @@ impl ServerConfig {
 
 /// Everything a server is told.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerConfig {
     /// The address and port for all clients; `[::]:PORT` takes IPv4 too.
     pub listen: SocketAddr,

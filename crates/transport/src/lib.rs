@@ -4,23 +4,15 @@
 //! reads and writes like a TCP connection, as fast as all links together:
 //!
 //! ```no_run
-//! use sumlink_transport::config::{Carriers, ClientConfig, SessionConfig};
+//! use sumlink_transport::config::ClientConfig;
 //! use sumlink_transport::{Client, SecretKey, Target};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect(ClientConfig {
-//!     server: "bond.example.org:7000".to_owned(),
-//!     server_key: "E2tQXpu0P3xCZrF0yeGJBQ0Bci9M4rTDNOPhUkWxGhI=".parse()?,
-//!     key: SecretKey::load("client.key".as_ref())?,
-//!     links: Vec::new(), // every link that leads to the server
-//!     congestion: None,
-//!     groups: None,
-//!     carriers: Carriers::ONE,
-//!     state: None,
-//!     session: SessionConfig::default(),
-//! })
-//! .await?;
+//! let server_key = "E2tQXpu0P3xCZrF0yeGJBQ0Bci9M4rTDNOPhUkWxGhI=".parse()?;
+//! let key = SecretKey::load("client.key".as_ref())?;
+//! let config = ClientConfig::new("bond.example.org:7000", server_key, key);
+//! let client = Client::connect(config).await?;
 //! let mut stream = client.open_stream(Target::new("example.org", 80)?).await?;
 //! stream.write_all(b"GET / HTTP/1.0\r\nHost: example.org\r\n\r\n").await?;
 //! let mut page = Vec::new();
