@@ -1,9 +1,9 @@
-//! Tables of scenarios with systems in the simulator, as docs/selection.md has them:
-//! `cargo run --release -p sumlink-sim --example selection -- [--seeds N] [--systems NAME,NAME] FILE...`
+//! Compares systems in the simulator, in the tables of docs/selection.md: `cargo run --release -p
+//! sumlink-sim --example selection -- [--seeds N] [--systems NAME,NAME] FILE...`
 //!
-//! For each system the medians over the seeds: goodput in Mbit/s, of the sum of the links alone and of the best of them; the
-//! delay of messages in the middle and of the latest hundredth; the part of the time that links rested. The range of goodput in
-//! brackets.
+//! For each system the medians over the seeds: goodput in Mbit/s, as a share of the sum of the
+//! links alone and of the best link; the median and the 99th percentile of the message delay; the
+//! share of the time that links rested. The range of the goodput is in brackets.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 
@@ -84,7 +84,7 @@ fn measured(scenario: &Scenario, system: &str, seeds: u64) -> Result<Vec<Measure
     (1..=seeds).map(one).collect()
 }
 
-/// Of all messages of all runs.
+/// Delays of all messages of all runs.
 fn delays(runs: &[Measurement]) -> String {
     let all = runs
         .iter()

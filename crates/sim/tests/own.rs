@@ -1,4 +1,4 @@
-//! Schedulers and congestion controls of the caller's own.
+//! Schedulers and congestion controls supplied by the caller.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,7 @@ fn measured(text: &str, system: &str, own: &Own) -> Measurement {
     }
 }
 
-/// Answers the same every time, whatever it is asked.
+/// Always returns the same decision.
 #[derive(Debug)]
 struct Stubborn(fn(u64, &View<'_>) -> Pick);
 
@@ -120,7 +120,7 @@ fn what_the_engine_cannot_carry_out_ends_the_run_with_the_reason() {
     }
 }
 
-/// The first stream's unsent bytes from their beginning on, in another range.
+/// Picks a range of the first stream that is computed from the start of its unsent bytes.
 fn again(view: &View<'_>, range: impl Fn(u64) -> std::ops::Range<u64>) -> Pick {
     match lowest_unsent(view, 1) {
         Pick::Send {
@@ -159,7 +159,7 @@ fn names_that_are_taken_or_mean_something_else_are_refused() {
     assert!(unknown.contains("no scheduler 'mine'"), "{unknown}");
 }
 
-/// What `compare` writes, and how it ends.
+/// The output of `compare` and its result.
 fn compared(arguments: &[&str], own: &Own) -> (String, Result<(), String>) {
     let mut out = Vec::new();
     let words = arguments.iter().map(|word| (*word).to_owned());
@@ -237,7 +237,7 @@ fn the_example_of_the_manual_compares_its_scheduler_with_the_others() {
     for name in NAMES {
         assert!(figure(&format!("sumlink:{name} ")) > 1.0, "{text}");
     }
-    // The manual shows it as it is.
+    // The manual shows this example verbatim.
     let manual = std::fs::read_to_string(in_project("docs/simulator.md")).unwrap();
     let source = include_str!("../examples/own_scheduler.rs");
     let scheduler = source.split("\n\n").filter(|part| !part.starts_with("//!"));
@@ -249,7 +249,7 @@ fn the_example_of_the_manual_compares_its_scheduler_with_the_others() {
     assert!(lines <= 30, "some thirty lines, not {lines}");
 }
 
-/// Cargo builds examples beside the tests.
+/// Path of an example; Cargo builds examples beside the tests.
 fn built(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
