@@ -55,6 +55,6 @@ pub use tcp_info::{CaState, TcpInfo, TcpState};
 pub use traffic::{LinkTraffic, Traffic};
 pub use width::{Carriers, Moved, Width};
 
-/// When the tests begin: long enough after the epoch for anything to lie before it.
+/// Start time of the tests: long after the epoch, so that any earlier moment exists.
 #[cfg(test)]
 const START: Instant = Instant::from_secs(100_000);

@@ -1,4 +1,4 @@
-//! What is decided about a session: silent paths, streams that wait, carriers that join.
+//! Decisions about a session: silent paths, waiting streams, joining carriers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sumlink_engine::{Config, PathId, PathStats, Role, Session};
 const START: Instant = Duration::from_secs(1000);
 const MS: Duration = Duration::from_millis(1);
 
-/// A session with so many paths, and what it reports of them.
+/// A session with `paths` paths, and its report about them.
 fn session(paths: u32) -> Session {
     let mut session = Session::new(Config::new(Role::Client), START).unwrap();
     (0..paths).for_each(|path| session.path_up(PathId(path), START));
@@ -128,7 +128,7 @@ fn only_so_many_streams_wait() {
 }
 
 proptest! {
-    /// Of the streams that wait to be confirmed each one that is not is given up, at its time and once.
+    /// Each unconfirmed stream expires at its time, and once.
     #[test]
     fn unconfirmed_streams_are_given_up_in_time(
         gaps in proptest::collection::vec(0u64..20_000, 1..40),

@@ -1,24 +1,24 @@
-//! The rule against carriers whose counters run as the test says.
+//! The rule against carriers with simulated counters.
 
 use super::*;
 use crate::START;
 
-/// A carrier whose counters run as the test says, looked at every millisecond.
+/// A carrier with simulated counters, sampled every millisecond.
 struct Running {
     chooser: Chooser,
     now: Instant,
     info: TcpInfo,
 }
 
-/// What a carrier goes through.
+/// The conditions of a carrier.
 #[derive(Clone, Copy)]
 struct Network {
-    /// Segments a second.
+    /// Segments per second.
     rate: u32,
-    /// One segment in so many is lost; 0 for none.
+    /// One segment in this number is lost; 0 for none.
     one_in: u32,
     queueing: Duration,
-    /// Of a millisecond.
+    /// Share of each millisecond.
     busy: f64,
 }
 
@@ -42,7 +42,8 @@ impl Running {
         }
     }
 
-    /// The names of the controls changed to within so many seconds, and when, in tenths of a second.
+    /// The changes within `seconds`: the name of the new control, and the time in tenths of a
+    /// second.
     fn run(&mut self, network: Network, seconds: u64) -> Vec<(&'static str, u64)> {
         self.run_for(network, seconds * 1000)
     }
@@ -102,7 +103,8 @@ fn losses_without_a_queue_are_answered_within_a_second_and_for_as_long_as_they_l
     assert_eq!(changes, [(LOSS_BASED, 51)]);
 }
 
-/// The losses are over, and somebody else fills the same queue: for one second of three something is lost.
+/// The losses are over, and another flow fills the same queue: segments are lost in one second of
+/// three.
 #[test]
 fn losses_that_come_with_a_queue_end_what_losses_without_one_began() {
     let mut running = Running::new();
@@ -136,11 +138,11 @@ fn losses_that_come_with_a_queue_end_what_losses_without_one_began() {
         let network = if second % 3 == 0 { full } else { filling };
         changes.extend(running.run(network, 1).iter().map(|(to, _)| (*to, second)));
     }
-    // What CUBIC loses then is congestion too.
+    // CUBIC's losses then are congestion, too.
     assert_eq!(changes, [(LOSS_BASED, 5)]);
 }
 
-/// The losses go on, and BBR makes a queue of its own: CUBIC has none, and is tried ever less often.
+/// The losses continue, and BBR causes a queue: CUBIC has none, and is tried ever less often.
 #[test]
 fn a_queue_of_its_own_making_ends_it_ever_less_often() {
     let mut running = Running::new();
@@ -168,7 +170,7 @@ fn a_queue_of_its_own_making_ends_it_ever_less_often() {
     assert!(gaps[gaps.len() - 1] > 100, "{gaps:?}");
 }
 
-/// A start or a probe with a queue says nothing where what is lost in between has none.
+/// A queue during startup or a probe does not count if losses in between occur without one.
 #[test]
 fn a_queue_now_and_then_ends_nothing() {
     let mut running = Running::new();

@@ -1,9 +1,9 @@
-//! The rule against links that carry what the test says.
+//! The rule against links with simulated rates.
 
 use super::*;
 use crate::START;
 
-/// A link and its session, looked at twice a second.
+/// A link and its session, sampled twice per second.
 struct Running {
     width: Width,
     now: Instant,
@@ -19,8 +19,8 @@ impl Running {
         }
     }
 
-    /// Numbers of carriers over so many seconds, and since when in seconds. `link` says what so many carry in bytes
-    /// per second, and whether packets then wait in a queue.
+    /// The numbers of carriers over `seconds`, each with its start in seconds. `link` gives the
+    /// rate of a number of carriers in bytes per second, and whether packets then wait in a queue.
     fn run(&mut self, seconds: u64, link: impl Fn(u8) -> (u64, bool)) -> Vec<(u8, u64)> {
         let mut carriers = vec![(self.width.carriers(), 0)];
         for half in 0..seconds * 2 {
@@ -47,7 +47,7 @@ fn run(seconds: u64, is_queueing: bool, rate: impl Fn(u8) -> u64) -> Vec<u8> {
     carriers.into_iter().map(|(count, _)| count).collect()
 }
 
-/// Each connection gets as much of a lossy link.
+/// Each connection gets the same rate of a lossy link.
 fn lossy(carriers: u8) -> (u64, bool) {
     (2_000_000 * u64::from(carriers), false)
 }
@@ -64,7 +64,8 @@ fn as_many_as_bring_something_and_never_more_than_eight() {
     assert!(most[8..].iter().all(|n| [7, 8].contains(n)), "{most:?}");
 }
 
-/// The losses are over, and somebody else fills the queue: each connection more takes from that one.
+/// The losses are over, and another flow fills the queue: each additional connection takes from
+/// that flow.
 #[test]
 fn what_was_added_for_losses_is_taken_back_from_a_queue_that_others_fill() {
     let mut running = Running::new();
@@ -84,7 +85,7 @@ fn what_no_longer_brings_anything_is_taken_back_without_a_queue_too() {
     running.run(40, lossy);
     let taken = running.run(600, |_| (8_000_000, false));
     assert!(taken.iter().any(|(count, _)| *count == 1), "{taken:?}");
-    // One more is tried now and then, and goes again.
+    // One more is tried now and then, and removed again.
     let end = running.run(60, |_| (8_000_000, false));
     assert!(end.iter().all(|(count, _)| *count <= 2), "{end:?}");
 }
@@ -123,7 +124,7 @@ fn none_is_added_to_a_full_queue() {
     assert_eq!(run(600, true, |n| 2_000_000 * u64::from(n)), [1]);
 }
 
-/// The transfer ends while it is found out whether one fewer is missed, or whether one more pays.
+/// The transfer ends during the trial of one carrier fewer, or of one more.
 #[test]
 fn nothing_follows_from_a_link_that_has_become_idle() {
     for end in 1..200 {
@@ -131,7 +132,7 @@ fn nothing_follows_from_a_link_that_has_become_idle() {
         let busy = running.run(end, |n| (lossy(n.min(3)).0, false));
         let at_its_end = busy.last().unwrap().0;
         let idle = running.run(600, |_| (0, false));
-        // The first measurement is half of the transfer still.
+        // Half of the first measurement still belongs to the transfer.
         let grows = |pair: &[(u8, u64)]| pair[1].1 >= 4 && pair[1].0 > pair[0].0;
         assert!(!idle.windows(2).any(grows), "{end}: {busy:?}, {idle:?}");
         let after = idle.last().unwrap().0;

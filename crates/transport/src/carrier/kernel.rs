@@ -1,4 +1,4 @@
-//! A carrier's socket, as the policy of [`sumlink_bond`] asks for it.
+//! A carrier's socket as required by the policy of [`sumlink_bond`].
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::pacing;
 use crate::socket::{self, SocketError};
 use crate::tcp_info::{self, TcpInfo};
 
-/// A socket, and how the log names its carrier.
+/// A socket, and the name of its carrier in the log.
 #[derive(Debug)]
 pub(super) struct Kernel<'a> {
     pub(super) tcp: &'a TcpStream,
@@ -61,8 +61,8 @@ impl Socket for Kernel<'_> {
     }
 }
 
-/// Bytes that a carrier's packets take on the link: headers of TCP and IP, with the timestamps that
-/// nearly every connection has (RFC 7323).
+/// Bytes that a carrier's packets take on the link, including the headers of TCP and IP with the
+/// timestamps that nearly every connection uses (RFC 7323).
 pub(super) fn wire_total(info: &TcpInfo, remote: SocketAddr) -> u64 {
     let header = if remote.is_ipv4() { 52 } else { 72 };
     let packets = u64::from(info.segs_out) + u64::from(info.segs_in);
@@ -85,7 +85,7 @@ mod tests {
         Kernel { tcp, path, link }
     }
 
-    /// Else TCP waits for 40 ms, by far more than loopback takes.
+    /// Otherwise TCP waits for 40 ms, far longer than a round trip over loopback.
     #[tokio::test]
     async fn what_little_arrives_is_acknowledged_before_a_second_segment() {
         let (mut from, mut to) = carrier().await;
@@ -106,7 +106,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 from.refresh(Instant::now());
             }
-            // TCP acknowledges the first ones at once in any case.
+            // TCP acknowledges the first messages at once in any case.
             if message >= 60 {
                 round_trips.push(from.policy.info().srtt);
             }
@@ -119,7 +119,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_waits_in_a_socket_than_is_wanted() {
         let (mut carrier, mut peer) = carrier().await;
-        // Slow enough for the smallest low-water mark, and read until the carrier is not young.
+        // Slow enough for the smallest low-water mark; reads until the carrier is no longer young.
         carrier.limit(Some(2_000_000));
         let reader = tokio::spawn(async move {
             let mut received = 0;

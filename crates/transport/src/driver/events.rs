@@ -1,4 +1,4 @@
-//! What the engine tells: it goes to the streams' ends, to the log, and to who listens.
+//! Handles the engine's events: for the streams' ends, the log and the subscribers.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::carrier::Carrier;
 use crate::status::PathEvent;
 use crate::target::OpenError;
 
-/// How long a CLOSE may take to leave.
+/// Time limit for sending a CLOSE frame.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Driver {
@@ -75,13 +75,14 @@ impl Driver {
         moved
     }
 
-    /// Whether it is new that the path suffers from `ill`, or does so no longer; nothing is of one that has ended.
+    /// Records whether the path is in the ill state `ill`; returns whether that is a change. Ended
+    /// paths never change.
     fn is_news(&mut self, path: PathId, ill: Ill, is_ill: bool) -> bool {
         let carrier = self.carriers.iter_mut().find(|carrier| carrier.id == path);
         carrier.is_some_and(|carrier| carrier.ills.set(ill, is_ill))
     }
 
-    /// What lasts is worth a line of the log; a trial comes and goes.
+    /// Reports a selection. Lasting ones are logged at a higher level than trials.
     fn tell_selection(&self, path: PathId, selection: Selection, reason: String) {
         let (link, path, name) = (self.link_of(path), path.0, selection.name());
         match selection {

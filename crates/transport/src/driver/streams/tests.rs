@@ -1,4 +1,4 @@
-//! Whose turn it is: the session's task, or a program on the same thread.
+//! Scheduling between the session's task and programs on the same thread.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ impl Wake for Flag {
     }
 }
 
-/// A client's session with one path that is given nothing, whose peer lets streams send a megabyte.
+/// A client's session with one path that accepts no data; its peer allows streams to send 1 MB.
 fn driver() -> Driver {
     let listeners = Listeners {
         incoming: None,
@@ -73,7 +73,7 @@ fn open(driver: &mut Driver) -> Stream {
     opened.try_recv().unwrap().unwrap()
 }
 
-/// Whether the session's task gives up the thread although it has more to do at once.
+/// Whether the session's task yields the thread although it has more work to do.
 fn gives_way(driver: &mut Driver) -> bool {
     let flag = Arc::new(Flag::default());
     let waker = Waker::from(Arc::clone(&flag));
@@ -92,7 +92,7 @@ async fn who_writes_much_has_its_turn_as_long_as_the_engine_has_room() {
     stream.write_all(&[1; MUCH]).await.unwrap();
     assert!(gives_way(&mut driver));
     assert!(!gives_way(&mut driver), "once for what was written");
-    // 1 MiB is what the engine takes of a stream before anything is acknowledged.
+    // The engine accepts 1 MiB of a stream before anything is acknowledged.
     let mut turns = 0;
     for _ in 0..8 {
         stream.write_all(&[1; 4 * MUCH]).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_stream_that_was_given_early_does_not_wait_for_ever() {
     driver.end_unconfirmed(now + OPEN_TIMEOUT);
     assert_eq!(stream.failed().await, OpenError::TimedOut);
     assert!(driver.locals.is_empty() && driver.unconfirmed_due().is_none());
-    // One that the peer has confirmed stays.
+    // A stream that the peer has confirmed stays.
     driver.known = Known::default();
     let _stream = open(&mut driver);
     let id = *driver.locals.keys().next().unwrap();
@@ -185,7 +185,7 @@ async fn what_the_peer_acknowledges_is_what_is_sent() {
         .poll_transmit(PathId(0), 1 << 20, now, &mut frames)
         > 0
     {}
-    // A tenth of it in each tenth of a second.
+    // A tenth of it every 0.1 s.
     for tenths in 2..12 {
         frames.clear();
         let ack = sumlink_engine::frame::Ack {
