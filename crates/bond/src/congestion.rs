@@ -173,7 +173,7 @@ impl Chooser {
                 Some(Change {
                     to: MODEL_BASED,
                     reason: format!(
-                        "{:.1} % are lost while no queue builds up",
+                        "{:.1} % of the segments are lost while no queue builds up",
                         window.loss * 100.0
                     ),
                 })
@@ -196,7 +196,7 @@ impl Chooser {
                 Some(Change {
                     to: LOSS_BASED,
                     reason: format!(
-                        "{MODEL_BASED} brought {:.1} Mbit/s where {:.1} were before",
+                        "{MODEL_BASED} delivered {:.1} Mbit/s, the former control {:.1} Mbit/s",
                         megabits(window.rate),
                         megabits(before)
                     ),
@@ -215,10 +215,10 @@ impl Chooser {
                 let stays = self.stay_until.is_some_and(|at| now < at);
                 let reason = if clean >= CLEAN.0 {
                     self.doubted = None;
-                    "nothing is lost any more"
+                    "losses have ended"
                 } else if explained >= CLEAN.0 && !stays {
                     self.doubted = Some(now);
-                    "what is lost comes with a queue"
+                    "losses coincide with a queue"
                 } else {
                     return None;
                 };

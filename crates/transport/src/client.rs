@@ -97,7 +97,7 @@ pub enum ConnectError {
 #[non_exhaustive]
 pub enum SetPolicyError {
     /// Neither the machine nor the configuration has this link.
-    #[error("there is no link {name}; there are {known}")]
+    #[error("no link named {name}; known links: {known}")]
     NoSuchLink {
         /// The name.
         name: String,
@@ -380,7 +380,7 @@ impl Task {
         let mut id = [0; 16];
         if SystemRandom::new().fill(&mut id).is_err() {
             return Outcome::Failed(ConnectError::NoLink(
-                "the system gives no random numbers".into(),
+                "the operating system has no random numbers".into(),
             ));
         }
         let (news_sender, news) = unbounded_channel();
@@ -413,7 +413,7 @@ impl Task {
                 Some(ready) => {
                     let _ = ready.send(Ok(()));
                 }
-                None => tracing::info!("connected again, with a new session"),
+                None => tracing::info!("reconnected with a new session"),
             }
         };
         let session = manager.run(driver, &mut self.closing, connected);

@@ -322,8 +322,8 @@ fn refusal(code: RefuseCode, reason: &PeerText) -> String {
     let meaning = match code {
         RefuseCode::Version => "run the same version of sumlink on both sides",
         RefuseCode::NoSuchSession => "the session is gone",
-        RefuseCode::SessionExists => "a session with this identifier exists already",
-        RefuseCode::Limit => "a limit of this client is used up",
+        RefuseCode::SessionExists => "a session with this identifier already exists",
+        RefuseCode::Limit => "a limit of this client is reached",
         RefuseCode::Protocol => "it did not understand this client",
         RefuseCode::Stopping => "it is stopping",
         _ => "for a reason this version does not know",

@@ -95,14 +95,14 @@ pub enum SocketError {
     },
     /// Another program listens on the port.
     #[error(
-        "port {} of {} is taken by another program: stop that one or choose another port", address.port(), address.ip()
+        "port {} of {} is in use by another program: stop it or choose another port", address.port(), address.ip()
     )]
     PortTaken {
         /// The address and port.
         address: SocketAddr,
     },
     /// The address to listen on belongs to no interface.
-    #[error("{address} is not an address of this machine: listen on one of its own, or on [::]")]
+    #[error("{address} is not an address of this machine: listen on a local address, or on [::]")]
     NotLocal {
         /// The address.
         address: IpAddr,
@@ -314,7 +314,7 @@ fn bind_to_source(socket: &Socket, link: &Link, source: IpAddr) -> Result<Bindin
 fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
     first_congestion(socket, congestion)?;
     if let Err(error) = prompt_repair::set(socket) {
-        tracing::debug!(%error, "lost retransmissions wait for TCP's usual timeouts");
+        tracing::debug!(%error, "cannot set the retransmission timeouts; losses wait for TCP's default ones");
     }
     socket
         .set_tcp_nodelay(true)
@@ -348,7 +348,7 @@ fn change_congestion(socket: &Socket, name: &str) -> Result<(), SocketError> {
         let names = std::fs::read_to_string(path).unwrap_or_default();
         let names = names.split_whitespace().collect::<Vec<_>>().join(", ");
         if names.is_empty() {
-            "none that it tells of".to_owned()
+            "none listed".to_owned()
         } else {
             names
         }

@@ -31,7 +31,7 @@ impl Socket for Kernel<'_> {
     fn pace(&mut self) {
         if let Err(error) = pacing::space(self.tcp) {
             let (path, link) = (self.path, self.link);
-            tracing::warn!(path, %link, %error, "what is sent over a long way cannot be spaced");
+            tracing::warn!(path, %link, %error, "cannot pace the high-RTT path; short queues may overflow");
         }
     }
 
@@ -43,19 +43,19 @@ impl Socket for Kernel<'_> {
         let (path, link) = (self.path, self.link);
         match report {
             Report::Changed { to, reason } => {
-                tracing::info!(path, %link, congestion = to, "{reason}");
+                tracing::info!(path, %link, congestion = to, "congestion control changed: {reason}");
             }
             Report::ChangeRefused { reason, error } => {
-                tracing::warn!(path, %link, "{reason}, but: {error}");
+                tracing::warn!(path, %link, "cannot change the congestion control ({reason}): {error}");
             }
             Report::SlowStart { window } => {
-                tracing::debug!(path, %link, window, "slow start once more after an outage");
+                tracing::debug!(path, %link, window, "restarting slow start after an outage");
             }
             Report::NoSlowStart { window, error } => {
-                tracing::debug!(path, %link, window, %error, "an outage has left a small window, which grows slowly");
+                tracing::debug!(path, %link, window, %error, "cannot restart slow start after an outage; the window grows slowly");
             }
             Report::Stays { with, error } => {
-                tracing::warn!(path, %link, "its congestion control is {with} from now on: {error}");
+                tracing::warn!(path, %link, "cannot restore the congestion control; it stays {with}: {error}");
             }
         }
     }
@@ -188,7 +188,7 @@ mod tests {
             };
             let limit = Duration::from_secs(20);
             let timed_out = tokio::time::timeout(limit, until(true)).await;
-            timed_out.expect("what is sent into nothing is lost");
+            timed_out.expect("data sent over a dead link is lost");
             ip("link set lo up");
             policy.begin_slow_start(&mut kernel(&carrier.tcp));
             if !policy.can_restart() {

@@ -118,7 +118,7 @@ impl Dialer {
                     };
                     match joined {
                         Err(error) if rank(&error) < DEFINITE => {
-                            tracing::trace!(link, %error, "not yet");
+                            tracing::trace!(link, %error, "connection attempt failed; trying again");
                         }
                         result => return result,
                     }

@@ -208,7 +208,7 @@ impl Manager {
     /// again), so [`Manager::use_link`] finds out which link may be dialed at once.
     async fn look_again(&mut self) {
         if let Err(error) = self.refresh(false).await {
-            tracing::debug!(%error, "cannot look at the links");
+            tracing::debug!(%error, "cannot list the links; keeping the known ones");
         }
         // A new day or month ends data caps, without any event.
         self.apply_all_terms();
@@ -228,14 +228,17 @@ impl Manager {
                 let set = |servers: &[SocketAddr]| BTreeSet::from_iter(servers.iter().copied());
                 let has_moved = set(&servers) != set(&self.servers);
                 if has_moved {
-                    tracing::info!(?servers, "the server's name leads to other addresses");
+                    tracing::info!(
+                        ?servers,
+                        "the server's name resolves to other addresses; dialing them"
+                    );
                 }
                 self.servers = servers;
                 has_moved
             }
             Ok(_) => false,
             Err(error) => {
-                tracing::debug!(%error, "keeping the server's old addresses");
+                tracing::debug!(%error, "cannot resolve the server's name; keeping its old addresses");
                 false
             }
         }
@@ -249,7 +252,7 @@ fn not_in_time() -> ConnectError {
 
 /// All links disappeared before any had connected.
 fn all_left() -> ConnectError {
-    ConnectError::NoLink("those that were tried are gone".to_owned())
+    ConnectError::NoLink("all dialed links are gone".to_owned())
 }
 
 /// Waits until the flag is set; a flag without a sender counts as set.

@@ -331,8 +331,8 @@ fn link_number(name: &str) -> Option<u64> {
 fn broken(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionReset => "the connection was reset".to_owned(),
-        io::ErrorKind::TimedOut => "the network gave no answer".to_owned(),
-        io::ErrorKind::UnexpectedEof => "the connection was cut".to_owned(),
+        io::ErrorKind::TimedOut => "the connection timed out".to_owned(),
+        io::ErrorKind::UnexpectedEof => "the connection ended unexpectedly".to_owned(),
         _ => error.to_string(),
     }
 }

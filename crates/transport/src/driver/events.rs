@@ -53,7 +53,7 @@ impl Driver {
                 Event::PathLeft { path } => {
                     let of_path = |carrier: &Carrier| carrier.id == path;
                     if let Some(index) = self.carriers.iter().position(of_path) {
-                        self.end_carrier(index, "the peer has left it");
+                        self.end_carrier(index, "the peer has removed the path");
                     }
                 }
                 Event::PathRecovered { path } if self.is_news(path, Ill::Stalled, false) => {

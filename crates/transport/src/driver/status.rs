@@ -206,7 +206,7 @@ fn path_status(
             let silent = path.stuck_for.unwrap_or_default().as_millis();
             (
                 "stalled",
-                format!("nothing delivered for {silent} ms, its bytes go over the other paths"),
+                format!("nothing delivered for {silent} ms; its data goes over the other paths"),
             )
         }
         PathState::Active if path.stuck_for.is_some_and(|time| time >= STUCK) => {
@@ -266,9 +266,9 @@ fn bits(bytes: f64) -> f64 {
 fn restraint(path: &PathStats) -> &'static str {
     match path.policy.priority {
         Priority::Never => "; carries no streams this way",
-        _ if path.too_slow => "; slower than it may be, works while no other path delivers",
-        Priority::Backup => "; works while no other path delivers",
-        Priority::Secondary => "; works while the primary paths have too much to do",
+        _ if path.too_slow => "; exceeds its latency limit, used while no other path delivers",
+        Priority::Backup => "; used while no other path delivers",
+        Priority::Secondary => "; used while the primary paths are at capacity",
         Priority::Primary => "",
     }
 }

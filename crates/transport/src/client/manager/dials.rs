@@ -189,7 +189,7 @@ impl Manager {
                 continue;
             };
             if carriers != before {
-                tracing::info!(link = %traffic.link, carriers, "number of carriers");
+                tracing::info!(link = %traffic.link, carriers, "number of carriers changed");
             }
             if carriers < before {
                 let (superfluous, gives_up) = state.plan.superfluous(carriers.into());
@@ -330,8 +330,11 @@ impl Manager {
         state.number = Some(number);
         let size = state.plan.dial(replacing, carriers, now);
         if state.plan.paths.is_empty() {
-            self.states
-                .set(link, "connecting", "asking the server".to_owned());
+            self.states.set(
+                link,
+                "connecting",
+                "waiting for the server's answer".to_owned(),
+            );
         }
         let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
         let task = self.dials.spawn(async move {

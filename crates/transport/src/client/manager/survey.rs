@@ -102,7 +102,7 @@ impl Manager {
             Ok(false) => {}
             Ok(true) => self.look_again().await,
             Err(error) => {
-                tracing::debug!(%error, "cannot ask for carriers");
+                tracing::debug!(%error, "cannot query the carrier state of the links");
                 self.carriers = None;
             }
         }
@@ -267,7 +267,7 @@ mod tests {
             assert_eq!(manager.next_look(), Duration::ZERO);
         }
         manager.looked = Instant::now();
-        assert!(manager.next_look() > Duration::ZERO, "not all the time");
+        assert!(manager.next_look() > Duration::ZERO, "not continuously");
     }
 
     #[test]
