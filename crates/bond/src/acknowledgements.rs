@@ -65,7 +65,7 @@ mod tests {
     use crate::START;
 
     #[test]
-    fn a_flow_of_segments_is_left_to_tcp_until_it_pauses() {
+    fn tcp_acknowledges_a_flow_until_it_pauses() {
         let mut info = TcpInfo {
             srtt: Duration::from_secs(3600),
             snd_mss: 1000,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_is_asked_for_once_and_not_in_a_flow() {
+    fn an_acknowledgement_is_requested_once_and_not_in_a_flow() {
         let mut info = TcpInfo {
             snd_mss: 1000,
             ..TcpInfo::default()

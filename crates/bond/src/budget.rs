@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_young_carrier_is_given_ends_with_a_whole_segment() {
+    fn the_budget_of_a_young_carrier_ends_with_a_whole_segment() {
         for room in [0, 1, 1448, 14_480, 40_000] {
             for waits in [0, 1, 28, 1447, 1448, 5000] {
                 let given = wire(whole_segments(room, waits, 1448));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_looked_at_when_one_is_due_and_regularly_but_not_all_the_time() {
+    fn links_are_checked_when_one_is_due_and_regularly_but_not_continuously() {
         let next = |retry: &[Duration]| next_look(START, retry.iter().map(|pause| START + *pause));
         assert_eq!(next(&[]), START + LOOK_EVERY);
         let [short, long] = [Duration::from_secs(1), Duration::from_secs(60)];

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_target_counts_for_a_minute() {
+    fn results_are_remembered_for_a_minute() {
         let (mut known, now) = (Known::default(), START);
         assert_eq!(early(&known, b"a", now), [false, false, true]);
         known.connected(b"a", now);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_remembered_targets_is_bounded() {
         let (mut known, now) = (Known::default(), START);
         let target = |n: usize| n.to_be_bytes();
         let at = |n| now + Duration::from_millis(n as u64);

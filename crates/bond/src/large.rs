@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn large_segments_are_lost_where_small_ones_only_were_acknowledged() {
+    fn large_segments_are_lost_if_only_small_ones_were_acknowledged() {
         let mut large = Large::default();
         large.observe(&stuck(3_000, 3_000, 10));
         assert!(large.are_lost(&stuck(20_000, 3_000, 10)));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_peer_cannot_send_is_known_by_what_has_arrived() {
+    fn the_peers_lost_segments_are_detected_from_received_ones() {
         let (large, mut info) = (Large::default(), info());
         assert!(large.are_lost(&info));
         info.rcv_mss = 1228;

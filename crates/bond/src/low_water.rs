@@ -106,7 +106,7 @@ mod tests {
     use crate::START;
 
     #[test]
-    fn what_may_wait_follows_the_rate_and_how_the_congestion_control_uses_it() {
+    fn the_low_water_mark_follows_the_rate_and_the_congestion_control() {
         let least = Reserve::new(START);
         let info = TcpInfo {
             delivery_rate_bytes_per_s: 10_000_000,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_found_empty_is_given_more_until_it_suffices_for_long() {
+    fn the_reserve_grows_when_a_socket_is_empty_and_shrinks_in_calm_times() {
         let info = TcpInfo {
             delivery_rate_bytes_per_s: 90_000_000,
             pacing_rate_bytes_per_s: Some(100_000_000),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_falls_until_one_helps_and_is_left_alone_where_none_does() {
+    fn the_size_falls_until_one_helps_and_stays_if_none_does() {
         let (mut packets, start) = (Packets::default(), START);
         let made = sizes(&mut packets, start, 12);
         let twice = |size| [Some(size); 2];
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_size_is_tried_again_and_ever_more_seldom() {
+    fn a_larger_size_is_tried_again_ever_less_often() {
         let (mut packets, start) = (Packets::default(), START);
         sizes(&mut packets, start, 2);
         let mut now = start + 8 * SECOND;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_was_away_is_not_taken_for_one_that_loses_large_packets() {
+    fn a_link_outage_does_not_count_as_loss_of_large_packets() {
         let (mut packets, start) = (Packets::default(), START);
         for round in 0..10 {
             let now = start + 30 * SECOND * round;

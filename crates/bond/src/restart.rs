@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_an_outage_left_small_is_regained_by_slow_start() {
+    fn slow_start_restores_a_window_after_an_outage() {
         let (mut restart, now) = after_outage();
         assert!(restart.observe(now, &info(CaState::Open, 88, 88)));
         // The window grows undisturbed; once it is back, the outage is forgotten.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_before_the_window_is_back_is_tried_again_with_pauses() {
+    fn an_interrupted_restart_is_tried_again_with_pauses() {
         let (mut restart, start) = after_outage();
         let small = info(CaState::Open, 88, 88);
         let tried: Vec<u32> = (0..12_000)
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_where_it_would_not_help() {
+    fn no_restart_without_a_benefit() {
         let sample = info(CaState::Open, 88, 88);
         let unless = [
             ("the window is not small", info(CaState::Open, 994, 88)),
@@ -245,7 +245,7 @@ mod tests {
     /// A timeout after the loss of a last segment: a threshold as high as the former window
     /// restores it without help.
     #[test]
-    fn a_window_that_slow_start_brings_back_anyway_is_left_to_it() {
+    fn a_window_already_in_slow_start_is_left_alone() {
         let (mut restart, now) = (Restart::default(), START);
         for (ca_state, window) in [(CaState::Open, 4000), (CaState::Loss, 1)] {
             assert!(!restart.observe(now, &info(ca_state, window, 2800)));

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_medium_length_is_paced_when_its_window_is_wide() {
+    fn a_medium_rtt_path_is_paced_when_its_window_is_wide() {
         let mut spacing = Spacing::default();
         assert!(!spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE - 1)));
         assert!(spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE)));
@@ -99,13 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn no_window_is_paced_on_a_short_path() {
+    fn no_window_is_paced_on_a_low_rtt_path() {
         let short = HIGH_IF_WIDE - Duration::from_micros(1);
         assert!(!Spacing::default().begins(&info(Some(short), WIDE)));
     }
 
     #[test]
-    fn a_queue_that_comes_later_does_not_make_a_path_long() {
+    fn a_later_queue_does_not_make_a_path_high_rtt() {
         for least in [HIGH / 2, HIGH_IF_WIDE / 2] {
             let mut spacing = Spacing::default();
             assert!(!spacing.begins(&info(Some(least), 0)));

@@ -71,7 +71,7 @@ fn carrier(socket: &mut Fake) -> Carrier {
 }
 
 #[test]
-fn a_young_carrier_is_given_a_window_and_a_segment_and_a_grown_one_its_low_water_mark() {
+fn a_young_carrier_gets_a_window_and_a_segment_a_grown_one_its_low_water_mark() {
     let mut socket = Fake::default();
     let mut carrier = carrier(&mut socket);
     assert_eq!(socket.lowat, 2);
@@ -117,7 +117,7 @@ fn only_a_grown_carrier_on_a_high_rtt_path_without_a_limit_is_paced() {
 }
 
 #[test]
-fn what_tcp_has_not_seen_yet_is_asked_for_before_a_decision() {
+fn written_bytes_refresh_the_statistics_before_a_decision() {
     let mut socket = Fake::default();
     let mut carrier = carrier(&mut socket);
     socket.info.unacked_bytes = 1448;
@@ -149,7 +149,7 @@ fn window(ca_state: CaState, segments: u64, threshold: u64) -> TcpInfo {
 }
 
 #[test]
-fn slow_start_after_an_outage_goes_by_way_of_bbr_and_back() {
+fn slow_start_after_an_outage_switches_to_bbr_and_back() {
     for refuses in [false, true] {
         let mut socket = Fake {
             refuses,
@@ -176,7 +176,7 @@ proptest! {
     /// For any TCP statistics, budgets and low-water marks stay within their bounds, pacing begins
     /// at most once, and the engine gets the statistics unchanged.
     #[test]
-    fn whatever_tcp_reports_the_socket_is_asked_for_nothing_absurd(
+    fn any_tcp_statistics_lead_to_valid_settings(
         congestion in prop_oneof![Just("cubic"), Just("bbr"), Just("reno"), Just("lia")],
         chooses: bool,
         limit in proptest::option::of(1u64..1 << 32),

@@ -29,7 +29,7 @@ fn link(paths: u32, replacing: Option<u32>, is_dialing: bool) -> Link<()> {
 }
 
 #[test]
-fn one_connection_fewer_ends_a_dial_or_the_useless_path_or_the_newest() {
+fn one_carrier_fewer_ends_a_dial_a_useless_path_or_the_newest() {
     // paths, the one to be replaced, dialing, enough; the one to remove, and whether the dial
     // continues
     for (paths, replacing, dialing, enough, goes, goes_on) in [
@@ -49,7 +49,7 @@ fn one_connection_fewer_ends_a_dial_or_the_useless_path_or_the_newest() {
 }
 
 #[test]
-fn a_link_that_failed_or_lost_its_path_is_dialed_after_a_pause_and_after_a_change_at_once() {
+fn a_failed_link_is_dialed_after_a_pause_or_at_once_after_a_change() {
     let mut link = link(0, None, true);
     let one = carriers(1);
     for (failures, pause) in [(1, 250), (2, 500), (3, 1000)] {
@@ -100,7 +100,7 @@ fn a_silent_path_is_replaced_unless_it_recovers() {
 }
 
 #[test]
-fn connections_that_lose_large_packets_twice_are_made_for_smaller_ones() {
+fn two_connections_that_lose_large_packets_reduce_the_size() {
     let (mut link, one) = (link(1, None, false), carriers(1));
     assert!(link.on_silence(true, None, START).size.is_none());
     assert_eq!(link.dial(Some(PathId(0)), one, START), None);

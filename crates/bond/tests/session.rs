@@ -72,7 +72,7 @@ fn a_path_delivers_unless_it_is_useless_or_stuck() {
 }
 
 #[test]
-fn only_changes_of_an_ill_are_news() {
+fn only_changes_of_an_ill_state_are_reported() {
     let mut ills = Ills::default();
     assert!(!ills.set(Ill::Stalled, false), "it was well");
     assert!(ills.set(Ill::Stalled, true));
@@ -83,7 +83,7 @@ fn only_changes_of_an_ill_are_news() {
 }
 
 #[test]
-fn a_full_session_takes_a_carrier_in_the_place_of_a_useless_path_only() {
+fn a_full_session_replaces_only_a_useless_path() {
     let session = session(2);
     assert_eq!(join::makes_room(&session, false, 2, 2, START), None);
     assert_eq!(
@@ -119,7 +119,7 @@ fn streams_wait_for_a_second_once_one_was_allowed() {
 }
 
 #[test]
-fn only_so_many_streams_wait() {
+fn the_number_of_waiting_streams_is_bounded() {
     let mut waiting = Waiting::default();
     let taken = (0..10_000).filter(|n| waiting.push(START, *n).is_ok());
     assert_eq!(taken.count(), 4096);
@@ -130,7 +130,7 @@ fn only_so_many_streams_wait() {
 proptest! {
     /// Each unconfirmed stream expires at its time, and once.
     #[test]
-    fn unconfirmed_streams_are_given_up_in_time(
+    fn unconfirmed_streams_expire_in_time(
         gaps in proptest::collection::vec(0u64..20_000, 1..40),
         confirmed in proptest::collection::vec(any::<bool>(), 40),
     ) {

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod fixture;
 mod kernel;
-mod knowledge;
+mod stats;
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Write};

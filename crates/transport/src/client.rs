@@ -335,7 +335,7 @@ impl Task {
     async fn run(mut self, ready: oneshot::Sender<Result<(), ConnectError>>) {
         let mut ready = Some(ready);
         let mut pause = RENEW_PAUSE.0;
-        let mut told = String::new();
+        let mut last_reason = String::new();
         loop {
             let outcome = self.one_session(&mut ready).await;
             self.session.send_replace(None);
@@ -348,13 +348,13 @@ impl Task {
                     }
                     // A repeated reason is logged only once.
                     let reason = error.to_string();
-                    if reason != told {
+                    if reason != last_reason {
                         tracing::warn!(%error, "cannot reach the server; trying again");
                     }
-                    told = reason;
+                    last_reason = reason;
                 }
                 Outcome::Lost { lasted } => {
-                    told.clear();
+                    last_reason.clear();
                     if lasted > LASTING {
                         pause = RENEW_PAUSE.0;
                     }

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_given_to_two() {
+    fn the_memory_split_does_not_overlap() {
         let config = SessionConfig::default();
         let split = config.split();
         let floors = SessionConfig::floors(config.max_streams);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_limits_the_paths_and_says_so() {
+    fn a_scheduler_limits_the_paths_with_a_reason() {
         let mut config = SessionConfig::default();
         let refusal = |config: &SessionConfig| config.most_paths(32);
         assert_eq!(refusal(&config).0, 32);

@@ -102,7 +102,7 @@ pub(crate) struct Driver {
     timer: Pin<Box<Sleep>>,
     rates: RateWindow,
     /// A program has received data or room for more, and waits to run on this thread.
-    owes_turn: bool,
+    must_yield: bool,
     /// Frames in transit from the engine to a carrier.
     frames: Vec<u8>,
     /// When carriers are next checked for silence.
@@ -116,7 +116,7 @@ pub(crate) struct Driver {
     /// When the links' usage was last counted.
     usage_counted: Instant,
     /// After the end: deadline for sending the last frames.
-    farewell_until: Option<Instant>,
+    close_deadline: Option<Instant>,
     /// Why the session ended.
     ended: Option<String>,
 }
@@ -156,14 +156,14 @@ impl Driver {
             listeners,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             rates: RateWindow::default(),
-            owes_turn: false,
+            must_yield: false,
             frames: Vec::with_capacity(128 * 1024),
             health: Health::new(Duration::ZERO),
             moving: Moving::new(now),
             traffic: Traffic::new(Duration::ZERO),
             totals: totals::Totals::default(),
             usage_counted: now,
-            farewell_until: None,
+            close_deadline: None,
             ended: None,
         };
         Ok((driver, sender))
@@ -175,7 +175,7 @@ impl Driver {
 
     /// After the end: whether the last frames have been sent or their deadline has passed.
     fn has_left(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(until) = self.farewell_until else {
+        let Some(until) = self.close_deadline else {
             return false;
         };
         let mut unsaid = false;
@@ -209,7 +209,7 @@ impl Driver {
         if let Some(due) = due.min() {
             at = at.min(self.epoch + due);
         }
-        if let Some(until) = self.farewell_until {
+        if let Some(until) = self.close_deadline {
             at = at.min(until);
         }
         self.timer.as_mut().reset(at.into());
@@ -240,10 +240,10 @@ impl Future for Driver {
             this.refuse_waiting();
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
-            this.tell_moving(moved && !this.locals.is_empty());
-            this.tell_traffic();
+            this.notify_moving(moved && !this.locals.is_empty());
+            this.notify_traffic();
             this.count_usage();
-            if this.farewell_until.is_some() && this.has_left(cx) {
+            if this.close_deadline.is_some() && this.has_left(cx) {
                 return Poll::Ready(this.ended.clone().unwrap_or_default());
             }
             if !moved && this.arm(cx) {
@@ -253,7 +253,7 @@ impl Future for Driver {
             // Tasks woken from here run on this thread, after this task. Otherwise a reading
             // program would get one chunk for all the rounds, and a writing program would let the
             // engine run dry.
-            if std::mem::take(&mut this.owes_turn) {
+            if std::mem::take(&mut this.must_yield) {
                 break;
             }
         }
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_engine_hears_what_a_session_is_told() {
+    fn the_engine_gets_the_session_configuration() {
         let mut config = SessionConfig {
             redundancy: Redundancy::NONE,
             ..SessionConfig::default()

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_timer_stands_before_the_first_attempt_and_after_a_failure() {
+    async fn no_timer_delays_the_first_attempt_or_one_after_a_failure() {
         let [bad, good] = [addresses("1.1.1.1:2")[0], addresses("1.1.1.1:3")[0]];
         let mut race = Race::new([bad, good], attempt);
         assert_eq!(race.next().now_or_never(), Some(Some(Err(bad))));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_failure_is_told_and_then_the_end() {
+    async fn every_failure_is_returned_and_then_the_end() {
         let mut race = Race::new(addresses("1.1.1.1:2 [::1]:2"), attempt);
         for address in addresses("1.1.1.1:2 [::1]:2") {
             assert_eq!(race.next().await, Some(Err(address)));

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_with_it_waits_less_for_what_is_lost() {
+    fn the_options_shorten_the_retransmission_timeout() {
         assert!(timeout(false).unwrap() >= Duration::from_millis(200));
         match timeout(true) {
             Ok(timeout) => assert!(timeout < Duration::from_millis(100), "{timeout:?}"),

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_ends_are_tuned_and_use_the_congestion_control_they_were_told() {
+    async fn both_ends_are_tuned_and_use_the_configured_congestion_control() {
         let path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
         let names = std::fs::read_to_string(path).unwrap();
         let names: Vec<&str> = names.split_whitespace().collect();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_congestion_control_is_refused_with_a_list_of_those_there_are() {
+    async fn an_unknown_congestion_control_is_refused_with_the_available_ones() {
         let remote = addr("127.0.0.1:1");
         for name in ["nosuch", "", "cubic-with-a-long-name"] {
             let error = connect_on_link(None, remote, Some(name), SOON)

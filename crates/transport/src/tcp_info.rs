@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_with_little_to_say_is_limited_by_itself() {
+    fn a_sender_with_little_data_is_app_limited() {
         let (mut client, mut server) = pair();
         for _ in 0..3 {
             client.write_all(&[1]).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_the_peer_does_not_take_are_counted_as_not_sent() {
+    fn bytes_that_the_peer_does_not_read_count_as_not_sent() {
         let (mut client, server) = pair();
         client.set_nonblocking(true).unwrap();
         let mut written = 0;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_tcp_socket_is_an_error() {
+    fn other_sockets_are_an_error() {
         assert!(sample(&UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
         assert!(sample(&std::fs::File::open("/dev/null").unwrap()).is_err());
     }

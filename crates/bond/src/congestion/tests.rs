@@ -86,7 +86,7 @@ fn losses_of_a_full_queue_are_congestion() {
 }
 
 #[test]
-fn losses_without_a_queue_are_answered_within_a_second_and_for_as_long_as_they_last() {
+fn losses_without_a_queue_select_bbr_within_a_second_while_they_last() {
     let mut running = Running::new();
     let lossy = Network {
         one_in: 20,
@@ -106,7 +106,7 @@ fn losses_without_a_queue_are_answered_within_a_second_and_for_as_long_as_they_l
 /// The losses are over, and another flow fills the same queue: segments are lost in one second of
 /// three.
 #[test]
-fn losses_that_come_with_a_queue_end_what_losses_without_one_began() {
+fn losses_with_a_queue_restore_the_loss_based_control() {
     let mut running = Running::new();
     let lossy = Network {
         one_in: 20,
@@ -144,7 +144,7 @@ fn losses_that_come_with_a_queue_end_what_losses_without_one_began() {
 
 /// The losses continue, and BBR causes a queue: CUBIC has none, and is tried ever less often.
 #[test]
-fn a_queue_of_its_own_making_ends_it_ever_less_often() {
+fn a_self_made_queue_ends_bbr_ever_less_often() {
     let mut running = Running::new();
     let cubic = Network {
         one_in: 20,
@@ -172,7 +172,7 @@ fn a_queue_of_its_own_making_ends_it_ever_less_often() {
 
 /// A queue during startup or a probe does not count if losses in between occur without one.
 #[test]
-fn a_queue_now_and_then_ends_nothing() {
+fn an_occasional_queue_changes_nothing() {
     let mut running = Running::new();
     let lossy = Network {
         one_in: 20,
@@ -195,7 +195,7 @@ fn a_queue_now_and_then_ends_nothing() {
 }
 
 #[test]
-fn a_change_that_brings_nothing_is_undone_and_tried_ever_less_often() {
+fn a_change_without_gain_is_undone_and_retried_ever_less_often() {
     let lossy = Network {
         one_in: 20,
         ..CLEAN_LINK
@@ -223,7 +223,7 @@ fn a_carrier_with_little_to_send_is_not_judged() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_not_asked_for_again_at_once() {
+fn a_refused_control_is_not_requested_again_at_once() {
     let mut running = Running::new();
     let lossy = Network {
         one_in: 20,

@@ -53,7 +53,7 @@ fn lossy(carriers: u8) -> (u64, bool) {
 }
 
 #[test]
-fn as_many_as_bring_something_and_never_more_than_eight() {
+fn carriers_are_added_while_they_help_up_to_eight() {
     let enough = run(180, false, |n| lossy(n.min(4)).0);
     assert_eq!(enough[..4], [1, 2, 3, 4]);
     let stays = |n: &u8| [3, 4, 5].contains(n);
@@ -67,7 +67,7 @@ fn as_many_as_bring_something_and_never_more_than_eight() {
 /// The losses are over, and another flow fills the queue: each additional connection takes from
 /// that flow.
 #[test]
-fn what_was_added_for_losses_is_taken_back_from_a_queue_that_others_fill() {
+fn a_carrier_added_for_losses_is_removed_from_a_shared_queue() {
     let mut running = Running::new();
     let added = running.run(40, lossy);
     let (most, _) = *added.last().unwrap();
@@ -80,7 +80,7 @@ fn what_was_added_for_losses_is_taken_back_from_a_queue_that_others_fill() {
 }
 
 #[test]
-fn what_no_longer_brings_anything_is_taken_back_without_a_queue_too() {
+fn a_useless_carrier_is_removed_even_without_a_queue() {
     let mut running = Running::new();
     running.run(40, lossy);
     let taken = running.run(600, |_| (8_000_000, false));
@@ -92,7 +92,7 @@ fn what_no_longer_brings_anything_is_taken_back_without_a_queue_too() {
 
 /// Four connections fill the link between losses, three do not.
 #[test]
-fn one_that_is_missed_comes_back_and_is_taken_away_ever_less_often() {
+fn a_missed_carrier_returns_and_is_removed_ever_less_often() {
     let link = |n: u8| (lossy(n.min(4)).0, n >= 4);
     let carriers = Running::new().run(1800, link);
     let taken: Vec<u64> = carriers
@@ -112,7 +112,7 @@ fn one_that_is_missed_comes_back_and_is_taken_away_ever_less_often() {
 }
 
 #[test]
-fn one_queue_in_passing_takes_nothing_away() {
+fn a_single_queue_removes_no_carrier() {
     let mut running = Running::new();
     let (most, _) = *running.run(40, lossy).last().unwrap();
     let bursts = running.run(4, |n| (lossy(n).0, true));
@@ -126,7 +126,7 @@ fn none_is_added_to_a_full_queue() {
 
 /// The transfer ends during the trial of one carrier fewer, or of one more.
 #[test]
-fn nothing_follows_from_a_link_that_has_become_idle() {
+fn a_link_that_became_idle_changes_nothing() {
     for end in 1..200 {
         let mut running = Running::new();
         let busy = running.run(end, |n| (lossy(n.min(3)).0, false));
@@ -148,13 +148,13 @@ fn none_is_added_to_an_idle_link() {
 }
 
 #[test]
-fn trials_that_bring_nothing_become_rare() {
+fn trials_without_gain_become_rare() {
     let trials = run(3600, false, |_| 2_000_000).len() / 2;
     assert!((5..=12).contains(&trials), "{trials} trials in an hour");
 }
 
 #[test]
-fn one_that_costs_the_session_more_than_it_brings_goes_again() {
+fn a_carrier_that_costs_the_session_more_is_removed() {
     let (mut width, begin) = (Width::new(), START);
     let (mut link, mut session) = (0, 0);
     for half in 0..30 {

@@ -87,7 +87,7 @@ mod tests {
 
     /// Otherwise TCP waits for 40 ms, far longer than a round trip over loopback.
     #[tokio::test]
-    async fn what_little_arrives_is_acknowledged_before_a_second_segment() {
+    async fn little_data_is_acknowledged_before_a_second_segment() {
         let (mut from, mut to) = carrier().await;
         let mut round_trips = Vec::new();
         for message in 0..100 {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_waits_in_a_socket_than_is_wanted() {
+    async fn unsent_data_stays_below_the_low_water_mark() {
         let (mut carrier, mut peer) = carrier().await;
         // Slow enough for the smallest low-water mark; reads until the carrier is no longer young.
         carrier.limit(Some(2_000_000));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_is_to_pace_does_and_a_limit_takes_its_place() {
+    async fn pacing_works_and_a_limit_replaces_it() {
         let (mut carrier, _peer) = carrier().await;
         assert!(!pacing::is_spaced(&carrier.tcp));
         kernel(&carrier.tcp).pace();

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_whose_hello_hangs_does_not_keep_the_others_out() {
+    async fn a_hanging_hello_does_not_block_the_other_links() {
         let (server, client) = keys();
         let live = serve(server_config(&server, &client)).await;
         // Receives a HELLO and never answers it, like a path that has just failed.
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_failure_that_says_most_is_told() {
+    async fn the_most_informative_failure_is_reported() {
         let (server, client) = keys();
         let stranger = serve(server_config(&client, &client)).await;
         let dialer = dialer(&server, &client);

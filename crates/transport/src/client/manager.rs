@@ -284,7 +284,7 @@ mod tests {
 
     /// A resolver may take half a minute; closing the client does not wait for it.
     #[tokio::test]
-    async fn who_stops_does_not_wait_for_the_resolver() {
+    async fn stopping_does_not_wait_for_the_resolver() {
         let key = SecretKey::generate().unwrap();
         let config = client_config(&key, &key, "slow.invalid:1");
         let (driver, mut manager) = session(&key, config);
@@ -306,7 +306,7 @@ mod tests {
 
     /// The caller of the first connection gets the error, however long dials continue.
     #[tokio::test]
-    async fn a_session_whose_time_is_over_before_anybody_was_reached_has_failed() {
+    async fn a_session_that_times_out_before_the_first_path_has_failed() {
         let key = SecretKey::generate().unwrap();
         let silent = Silent::new().await;
         let mut config = client_config(&key, &key, &silent.address.to_string());
@@ -324,7 +324,7 @@ mod tests {
 
     /// The server and its name disappear: the remaining work is done with pauses.
     #[tokio::test]
-    async fn a_name_that_does_not_resolve_any_more_makes_no_busy_loop() {
+    async fn a_name_that_no_longer_resolves_causes_no_busy_loop() {
         let (server, client) = (
             SecretKey::generate().unwrap(),
             SecretKey::generate().unwrap(),
@@ -383,7 +383,7 @@ mod tests {
     /// The server receives every SYN but has no return route over the first link, which the routing
     /// tables prefer. That dial runs into its timeout, and the other link does not wait for it.
     #[test]
-    fn a_dead_first_link_delays_nobody() {
+    fn a_dead_first_link_delays_no_other() {
         let (Some(here), Some(there)) = (Netns::new(), Netns::new()) else {
             return;
         };
@@ -449,7 +449,7 @@ mod tests {
     /// A capped link may be used again on the next day, and its live paths get the new terms
     /// without any event.
     #[tokio::test]
-    async fn a_new_day_gives_a_link_back_what_it_had_used_up() {
+    async fn a_new_day_ends_a_data_cap() {
         static NEXT_DAY: AtomicBool = AtomicBool::new(false);
         let today = || {
             let day = 22 + u32::from(NEXT_DAY.load(Ordering::Relaxed));
@@ -487,7 +487,7 @@ mod tests {
 
     /// The traffic of a session without streams, joins and PINGs, causes no wake-up.
     #[tokio::test]
-    async fn a_session_whose_streams_move_bytes_says_so() {
+    async fn a_session_reports_that_its_streams_move_bytes() {
         let (server, key) = (
             SecretKey::generate().unwrap(),
             SecretKey::generate().unwrap(),

@@ -242,7 +242,7 @@ impl Driver {
     }
 
     /// Notifies the manager that a path works again, if it does for both sides.
-    pub(super) fn tell_recovered(&self, id: PathId) {
+    pub(super) fn notify_recovered(&self, id: PathId) {
         let stats = self.engine.path_stats_all(self.now());
         if let Some(listener) = self.listeners.carriers.as_ref()
             && !is_useless(&stats, id)
@@ -258,7 +258,7 @@ impl Driver {
     }
 
     /// Notifies the manager that bytes move; `moved` says whether stream data has just moved.
-    pub(super) fn tell_moving(&mut self, moved: bool) {
+    pub(super) fn notify_moving(&mut self, moved: bool) {
         if let Some(listener) = &self.listeners.carriers
             && self.moving.note(moved, Instant::now())
         {
@@ -267,7 +267,7 @@ impl Driver {
     }
 
     /// Reports the traffic of the links to the manager, which chooses the number of carriers.
-    pub(super) fn tell_traffic(&mut self) {
+    pub(super) fn notify_traffic(&mut self) {
         let Some(listener) = &self.listeners.carriers else {
             return;
         };

@@ -13,7 +13,7 @@ use crate::stream::Stream;
 use crate::target::{OpenError, Target};
 
 /// A program that has written this many bytes at once probably has more.
-const MUCH: usize = 32 * 1024;
+const LARGE_WRITE: usize = 32 * 1024;
 
 /// The session's end of a stream.
 #[derive(Debug)]
@@ -209,7 +209,7 @@ impl Driver {
             let taken = local.pipe.take_up(&mut local.up);
             if !local.up.is_empty() {
                 let rest = local.up.rest();
-                let is_much = rest.len() >= MUCH;
+                let is_much = rest.len() >= LARGE_WRITE;
                 let written = match local.up.is_dense() {
                     true => self.engine.write_chunk(id, rest, now),
                     false => self.engine.write(id, rest, now),
@@ -224,7 +224,7 @@ impl Driver {
                 }
                 if local.up.is_empty() {
                     let has_room = || self.engine.room(id).is_ok_and(|room| room >= CHUNK as u64);
-                    self.owes_turn |= is_much && has_room();
+                    self.must_yield |= is_much && has_room();
                     continue;
                 }
                 // The engine reports when there is room again. A program that dropped the stream
@@ -279,7 +279,7 @@ impl Driver {
         };
         if outcome.len > 0 || outcome.finished {
             local.pipe.give_down(received, outcome.finished);
-            self.owes_turn = true;
+            self.must_yield = true;
         }
     }
 }

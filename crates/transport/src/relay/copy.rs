@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_socket_did_not_take_of_a_page_follows() {
+    async fn the_rest_of_a_partly_written_page_follows() {
         let (mut near, mut far) = connected().await;
         let mut stream = pages(false);
         far.shutdown().await.unwrap();
@@ -379,7 +379,7 @@ mod tests {
 
     /// A server answers and closes, and is then sent more data.
     #[tokio::test]
-    async fn an_answer_arrives_though_its_sender_takes_no_more() {
+    async fn an_answer_arrives_though_its_sender_accepts_no_more() {
         let (mut near, far) = connected().await;
         let mut stream = pages(true);
         let (mut reader, mut writer) = far.into_split();
@@ -408,7 +408,7 @@ mod tests {
 
     /// A server answers and closes before it has read everything: its end precedes its reset.
     #[tokio::test]
-    async fn what_was_said_before_a_reset_that_followed_an_end_arrives() {
+    async fn data_before_an_end_and_a_reset_arrives() {
         let (mut near, mut far) = connected().await;
         let (front, mut origin) = tokio::io::duplex(64);
         let mut stream = super::super::Buffered::new(front);
@@ -440,7 +440,7 @@ mod tests {
     /// A browser's extra line end, or its next request: an origin would treat the end of the
     /// direction as a cancelled request.
     #[tokio::test]
-    async fn what_comes_behind_the_limit_is_dropped_and_ends_nothing() {
+    async fn data_beyond_the_limit_is_dropped_and_ends_nothing() {
         let (mut near, mut far) = connected().await;
         let (front, mut origin) = tokio::io::duplex(64);
         let mut stream = super::super::Buffered::new(front);

@@ -109,7 +109,7 @@ impl Manager {
                     size,
                 } = silence;
                 if let Some(size) = size {
-                    tell_of_size(&link, packet_limit, size);
+                    log_size(&link, packet_limit, size);
                 }
                 if gives_up {
                     // The current dial uses the packet size that does not work.
@@ -354,7 +354,7 @@ impl Manager {
 }
 
 /// Logs that the link's connections use another packet size from now on.
-fn tell_of_size(link: &str, before: Option<u16>, size: Option<u16>) {
+fn log_size(link: &str, before: Option<u16>, size: Option<u16>) {
     match size {
         Some(mtu) => tracing::warn!(
             link,

@@ -217,7 +217,7 @@ mod tests {
 
     /// Only the query: the manager's loop, which receives the kernel's events, does not run.
     #[test]
-    fn while_bytes_move_a_link_that_has_lost_its_carrier_is_left() {
+    fn while_bytes_move_a_lost_carrier_is_noticed() {
         let Some(ns) = uplinks() else { return };
         let ip = ns.commands();
         ns.run(async move || {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_to_be_used_any_more_is_not_joined_by_a_dial_that_had_begun() {
+    fn a_dial_in_progress_does_not_rejoin_a_disabled_link() {
         let Some(ns) = uplinks() else { return };
         ns.run(async move || {
             let (mut manager, _asked) = manager("203.0.113.1:443");
@@ -294,7 +294,7 @@ mod tests {
     /// On a silent link a dial continues until it is answered, which never happens if the server
     /// has moved.
     #[test]
-    fn a_server_that_has_moved_is_asked_where_it_is_now() {
+    fn a_silent_link_resolves_the_servers_name_again() {
         let Some(ns) = uplinks() else { return };
         ns.run(async move || {
             let (mut manager, _asked) = manager("203.0.113.1:443");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_resets_the_back_off_of_the_link_that_changed_only() {
+    fn a_change_resets_only_its_own_links_back_off() {
         let Some(ns) = uplinks() else { return };
         let ip = ns.commands();
         ns.run(async move || {

@@ -83,19 +83,19 @@ fn gives_way(driver: &mut Driver) -> bool {
 }
 
 #[tokio::test]
-async fn who_writes_much_has_its_turn_as_long_as_the_engine_has_room() {
+async fn a_fast_writer_gets_its_turn_while_the_engine_has_room() {
     let mut driver = driver();
     let mut stream = open(&mut driver);
     gives_way(&mut driver);
-    stream.write_all(&[1; MUCH - 1]).await.unwrap();
+    stream.write_all(&[1; LARGE_WRITE - 1]).await.unwrap();
     assert!(!gives_way(&mut driver), "what is short comes as it comes");
-    stream.write_all(&[1; MUCH]).await.unwrap();
+    stream.write_all(&[1; LARGE_WRITE]).await.unwrap();
     assert!(gives_way(&mut driver));
     assert!(!gives_way(&mut driver), "once for what was written");
     // The engine accepts 1 MiB of a stream before anything is acknowledged.
     let mut turns = 0;
     for _ in 0..8 {
-        stream.write_all(&[1; 4 * MUCH]).await.unwrap();
+        stream.write_all(&[1; 4 * LARGE_WRITE]).await.unwrap();
         turns += u32::from(gives_way(&mut driver));
     }
     assert!(
@@ -105,7 +105,7 @@ async fn who_writes_much_has_its_turn_as_long_as_the_engine_has_room() {
 }
 
 #[tokio::test]
-async fn who_is_given_something_to_read_has_its_turn() {
+async fn a_program_with_data_to_read_gets_its_turn() {
     let mut driver = driver();
     let _stream = open(&mut driver);
     gives_way(&mut driver);
@@ -127,7 +127,7 @@ async fn who_is_given_something_to_read_has_its_turn() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_given_early_does_not_wait_for_ever() {
+async fn an_early_stream_does_not_wait_forever() {
     let mut driver = driver();
     let stream = open(&mut driver);
     gives_way(&mut driver);
@@ -148,7 +148,7 @@ async fn a_stream_that_was_given_early_does_not_wait_for_ever() {
 }
 
 #[tokio::test]
-async fn no_stream_is_given_early_while_no_path_delivers() {
+async fn no_stream_opens_early_while_no_path_delivers() {
     let mut driver = driver();
     let now = driver.now();
     driver.engine.path_down(PathId(0), now);
@@ -158,7 +158,7 @@ async fn no_stream_is_given_early_while_no_path_delivers() {
 }
 
 #[tokio::test]
-async fn what_the_peer_acknowledges_is_what_is_sent() {
+async fn goodput_counts_acknowledged_bytes() {
     let mut driver = driver();
     let mut stream = open(&mut driver);
     let id = *driver.locals.keys().next().unwrap();
