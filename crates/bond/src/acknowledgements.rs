@@ -30,7 +30,8 @@ impl Acknowledgements {
 
     /// Notes that `len` bytes have arrived.
     ///
-    /// TCP acknowledges every second segment at once, and in a flow one segment makes no difference.
+    /// TCP acknowledges every second segment at once, and in a flow one segment makes no
+    /// difference.
     pub(crate) fn arrived(&mut self, len: u64, info: &TcpInfo, now: Instant) {
         if now.saturating_sub(self.last) >= info.srtt {
             self.burst = 0;
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(owes, [vec![true; 11], vec![false; 9]].concat());
         info.srtt = Duration::ZERO;
         acknowledgements.arrived(900, &info, START);
-        assert!(acknowledgements.is_owed, "a pause of a round trip");
+        assert!(acknowledgements.is_owed, "after a pause of a round trip");
         acknowledgements.arrived(2000, &info, START);
         assert!(!acknowledgements.is_owed, "TCP acknowledges two at once");
     }

@@ -17,8 +17,8 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a carrier waits while another one creates the session: a round trip of most links.
 ///
-/// A second attempt beside the first costs no more than a new connection, because the server creates one
-/// session and answers the second request with "exists".
+/// A second attempt beside the first costs no more than a new connection, because the server
+/// creates one session and answers the second request with "exists".
 pub const MAKING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pause before a link that failed is tried again; doubles up to the second value.

@@ -87,7 +87,7 @@ mod tests {
         let (large, mut info) = (Large::default(), info());
         assert!(large.are_lost(&info));
         info.rcv_mss = 1228;
-        assert!(large.are_lost(&info), "as small ones are");
+        assert!(large.are_lost(&info), "the segments are small, too");
         info.rcv_mss = 1448;
         assert!(!large.are_lost(&info));
     }

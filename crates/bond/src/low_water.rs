@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(
             wanted(&startup, Some(&least), 2_000_000),
             40_000,
-            "no more than it sustains"
+            "at most the sustained rate"
         );
         let trip_of = |ms| TcpInfo {
             min_rtt: Some(Duration::from_millis(ms)),
@@ -146,12 +146,12 @@ mod tests {
         assert_eq!(
             wanted(&trip_of(50), Some(&least), u64::MAX),
             180_625,
-            "an eighth"
+            "an eighth of the round trip"
         );
         assert_eq!(
             wanted(&trip_of(20), Some(&least), u64::MAX),
             30_000,
-            "too short for it"
+            "the round trip is too short"
         );
     }
 
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(
             wanted(&info, Some(&reserve), u64::MAX),
             270_000,
-            "it sufficed"
+            "the reserve sufficed"
         );
         reserve.visited(true, now);
         assert_eq!(
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(
             wanted(&info, Some(&reserve), u64::MAX),
             800_000,
-            "not calm for long"
+            "the calm time is too short"
         );
         for _ in 0..100 {
             now += Duration::from_millis(1001);
@@ -204,12 +204,12 @@ mod tests {
         assert_eq!(
             wanted(&info, Some(&reserve), u64::MAX),
             270_000,
-            "as in the beginning"
+            "as at the start"
         );
         assert_eq!(
             wanted(&info, None, u64::MAX),
             270_000,
-            "no matter without BBR"
+            "the reserve applies only to BBR"
         );
     }
 }

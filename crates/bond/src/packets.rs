@@ -133,7 +133,7 @@ mod tests {
         let expected = [twice(1280), twice(1000), twice(576)].concat();
         assert_eq!(made[..2], [None, None]);
         assert_eq!(made[2..8], expected[..]);
-        assert_eq!(made[8..], [None; 4], "it is not the size");
+        assert_eq!(made[8..], [None; 4], "the size is not the cause");
         // Later it may be the size.
         let later = start + 3 * RETRY.0;
         assert_eq!(sizes(&mut packets, later, 3)[2], Some(1280));
@@ -156,7 +156,7 @@ mod tests {
             assert!(!packets.is_due(now + pause));
         }
         now += RETRY.1;
-        assert_eq!(packets.next_size(now), None, "and it may work now");
+        assert_eq!(packets.next_size(now), None, "the own size is tried again");
     }
 
     #[test]

@@ -196,7 +196,7 @@ mod tests {
                 },
             ),
             (
-                "there is not enough to send",
+                "too little data to send",
                 TcpInfo {
                     unacked_bytes: 43 * MSS,
                     ..sample
@@ -227,7 +227,10 @@ mod tests {
             ..sample
         };
         assert!(!restart.observe(now, &nothing_to_send));
-        assert!(!restart.observe(now + REMEMBERED, &sample), "too long ago");
+        assert!(
+            !restart.observe(now + REMEMBERED, &sample),
+            "the outage is forgotten"
+        );
     }
 
     /// Each is a separate episode: on a link that has become slow, TCP's estimate stays.

@@ -95,7 +95,10 @@ mod tests {
         let mut spacing = Spacing::default();
         assert!(!spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE - 1)));
         assert!(spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE)));
-        assert!(!spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE)), "once");
+        assert!(
+            !spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE)),
+            "pacing begins only once"
+        );
     }
 
     #[test]

@@ -13,8 +13,8 @@ pub struct TcpInfo {
     pub srtt: Duration,
     /// Round-trip time variation (RFC 6298).
     pub rttvar: Duration,
-    /// Least round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None` before the first
-    /// sample, and before Linux 4.6.
+    /// Least round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None` before the
+    /// first sample, and before Linux 4.6.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout.
     pub rto: Duration,
@@ -39,8 +39,8 @@ pub struct TcpInfo {
     pub retrans: u32,
     /// Bytes written to the socket and not yet sent for the first time.
     pub notsent_bytes: u64,
-    /// Rate at which the network delivered the last samples, in bytes (not bits) per second; zero before
-    /// the first sample.
+    /// Rate at which the network delivered the last samples, in bytes (not bits) per second; zero
+    /// before the first sample.
     pub delivery_rate_bytes_per_s: u64,
     /// Whether `delivery_rate_bytes_per_s` was limited by a lack of data to send, and is only a
     /// lower bound of the path's rate.

@@ -93,12 +93,12 @@ mod tests {
         assert!(traffic.is_due(now));
         let carriers = [("a", 100, false), ("b", 7, false), ("a", 1000, true)];
         let links = traffic.report(carriers.into_iter(), now);
-        let told: Vec<_> = links
+        let reported: Vec<_> = links
             .iter()
             .map(|link| (link.link, link.bytes, link.is_queueing))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [("a", 1111, true), ("gone", 1, false), ("b", 7, false)]
         );
         assert!(!traffic.is_due(now));

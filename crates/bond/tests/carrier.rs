@@ -239,7 +239,7 @@ proptest! {
             prop_assert!(socket.paced <= 1);
             prop_assert!(!carrier.acknowledges_now(true));
             if carrier.acknowledges_now(false) {
-                prop_assert!(!carrier.acknowledges_now(false), "once");
+                prop_assert!(!carrier.acknowledges_now(false), "only once per arrival");
             }
         }
     }

@@ -53,7 +53,7 @@ fn a_failed_link_is_dialed_after_a_pause_or_at_once_after_a_change() {
     let mut link = link(0, None, true);
     let one = carriers(1);
     for (failures, pause) in [(1, 250), (2, 500), (3, 1000)] {
-        assert!(!link.is_due(one, START), "it is being dialed");
+        assert!(!link.is_due(one, START), "a dial is in progress");
         assert_eq!(link.failed(START), failures);
         let pause = Duration::from_millis(pause);
         assert!(!link.is_due(one, START + pause - Duration::from_millis(1)));
@@ -65,10 +65,10 @@ fn a_failed_link_is_dialed_after_a_pause_or_at_once_after_a_change() {
     assert!(link.is_due(one, START));
     link.dial(None, one, START);
     assert_eq!(link.joined(PathId(4), (), START), None);
-    assert!(!link.is_due(one, START), "it has its path");
+    assert!(!link.is_due(one, START), "the link has its path");
     assert!(
         !link.ended(PathId(5), REFUSED_PAUSE, START),
-        "of another link"
+        "the path belongs to another link"
     );
     assert!(link.ended(PathId(4), REFUSED_PAUSE, START));
     assert!(!link.is_due(one, START + ENDED_PAUSE) && link.is_due(one, START + REFUSED_PAUSE));
@@ -85,7 +85,7 @@ fn a_silent_path_is_replaced_unless_it_recovers() {
         link.dial(Some(PathId(0)), one, START);
         assert!(
             !link.on_silence(false, None, START).dials,
-            "it is being dialed"
+            "a dial is in progress"
         );
         assert!(!link.recovered(PathId(9)));
         if recovers {

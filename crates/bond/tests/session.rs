@@ -45,7 +45,7 @@ fn a_path_is_silent_when_it_is_stuck_or_still_and_useless_for_long() {
         let now = START + 200 * MS;
         assert_eq!(health.due(), now);
         let paths = || stats(useless, still, stuck);
-        assert!(health.look(now - MS, paths).is_empty(), "not due");
+        assert!(health.look(now - MS, paths).is_empty(), "no check is due");
         let silent = health.look(now, paths);
         assert_eq!(
             !silent.is_empty(),
@@ -74,10 +74,10 @@ fn a_path_delivers_unless_it_is_useless_or_stuck() {
 #[test]
 fn only_changes_of_an_ill_state_are_reported() {
     let mut ills = Ills::default();
-    assert!(!ills.set(Ill::Stalled, false), "it was well");
+    assert!(!ills.set(Ill::Stalled, false), "the path was not stalled");
     assert!(ills.set(Ill::Stalled, true));
-    assert!(ills.set(Ill::Doubted, true), "another illness");
-    assert!(!ills.set(Ill::Doubted, true), "said before");
+    assert!(ills.set(Ill::Doubted, true), "another ill state");
+    assert!(!ills.set(Ill::Doubted, true), "already reported");
     assert!(ills.set(Ill::Doubted, false));
     assert!(ills.set(Ill::Stalled, false));
 }

@@ -108,7 +108,12 @@ impl Carrier {
     /// Adds the carrier's socket to the group of its session.
     pub(crate) fn join_group(&self, groups: &dyn CarrierGroups, session: &[u8; 16]) {
         if let Err(error) = groups.join(self.tcp.as_fd(), session) {
-            tracing::warn!(path = self.id.0, link = %self.link, %error, "congestion control of the carrier sees no siblings; it runs uncoupled");
+            tracing::warn!(
+                path = self.id.0,
+                link = %self.link,
+                %error,
+                "congestion control of the carrier sees no siblings; it runs uncoupled"
+            );
         }
     }
 
@@ -234,7 +239,12 @@ impl Carrier {
         self.policy.set_limit(rate);
         if let Err(error) = pacing::limit(&self.tcp, rate) {
             let (path, link) = (self.id.0, &self.link);
-            tracing::warn!(path, %link, %error, "cannot set the rate limit of the link; the path ignores it");
+            tracing::warn!(
+                path,
+                %link,
+                %error,
+                "cannot set the rate limit of the link; the path ignores it"
+            );
         }
     }
 

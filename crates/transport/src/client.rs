@@ -49,7 +49,8 @@ pub enum ConnectError {
     ServerAddress(String),
     /// The server's name does not resolve.
     #[error(
-        "cannot resolve the server's name {name}: {reason}; check the name and this machine's resolver"
+        "cannot resolve the server's name {name}: {reason}; check the name and this machine's \
+        resolver"
     )]
     Resolve {
         /// The name.

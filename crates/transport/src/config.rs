@@ -25,7 +25,8 @@ use crate::server::ServerError;
 /// Memory, scheduling and timeouts of a session; with the same meaning on both sides.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// Scheduler that decides which path carries which bytes; see `sumlink_engine::scheduler::NAMES`.
+    /// Scheduler that decides which path carries which bytes; see
+    /// `sumlink_engine::scheduler::NAMES`.
     pub scheduler: String,
     /// Schedulers of traffic classes that use a different one.
     pub class_schedulers: BTreeMap<Class, String>,

@@ -54,7 +54,10 @@ pub enum SocketError {
         remote: SocketAddr,
     },
     /// No answer.
-    #[error("{remote} did not answer within {} s: check the address and firewalls in between", timeout.as_secs_f32())]
+    #[error(
+        "{remote} did not answer within {} s: check the address and firewalls in between",
+        timeout.as_secs_f32()
+    )]
     TimedOut {
         /// The server's address.
         remote: SocketAddr,
@@ -85,7 +88,8 @@ pub enum SocketError {
     },
     /// The kernel has this congestion control, but keeps it for privileged programs.
     #[error(
-        "congestion control {name} needs CAP_NET_ADMIN: without it this kernel allows {allowed} (sysctl net.ipv4.tcp_allowed_congestion_control)"
+        "congestion control {name} needs CAP_NET_ADMIN: without it this kernel allows {allowed} \
+        (sysctl net.ipv4.tcp_allowed_congestion_control)"
     )]
     CongestionNotAllowed {
         /// The name.
@@ -95,7 +99,9 @@ pub enum SocketError {
     },
     /// Another program listens on the port.
     #[error(
-        "port {} of {} is in use by another program: stop it or choose another port", address.port(), address.ip()
+        "port {} of {} is in use by another program: stop it or choose another port",
+        address.port(),
+        address.ip()
     )]
     PortTaken {
         /// The address and port.
@@ -314,7 +320,10 @@ fn bind_to_source(socket: &Socket, link: &Link, source: IpAddr) -> Result<Bindin
 fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
     first_congestion(socket, congestion)?;
     if let Err(error) = prompt_repair::set(socket) {
-        tracing::debug!(%error, "cannot set the retransmission timeouts; losses wait for TCP's default ones");
+        tracing::debug!(
+            %error,
+            "cannot set the retransmission timeouts; losses wait for TCP's default ones"
+        );
     }
     socket
         .set_tcp_nodelay(true)

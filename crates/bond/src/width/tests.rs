@@ -168,5 +168,5 @@ fn a_carrier_that_costs_the_session_more_is_removed() {
         width.observe(begin + Duration::from_millis(500) * half, moved);
     }
     assert_eq!(width.carriers(), 1);
-    assert!(width.not_before.is_some(), "it was tried");
+    assert!(width.not_before.is_some(), "a trial has ended");
 }

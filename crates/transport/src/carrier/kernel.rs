@@ -31,7 +31,12 @@ impl Socket for Kernel<'_> {
     fn pace(&mut self) {
         if let Err(error) = pacing::space(self.tcp) {
             let (path, link) = (self.path, self.link);
-            tracing::warn!(path, %link, %error, "cannot pace the high-RTT path; short queues may overflow");
+            tracing::warn!(
+                path,
+                %link,
+                %error,
+                "cannot pace the high-RTT path; short queues may overflow"
+            );
         }
     }
 
@@ -43,19 +48,38 @@ impl Socket for Kernel<'_> {
         let (path, link) = (self.path, self.link);
         match report {
             Report::Changed { to, reason } => {
-                tracing::info!(path, %link, congestion = to, "congestion control changed: {reason}");
+                tracing::info!(
+                    path,
+                    %link,
+                    congestion = to,
+                    "congestion control changed: {reason}"
+                );
             }
             Report::ChangeRefused { reason, error } => {
-                tracing::warn!(path, %link, "cannot change the congestion control ({reason}): {error}");
+                tracing::warn!(
+                    path,
+                    %link,
+                    "cannot change the congestion control ({reason}): {error}"
+                );
             }
             Report::SlowStart { window } => {
                 tracing::debug!(path, %link, window, "restarting slow start after an outage");
             }
             Report::NoSlowStart { window, error } => {
-                tracing::debug!(path, %link, window, %error, "cannot restart slow start after an outage; the window grows slowly");
+                tracing::debug!(
+                    path,
+                    %link,
+                    window,
+                    %error,
+                    "cannot restart slow start after an outage; the window grows slowly"
+                );
             }
             Report::Stays { with, error } => {
-                tracing::warn!(path, %link, "cannot restore the congestion control; it stays {with}: {error}");
+                tracing::warn!(
+                    path,
+                    %link,
+                    "cannot restore the congestion control; it stays {with}: {error}"
+                );
             }
         }
     }

@@ -15,7 +15,12 @@ impl Carrier {
             Ok(queue) => self.local_queue = Some(queue),
             Err(error) => {
                 let (path, link) = (self.id.0, &self.link);
-                tracing::warn!(path, %link, %error, "cannot read the interface's queue; schedulers treat it as empty");
+                tracing::warn!(
+                    path,
+                    %link,
+                    %error,
+                    "cannot read the interface's queue; schedulers treat it as empty"
+                );
             }
         }
     }

@@ -118,7 +118,11 @@ impl Dialer {
                     };
                     match joined {
                         Err(error) if rank(&error) < DEFINITE => {
-                            tracing::trace!(link, %error, "connection attempt failed; trying again");
+                            tracing::trace!(
+                                link,
+                                %error,
+                                "connection attempt failed; trying again"
+                            );
                         }
                         result => return result,
                     }
@@ -317,7 +321,7 @@ mod tests {
         };
         let (second, third) = timeout(HANDSHAKE_TIMEOUT / 2, others)
             .await
-            .expect("the HELLO that hangs holds nobody up");
+            .expect("the hanging HELLO blocks no other link");
         assert_ne!(second.unwrap().0.id, third.unwrap().0.id);
         assert!(!first.is_finished());
         first.abort();

@@ -238,7 +238,10 @@ impl Manager {
             }
             Ok(_) => false,
             Err(error) => {
-                tracing::debug!(%error, "cannot resolve the server's name; keeping its old addresses");
+                tracing::debug!(
+                    %error,
+                    "cannot resolve the server's name; keeping its old addresses"
+                );
                 false
             }
         }
@@ -318,8 +321,8 @@ mod tests {
         let Outcome::Failed(error) = outcome else {
             panic!("{outcome:?}");
         };
-        let told = error.to_string();
-        assert!(told.contains("within the session's timeout"), "{told}");
+        let text = error.to_string();
+        assert!(text.contains("within the session's timeout"), "{text}");
     }
 
     /// The server and its name disappear: the remaining work is done with pauses.
@@ -459,7 +462,7 @@ mod tests {
         let mut config = client_config(&key, &key, "127.0.0.1:1");
         config.links[0].policy.cap_day = Some(1000);
         let policies = Policies::with(&config.links, None, today).unwrap();
-        let (commands, mut told) = unbounded_channel();
+        let (commands, mut received) = unbounded_channel();
         let (_news, news) = unbounded_channel();
         let states = LinkStates::default();
         let mut manager = Manager::new(
@@ -478,7 +481,7 @@ mod tests {
         for (next_day, priority) in [(false, Priority::Backup), (true, Priority::Primary)] {
             NEXT_DAY.store(next_day, Ordering::Relaxed);
             manager.look_again().await;
-            match told.try_recv().ok() {
+            match received.try_recv().ok() {
                 Some(Command::Terms(PathId(0), terms)) => assert_eq!(terms.own.priority, priority),
                 other => panic!("{other:?}"),
             }

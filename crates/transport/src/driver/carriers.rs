@@ -83,7 +83,12 @@ impl Driver {
         }
         self.engine
             .path_stats(carrier.id, carrier.sample(Instant::now()), now);
-        tracing::info!(path = carrier.id.0, link = %carrier.link, remote = %carrier.remote, "path up");
+        tracing::info!(
+            path = carrier.id.0,
+            link = %carrier.link,
+            remote = %carrier.remote,
+            "path up"
+        );
         let (path, link) = (carrier.id.0, carrier.link.clone());
         self.report_start(carrier.remote.to_string());
         self.report(PathEvent::Up { path, link });

@@ -43,12 +43,20 @@ impl Driver {
                 }
                 Event::PathDoubted { path } if self.note_ill(path, Ill::Doubted, true) => {
                     let link = self.link_of(path);
-                    tracing::info!(path = path.0, %link, "the peer gets nothing through on this path");
+                    tracing::info!(
+                        path = path.0,
+                        %link,
+                        "the peer gets nothing through on this path"
+                    );
                     self.look_for_silence_soon();
                 }
                 Event::PathTrusted { path } if self.note_ill(path, Ill::Doubted, false) => {
                     let link = self.link_of(path);
-                    tracing::info!(path = path.0, %link, "the peer gets through on this path again");
+                    tracing::info!(
+                        path = path.0,
+                        %link,
+                        "the peer gets through on this path again"
+                    );
                 }
                 Event::PathLeft { path } => {
                     let of_path = |carrier: &Carrier| carrier.id == path;

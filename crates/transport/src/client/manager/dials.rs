@@ -237,7 +237,12 @@ impl Manager {
         match dialed.result {
             Ok((carrier, binding)) => {
                 if let Binding::SourceAddress(source) = binding {
-                    tracing::warn!(link = %dialed.link, %source, "SO_BINDTODEVICE is not permitted: bound to the source address only, so packets leave by the preferred link unless a routing rule says otherwise");
+                    tracing::warn!(
+                        link = %dialed.link,
+                        %source,
+                        "SO_BINDTODEVICE is not permitted: bound to the source address only, so \
+                        packets leave by the preferred link unless a routing rule says otherwise"
+                    );
                 }
                 let (id, local) = (carrier.id, carrier.local);
                 let replaced = state.plan.joined(id, local, now);

@@ -238,7 +238,7 @@ mod tests {
                 assert!(manager.asking.is_empty());
             };
             answer(&mut manager).await;
-            assert!(asked.try_recv().is_err(), "all is well");
+            assert!(asked.try_recv().is_err(), "no link has lost its carrier");
             ip("link set up1-peer down");
             answer(&mut manager).await;
             let asked = std::iter::from_fn(|| asked.try_recv().ok());

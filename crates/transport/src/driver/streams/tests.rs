@@ -88,10 +88,10 @@ async fn a_fast_writer_gets_its_turn_while_the_engine_has_room() {
     let mut stream = open(&mut driver);
     gives_way(&mut driver);
     stream.write_all(&[1; LARGE_WRITE - 1]).await.unwrap();
-    assert!(!gives_way(&mut driver), "what is short comes as it comes");
+    assert!(!gives_way(&mut driver), "a short write yields no turn");
     stream.write_all(&[1; LARGE_WRITE]).await.unwrap();
     assert!(gives_way(&mut driver));
-    assert!(!gives_way(&mut driver), "once for what was written");
+    assert!(!gives_way(&mut driver), "one turn per write");
     // The engine accepts 1 MiB of a stream before anything is acknowledged.
     let mut turns = 0;
     for _ in 0..8 {
@@ -154,7 +154,7 @@ async fn no_stream_opens_early_while_no_path_delivers() {
     driver.engine.path_down(PathId(0), now);
     let (reply, mut opened) = oneshot::channel();
     driver.open(opening(Early::Always, reply));
-    assert!(opened.try_recv().is_err(), "it waits for the server");
+    assert!(opened.try_recv().is_err(), "the open waits for the server");
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn a_stream_beyond_the_limit_is_refused_when_none_has_ended_in_time() {
     );
     assert!(
         late.try_recv().is_err(),
-        "it may still get the place of one that ends"
+        "another stream may still end and make room"
     );
     let mut frames = Vec::new();
     Frame::CreditStreams { limit: 11 }.encode(&mut frames);
