@@ -100,11 +100,11 @@ pub enum Ill {
 
 /// The ill states of a path as shown in the log. Each line about an ill state is followed by one
 /// about its recovery or about the path's end, and none is repeated: a line is written when
-/// [`Ills::set`] reports a change.
+/// [`IllStates::set`] reports a change.
 #[derive(Clone, Debug, Default)]
-pub struct Ills([bool; 2]);
+pub struct IllStates([bool; 2]);
 
-impl Ills {
+impl IllStates {
     /// Records whether the path is in the state `ill`; returns whether that is a change.
     #[must_use]
     pub fn set(&mut self, ill: Ill, is_ill: bool) -> bool {

@@ -46,7 +46,7 @@ mod width;
 pub use budget::{RECORD, RECORD_OVERHEAD};
 pub use carrier::Carrier;
 pub use early::Early;
-pub use health::{Health, Ill, Ills, STUCK, is_delivering, is_useless};
+pub use health::{Health, Ill, IllStates, STUCK, is_delivering, is_useless};
 pub use known::Known;
 pub use link::{Link, Silence};
 pub use packets::Packets;

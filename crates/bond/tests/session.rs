@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sumlink_bond::opens::{OPEN_TIMEOUT, Unconfirmed, WAITING_PATIENCE, Waiting};
-use sumlink_bond::{Health, Ill, Ills, Instant, is_delivering, is_useless, join};
+use sumlink_bond::{Health, Ill, IllStates, Instant, is_delivering, is_useless, join};
 use sumlink_engine::{Config, PathId, PathStats, Role, Session};
 
 const START: Instant = Duration::from_secs(1000);
@@ -73,13 +73,16 @@ fn a_path_delivers_unless_it_is_useless_or_stuck() {
 
 #[test]
 fn only_changes_of_an_ill_state_are_reported() {
-    let mut ills = Ills::default();
-    assert!(!ills.set(Ill::Stalled, false), "the path was not stalled");
-    assert!(ills.set(Ill::Stalled, true));
-    assert!(ills.set(Ill::Doubted, true), "another ill state");
-    assert!(!ills.set(Ill::Doubted, true), "already reported");
-    assert!(ills.set(Ill::Doubted, false));
-    assert!(ills.set(Ill::Stalled, false));
+    let mut ill_states = IllStates::default();
+    assert!(
+        !ill_states.set(Ill::Stalled, false),
+        "the path was not stalled"
+    );
+    assert!(ill_states.set(Ill::Stalled, true));
+    assert!(ill_states.set(Ill::Doubted, true), "another ill state");
+    assert!(!ill_states.set(Ill::Doubted, true), "already reported");
+    assert!(ill_states.set(Ill::Doubted, false));
+    assert!(ill_states.set(Ill::Stalled, false));
 }
 
 #[test]

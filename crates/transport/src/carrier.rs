@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustls::Connection;
 use socket2::SockRef;
-use sumlink_bond::{Carrier as Policy, Ills};
+use sumlink_bond::{Carrier as Policy, IllStates};
 use sumlink_engine::PathId;
 use sumlink_qdisc::LocalQueue;
 use tokio::io::Interest;
@@ -42,7 +42,7 @@ pub(crate) struct Carrier {
     /// otherwise.
     pub(crate) packet_limit: Option<u16>,
     /// The ill states of the path that the log has reported.
-    pub(crate) ills: Ills,
+    pub(crate) ill_states: IllStates,
     /// Decides how many bytes the carrier gets and how TCP is configured.
     policy: Policy,
     /// Time zero of the policy.
@@ -89,7 +89,7 @@ impl Carrier {
             remote: canonical(tcp.peer_addr()?),
             link,
             packet_limit: None,
-            ills: Ills::default(),
+            ill_states: IllStates::default(),
             policy,
             began: now,
             accounted: 0,

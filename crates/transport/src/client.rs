@@ -240,7 +240,7 @@ impl Client {
         let status = self.status().await;
         let there = status.paths.into_iter().map(|path| path.link);
         let mut there: Vec<String> = there.filter(|link| !link.is_empty()).collect();
-        if !self.shared.policies.knows(name) && !there.iter().any(|link| link == name) {
+        if !self.shared.policies.names(name) && !there.iter().any(|link| link == name) {
             there.sort();
             there.dedup();
             return Err(SetPolicyError::NoSuchLink {

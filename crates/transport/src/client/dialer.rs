@@ -300,7 +300,7 @@ mod tests {
         let tls = tls::server_config(&server, &authorized);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let hanging = listener.local_addr().unwrap();
-        let heard = tokio::spawn(async move {
+        let mute_server = tokio::spawn(async move {
             let (tcp, _) = listener.accept().await.unwrap();
             ServerCarrier::accept(tcp, &tls, HANDSHAKE_TIMEOUT)
                 .await
@@ -309,7 +309,7 @@ mod tests {
         let dialer = Arc::new(dialer(&server, &client));
         let first = Arc::clone(&dialer);
         let first = tokio::spawn(async move { first.dial("lo", &[hanging], None).await.map(drop) });
-        let unanswered = heard.await.unwrap();
+        let unanswered = mute_server.await.unwrap();
         assert!(unanswered.new);
         // Two more links: one creates the session, the other joins it.
         let live = [live];

@@ -87,7 +87,7 @@ impl Driver {
     /// paths never change.
     fn note_ill(&mut self, path: PathId, ill: Ill, is_ill: bool) -> bool {
         let carrier = self.carriers.iter_mut().find(|carrier| carrier.id == path);
-        carrier.is_some_and(|carrier| carrier.ills.set(ill, is_ill))
+        carrier.is_some_and(|carrier| carrier.ill_states.set(ill, is_ill))
     }
 
     /// Reports a selection. Lasting ones are logged at a higher level than trials.

@@ -204,7 +204,7 @@ impl Driver {
         let Some(local) = self.locals.get_mut(&id) else {
             return;
         };
-        local.pipe.heard();
+        local.pipe.clear_notification();
         loop {
             let taken = local.pipe.take_up(&mut local.up);
             if !local.up.is_empty() {

@@ -413,9 +413,9 @@ mod tests {
         let (front, mut origin) = tokio::io::duplex(64);
         let mut stream = super::super::Buffered::new(front);
         // More than is read at once, so that a part waits in the kernel.
-        let said = vec![7; READ + 20_000];
+        let sent = vec![7; READ + 20_000];
         let program = async {
-            far.write_all(&said).await.unwrap();
+            far.write_all(&sent).await.unwrap();
             far.shutdown().await.unwrap();
             let waits = |far: &TcpStream| {
                 let info = tcp_info::sample(far).unwrap();
@@ -426,15 +426,15 @@ mod tests {
             }
             far.set_zero_linger().unwrap();
             drop(far);
-            origin.write_all(b"nobody is there").await.unwrap();
-            let mut heard = Vec::new();
-            origin.read_to_end(&mut heard).await.unwrap();
-            assert!(heard == said, "{} bytes", heard.len());
+            origin.write_all(b"no reader left").await.unwrap();
+            let mut received = Vec::new();
+            origin.read_to_end(&mut received).await.unwrap();
+            assert!(received == sent, "{} bytes", received.len());
         };
         let copied = both(&mut near, &mut stream, None, false);
         let ended = async { tokio::join!(copied, program).0 };
         let ended = tokio::time::timeout(std::time::Duration::from_secs(30), ended).await;
-        assert_eq!(ended.unwrap().unwrap(), (said.len() as u64, 0));
+        assert_eq!(ended.unwrap().unwrap(), (sent.len() as u64, 0));
     }
 
     /// A browser's extra line end, or its next request: an origin would treat the end of the
