@@ -88,7 +88,11 @@ where
         debug!(%error, "cannot set SO_LINGER; a failed connection may look finished");
     }
     if let Err(error) = SockRef::from(&local).set_tcp_notsent_lowat(NOTSENT) {
-        debug!(%error, "cannot set TCP_NOTSENT_LOWAT; the kernel may buffer megabytes for a program that does not read");
+        debug!(
+            %error,
+            "cannot set TCP_NOTSENT_LOWAT; the kernel may buffer megabytes for a program that \
+            does not read"
+        );
     }
     let copied = async {
         // A stream that accepts no data may still send some.
