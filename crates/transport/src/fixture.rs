@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::config::{AuthorizedClient, ClientConfig, LinkConfig, ServerConfig};
-use crate::egress::EgressPolicy;
-use crate::keys::SecretKey;
+use crate::api::config::{AuthorizedClient, ClientConfig, LinkConfig, ServerConfig};
+use crate::carrier::keys::SecretKey;
+use crate::exit::egress::EgressPolicy;
 use crate::server::Server;
 
 /// A server configuration: a free loopback port, one client, streams to loopback allowed.
