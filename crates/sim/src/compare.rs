@@ -108,7 +108,9 @@ impl Asked {
                 "--seeds" => {
                     let number = value()?;
                     let known = number.parse().ok().filter(|n| (1..=100_000).contains(n));
-                    seeds = known.ok_or(format!("--seeds {number}: a number from 1 to 100000"))?;
+                    seeds = known.ok_or(format!(
+                        "--seeds {number}: must be a number from 1 to 100000"
+                    ))?;
                 }
                 option if option.starts_with('-') => return Err(format!("{option}: {USAGE}")),
                 file => scenarios.push(load(file)?),

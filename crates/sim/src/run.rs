@@ -107,7 +107,7 @@ pub fn run_own(
     let mut trace = out.map(Trace::new);
     let (run, _) = run_with(scenario, system, seed, own, &mut trace)?;
     let finished = trace.map_or(Ok(()), Trace::finish);
-    finished.map_err(|error| format!("writing the trace: {error}"))?;
+    finished.map_err(|error| format!("cannot write the trace: {error}"))?;
     Ok(run)
 }
 
@@ -194,8 +194,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             }
             if variant.steers_acks {
                 return Some(
-                    "the simulated user's end sends all that goes up over the first link"
-                        .to_owned(),
+                    "the simulated user sends all uplink traffic over the first link".to_owned(),
                 );
             }
         }
@@ -320,10 +319,7 @@ fn measure_part(
         push_note(&mut measurement.note, &node.note());
         if scenario.traffic != Traffic::Down {
             // In the laboratory, the user's end steers uplink data.
-            push_note(
-                &mut measurement.note,
-                "all that goes up takes the first link",
-            );
+            push_note(&mut measurement.note, "uplink traffic takes the first link");
         }
     }
     if let (Some(account), System::Sumlink(variant)) = (outcome.account, system) {

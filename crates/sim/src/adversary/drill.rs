@@ -102,7 +102,7 @@ impl Drill {
                 return self.check();
             }
         }
-        panic!("a livelock at {} ns", self.net.now());
+        panic!("livelock at {} ns", self.net.now());
     }
 
     /// Checks the invariants.
@@ -114,7 +114,10 @@ impl Drill {
             let stats = session.stats();
             let [most, _] = self.memory;
             assert!(stats.receive_memory <= most, "received: {stats:?}");
-            assert!(stats.send_buffered <= most, "to be sent: {stats:?}");
+            assert!(
+                stats.send_buffered <= most,
+                "send buffer above its limit: {stats:?}"
+            );
         }
         let since = self.net.now() - self.checked;
         if since >= SECOND {
@@ -122,7 +125,7 @@ impl Drill {
             let most = MOST_WAKES * since.div_ceil(SECOND) + 4 * (entries - self.entries);
             assert!(
                 self.wakes <= most,
-                "{} wakes in {since} ns with {} events: too much for nothing, at {} ns with timers of {:?}",
+                "too many wakes ({}) in {since} ns with {} events, at {} ns with timers of {:?}",
                 self.wakes,
                 entries - self.entries,
                 self.net.now(),

@@ -121,7 +121,7 @@ fn end(drill: &mut Drill, side: Side, is_quiet: bool) {
     assert!(drill.bond.sessions()[side.index()].is_closed());
     let told = |drill: &Drill| drill.bond.sessions().iter().all(|s| s.is_closed());
     let is_told = drill.until(TOLD_IN, told);
-    assert!(is_told || !can_be_told, "the peer was not told");
+    assert!(is_told || !can_be_told, "the peer did not learn of the end");
     drill.run(5 * SECOND);
 }
 
@@ -169,7 +169,7 @@ fn share_what_there_is(drill: &mut Drill) {
             return;
         }
     }
-    panic!("links starve, with so many bytes: {starving:?}");
+    panic!("links starve; bytes carried: {starving:?}");
 }
 
 fn carry_bulk(drill: &mut Drill) {
@@ -205,7 +205,7 @@ fn carry_bulk(drill: &mut Drill) {
 /// Continuous faults, many of them on links that have just recovered: all bytes arrive, and in the
 /// end every link carries data again.
 #[test]
-fn ten_minutes_of_chaos_lose_nothing() {
+fn ten_minutes_of_faults_lose_no_data() {
     for seed in 1..=CHAOS {
         println!("seed {seed}");
         run(&case::chaos(seed, 10 * 60 * 1000));
@@ -221,7 +221,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_bond_survives_whatever_happens(case in case::case()) {
+    fn a_bond_survives_all_faults(case in case::case()) {
         run(&case);
         let done = PASSED.fetch_add(1, Ordering::Relaxed) + 1;
         if done.is_multiple_of(SIGN_OF_LIFE) {

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_names_are_told() {
+    fn unknown_names_are_refused() {
         assert!(check_congestion("cubic").is_ok());
         let error = check_congestion("cubik").unwrap_err().to_string();
         assert!(
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_are_seen_until_they_leave() {
+    fn siblings_count_until_they_leave() {
         let group = Group::default();
         let mut alone = Control::new("lia", &Own::default()).unwrap();
         let reno = growth(&mut alone);

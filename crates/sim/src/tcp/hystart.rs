@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_train_of_half_a_round_trip_ends_it() {
+    fn an_ack_train_of_half_a_round_trip_ends_slow_start() {
         let mut hystart = Hystart::default();
         let rtt = 40 * MILLISECOND;
         let ends: Vec<bool> = (0..30)
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn so_does_a_delay_that_grows_by_an_eighth_and_no_less() {
+    fn a_delay_increase_of_an_eighth_ends_slow_start() {
         let after = |later: Nanos| {
             let mut hystart = Hystart::default();
             let mut now = 0;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn small_windows_are_left_alone() {
+    fn small_windows_are_exempt() {
         let mut hystart = Hystart::default();
         assert!((0..100).all(|n| !hystart.ends(MILLISECOND, 15.0, n, 1, n * MILLISECOND)));
     }
