@@ -209,7 +209,7 @@ fn a_link_that_has_moved_what_it_may_is_left_and_stays_so_after_a_restart() {
     let used_up = |bond: &Bond| {
         bond.until("the link is used up", |session| {
             let b = session.paths.iter().find(|path| path.link == "b")?;
-            (b.state == "down" && b.reason.contains("moved what it may")).then_some(())
+            (b.state == "down" && b.reason.contains("data cap reached")).then_some(())
         });
     };
     used_up(&bond);

@@ -119,7 +119,11 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
             "stands for many interfaces",
         ),
         ("role = \"node\"\ntunnel = 65536", 2, "0 to 65535"),
-        ("role = \"node\"\nmetrics = \"x\"", 2, "no address and port"),
+        (
+            "role = \"node\"\nmetrics = \"x\"",
+            2,
+            "not an address and port",
+        ),
         (
             "role = \"node\"\nprobe = \"1s\"\ndead_after = \"1s\"",
             3,

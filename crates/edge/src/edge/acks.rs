@@ -11,7 +11,7 @@ use crate::seq::{self, Position};
 
 /// A repeated acknowledgment is passed on again after this time. No sender's timer expires earlier
 /// (Linux: at least 200 ms).
-const LONGEST_SILENCE: Duration = Duration::from_millis(100);
+const REPEAT_AFTER: Duration = Duration::from_millis(100);
 
 impl Edge {
     /// Whether an acknowledgment only answers a copy from the node and repeats what the far end
@@ -35,18 +35,18 @@ impl Edge {
         let is_about_no_hole = match acknowledgement {
             Acknowledgement::Repeated => true,
             Acknowledgement::Duplicate { window_moves } => {
-                !window_moves && misses_the_newest(tracked)
+                !window_moves && only_newest_is_missing(tracked)
             }
             _ => false,
         };
-        let wait = self.repair_wait().min(LONGEST_SILENCE);
+        let wait = self.repair_wait().min(REPEAT_AFTER);
         let within = |at: Option<Instant>, wait| at.is_some_and(|at| now < at + wait);
         is_about_no_hole
-            && within(tracked.told, wait)
+            && within(tracked.last_passed, wait)
             && within(tracked.again, self.repair_wait() * 2)
             && !segment.flags.marked
             && tracked.flow.user_next() == Some(segment.sequence)
-            && told_blocks(tracked, segment, tracked.flow.locate(segment.ack)).is_empty()
+            && blocks_for_far(tracked, segment, tracked.flow.locate(segment.ack)).is_empty()
     }
 
     /// Passes a duplicate on. After a boost it is passed on unchanged, as in line 31: its number is
@@ -77,13 +77,14 @@ impl Edge {
         silent: bool,
     ) {
         let flow = &tracked.flow;
-        let (ack, told) = (flow.locate(segment.ack), flow.told());
-        if told > ack {
-            packet::set_ack(packet, segment, seq::wrapped(told));
+        let (ack, last_sent) = (flow.locate(segment.ack), flow.told());
+        if last_sent > ack {
+            packet::set_ack(packet, segment, seq::wrapped(last_sent));
             // Keeps the right edge of the window for the higher number: the far end may not send
             // more than the user permitted.
             let scale = flow.scale().unwrap_or(0);
-            let window = (u64::from(segment.window) << scale).saturating_sub(told - ack) >> scale;
+            let window =
+                (u64::from(segment.window) << scale).saturating_sub(last_sent - ack) >> scale;
             packet::set_window(packet, segment, window as u16);
         }
         if let Some(echo) = echo {
@@ -93,7 +94,7 @@ impl Edge {
             let blocks = if silent {
                 SackBlocks::default()
             } else {
-                told_blocks(tracked, segment, ack)
+                blocks_for_far(tracked, segment, ack)
             };
             if blocks != segment.options.sack {
                 packet::set_sack_blocks(packet, segment, &blocks);
@@ -104,7 +105,7 @@ impl Edge {
 
 /// Whether the node has received nothing behind the missing packet. Then duplicates do not indicate
 /// a hole: they answer packets that arrived twice. A FIN counts as data behind it.
-fn misses_the_newest(tracked: &Tracked) -> bool {
+fn only_newest_is_missing(tracked: &Tracked) -> bool {
     let flow = &tracked.flow;
     let missing = flow.acked().and_then(|acked| tracked.copies.holding(acked));
     missing.is_some_and(|(_, kept)| kept.end == flow.highest())
@@ -113,8 +114,8 @@ fn misses_the_newest(tracked: &Tracked) -> bool {
 /// The SACK blocks for the far end. Blocks below its acknowledgment are removed, since it would
 /// read them as reports of duplicates (RFC 2883, section 4). Genuine reports of duplicates caused
 /// by the node's copies are removed, too.
-fn told_blocks(tracked: &Tracked, segment: &Segment, ack: Position) -> SackBlocks {
-    let told = tracked.flow.told();
+fn blocks_for_far(tracked: &Tracked, segment: &Segment, ack: Position) -> SackBlocks {
+    let last_sent = tracked.flow.told();
     let mut blocks = SackBlocks::default();
     for (left, right) in segment.options.sack.iter() {
         let (left, right) = (seq::near(ack, left), seq::near(ack, right));
@@ -123,8 +124,8 @@ fn told_blocks(tracked: &Tracked, segment: &Segment, ack: Position) -> SackBlock
             if !ours {
                 blocks.push(seq::wrapped(left), seq::wrapped(right));
             }
-        } else if right > told && right > left {
-            blocks.push(seq::wrapped(left.max(told)), seq::wrapped(right));
+        } else if right > last_sent && right > left {
+            blocks.push(seq::wrapped(left.max(last_sent)), seq::wrapped(right));
         }
     }
     blocks
