@@ -60,7 +60,7 @@ pub(crate) struct Node {
     /// Time of the next scheduled event.
     pub(crate) planned: Nanos,
     /// Time of its last trace lines.
-    pub(crate) told: Nanos,
+    pub(crate) traced_at: Nanos,
     fault: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl Node {
             to_servers: VecDeque::new(),
             wires: Vec::new(),
             planned: Nanos::MAX,
-            told: 0,
+            traced_at: 0,
             fault: None,
         })
     }

@@ -55,7 +55,7 @@ impl Net {
             Side::Client => {
                 let client = &mut self.connections[connection][Side::Client.index()];
                 client.tcp.receive(&reset, self.now);
-                self.tell(connection, Side::Client);
+                self.notify(connection, Side::Client);
             }
             Side::Server => {
                 let up = self.ids[self.links[connection]][Direction::Up.index()];
@@ -87,7 +87,7 @@ impl Net {
     pub(crate) fn info(&self, connection: Connection, side: Side) -> TcpInfo {
         let info = self.tcp(connection, side).info(self.now);
         #[cfg(test)]
-        let info = self.told(connection, info);
+        let info = self.falsified(connection, info);
         info
     }
 
@@ -182,7 +182,7 @@ impl Net {
 #[cfg(test)]
 impl Net {
     /// Falsifies `info` for a link that reports a wrong rate.
-    fn told(&self, connection: Connection, mut info: TcpInfo) -> TcpInfo {
+    fn falsified(&self, connection: Connection, mut info: TcpInfo) -> TcpInfo {
         if let Some(factor) = self.lies.get(self.links[connection]) {
             for rate in [
                 &mut info.delivery_rate,

@@ -396,7 +396,7 @@ impl Tcp {
     fn agree(&mut self, packet: &Packet) {
         self.sack &= packet.sack_permitted;
         if !self.sack {
-            self.receiver.tell_no_ranges();
+            self.receiver.disable_sack();
         }
     }
 

@@ -60,7 +60,7 @@ pub(super) struct Receiver {
     segment: u64,
     /// SACK was negotiated: ranges beyond a gap are reported, and their acknowledgements may be
     /// compressed.
-    tells_ranges: bool,
+    has_sack: bool,
     /// Bytes that arrived more than once.
     repeated: u64,
 }
@@ -86,14 +86,14 @@ impl Receiver {
             quick: QUICK,
             last_arrival: 0,
             segment: u64::from(mss),
-            tells_ranges: true,
+            has_sack: true,
             repeated: 0,
         }
     }
 
     /// SACK was not negotiated.
-    pub(super) fn tell_no_ranges(&mut self) {
-        self.tells_ranges = false;
+    pub(super) fn disable_sack(&mut self) {
+        self.has_sack = false;
     }
 
     /// Bytes that arrived more than once.
@@ -211,7 +211,7 @@ impl Receiver {
 
     fn acknowledge_gap(&mut self, rtt: Nanos, now: Nanos) {
         // Linux: __tcp_ack_snd_check compresses only if SACK was negotiated.
-        if self.duplicates < DUPLICATES || !self.tells_ranges {
+        if self.duplicates < DUPLICATES || !self.has_sack {
             self.duplicates += 1;
             self.due = true;
             return;
@@ -264,11 +264,11 @@ impl Receiver {
         self.edge = self.edge.max(self.next + u64::from(packet.window));
         packet.echo = self.echo;
         packet.duplicate = std::mem::take(&mut self.duplicate);
-        let most = match self.tells_ranges {
+        let most = match self.has_sack {
             true => MAX_SACKS - usize::from(packet.duplicate > 0),
             false => 0,
         };
-        if !self.tells_ranges {
+        if !self.has_sack {
             packet.duplicate = 0;
         }
         for (slot, (start, end)) in packet.sacks.iter_mut().zip(self.recent.iter().take(most)) {
