@@ -22,7 +22,7 @@ TIMED := scripts/timed.sh
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench bench-throughput bench-matrix bench-pack bench-unpack \
+.PHONY: all build static install dist demo peers bench bench-throughput bench-matrix bench-pack bench-unpack \
 	validate papers check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
 	python-venv test-long nightly instructions ns3 ns3-test lint lint-format lint-clippy lint-doc \
 	lint-deny lint-wasm clean help
@@ -34,6 +34,26 @@ build: ## Build the programs: target/release/sumlink, sumlink-edge, sumlink-lab
 
 $(BINARY) $(EDGE) $(LAB):
 	$(CARGO) build --release --locked $(PACKAGES)
+
+# Without the kernel part, so that the build needs neither clang nor a library. The result runs on any
+# Linux of that architecture.
+STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
+STATIC := $(TARGET_DIR)/$(STATIC_TARGET)/release/sumlink
+# ring contains C code; without musl-gcc, any C compiler for this architecture suffices.
+STATIC_CC := CC_$(subst -,_,$(STATIC_TARGET))="$(shell command -v musl-gcc || command -v cc)"
+
+static: ## Build sumlink as one static binary, without the kernel part
+	@libdir=$$(rustc --print target-libdir --target $(STATIC_TARGET)); \
+	if [ ! -d "$$libdir" ]; then \
+		if ! command -v rustup > /dev/null; then \
+			echo "the target $(STATIC_TARGET) is missing, and so is rustup;" \
+				"install the target with your distribution" >&2; \
+			exit 1; \
+		fi; \
+		rustup target add $(STATIC_TARGET); \
+	fi
+	$(STATIC_CC) $(CARGO) build --release --locked -p sumlink --bin sumlink --no-default-features --target $(STATIC_TARGET)
+	scripts/check-static.sh $(STATIC)
 
 # After `make build` it only copies files, so that root needs no Rust toolchain.
 install: $(BINARY) $(EDGE) $(LAB) ## Install programs, manual pages, completions and systemd units (PREFIX, DESTDIR)
@@ -293,7 +313,8 @@ lint-wasm:
 		echo "installing the target wasm32-unknown-unknown"; \
 		rustup target add wasm32-unknown-unknown; \
 	fi
-	$(CARGO) check --locked -p sumlink-engine -p sumlink-link -p sumlink-congestion -p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
+	$(CARGO) check --locked -p sumlink-engine -p sumlink-bond -p sumlink-link -p sumlink-congestion \
+		-p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
 
 lint-deny:
 	@deny=$$(scripts/tool.sh cargo-deny); \

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+use sumlink_bond::congestion::{AUTO, LOSS_BASED};
+use sumlink_bond::{Carriers, Early, socket};
 use sumlink_engine::Config;
 use sumlink_scenario::edge::Hosts;
 use sumlink_scenario::results::{
@@ -12,8 +14,8 @@ use sumlink_scenario::results::{
 use sumlink_scenario::scenario::{Scenario, Traffic};
 use sumlink_scenario::system::{System, Variant};
 
-use crate::bond::Bond;
-use crate::clock::{MILLISECOND, SECOND};
+use crate::bond::{Bond, Dialing};
+use crate::clock::nanos;
 use crate::edge::Node;
 use crate::log::EventLog;
 use crate::mptcp::Mptcp;
@@ -24,19 +26,11 @@ use crate::trace::Trace;
 use crate::workload::Programs;
 use crate::world::{Bearers, Carried, World};
 
-/// How long nothing may be acknowledged on a carrier before its socket gives up.
-const CARRIER_TIMEOUT: u64 = 30 * SECOND;
-/// When a carrier's silent peer is asked whether it is still there, and when again.
-const CARRIER_KEEPALIVE: (u64, u64) = (15 * SECOND, 5 * SECOND);
-/// The least retransmission timeout beyond the round-trip time that carriers ask for.
-const CARRIER_RTO_MIN: u64 = 50 * MILLISECOND;
 /// Limit of TCP's socket buffers in the laboratory, in bytes.
 const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 
-/// What systems may name and only a kernel has, or who measures: the simulator skips them. Any other name is a mistake.
-const LINUX: [&str; 15] = [
-    "auto",
-    "bbr",
+/// Congestion controls that systems may name and only a kernel has: the simulator skips them. Any other name is a mistake.
+const LINUX: [&str; 13] = [
     "bic",
     "cdg",
     "dctcp",
@@ -116,6 +110,7 @@ fn parse(name: &str, own: &Own) -> Result<System, String> {
     let system = System::parse_with(name, &schedulers)?;
     if let System::Sumlink(variant) = &system
         && let Some(congestion) = &variant.congestion
+        && congestion != AUTO
         && !LINUX.contains(&congestion.as_str())
         && !own.has_congestion(congestion)
     {
@@ -170,6 +165,7 @@ fn run_with(
 
 /// The reason why the simulator cannot run it; `None` if it can.
 fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
+    let loss_based = LOSS_BASED.to_owned();
     let mut congestion = &scenario.congestion;
     match system {
         System::Alone | System::Simultaneous | System::Mptcp { tls: false } => {}
@@ -177,11 +173,9 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             if let Some(carriers) = &variant.congestion {
                 congestion = carriers;
             }
-            if congestion == "auto" || variant.carriers.as_deref() == Some("auto") {
-                return Some("the simulator does not choose by measuring (auto)".to_owned());
-            }
-            if variant.early {
-                return Some("the simulator's programs wait for their targets (early)".to_owned());
+            if congestion == AUTO {
+                // Carriers begin with this one.
+                congestion = &loss_based;
             }
             let missing = variant.missing(scenario.links().count());
             if missing.is_some() {
@@ -343,25 +337,35 @@ fn measure_part(
 /// TCP configuration of carriers.
 pub(crate) fn carrier_tcp() -> TcpConfig {
     TcpConfig {
-        user_timeout: CARRIER_TIMEOUT,
-        rto_min: CARRIER_RTO_MIN,
-        keepalive: Some(CARRIER_KEEPALIVE),
+        user_timeout: nanos(socket::USER_TIMEOUT),
+        rto_min: nanos(socket::RTO_MIN),
+        keepalive: Some((
+            nanos(socket::KEEPALIVE_TIME),
+            nanos(socket::KEEPALIVE_INTERVAL),
+        )),
         ..TcpConfig::default()
     }
 }
 
 fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, String> {
     let congestion = variant.congestion.as_ref().unwrap_or(&plain.congestion);
+    let chooses = congestion == AUTO;
+    let first = if chooses { LOSS_BASED } else { congestion };
     let tcp = TcpConfig {
-        congestion: congestion.clone(),
+        congestion: first.to_owned(),
         own: plain.own.clone(),
         ..carrier_tcp()
     };
-    let carriers = variant
-        .carriers
-        .as_ref()
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(1);
+    let carriers = match variant.carriers.as_deref() {
+        Some("auto") => Carriers::Auto,
+        Some(number) => number.parse().map_or(Carriers::ONE, Carriers::Fixed),
+        None => Carriers::ONE,
+    };
+    let early = if variant.early {
+        Early::Always
+    } else {
+        Early::default()
+    };
     let configure = |config: &mut Config| {
         config.memory = MEMORY;
         config.stream_memory = STREAM_MEMORY;
@@ -375,7 +379,12 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
             config.selector.clone_from(selector);
         }
     };
-    Bond::new(configure, tcp, links, carriers).map_err(|error| error.to_string())
+    let dialing = Dialing {
+        tcp,
+        chooses,
+        carriers,
+    };
+    Bond::new(configure, dialing, links, early).map_err(|error| error.to_string())
 }
 
 /// Checks that a system exists, here or in the laboratory, and that its congestion control does,

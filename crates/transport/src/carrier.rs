@@ -1,44 +1,34 @@
 //! A carrier: one TCP connection with TLS 1.3 on it, past its handshake, driven by the session's task.
 //!
-//! Here is what goes through it. What its socket may hold is in `room`, what its TCP knows in `knowledge`, when that is to
-//! acknowledge at once in `acknowledgements`, when to begin slow start once more in `restart`, and when to space what it sends in
-//! `far`, and whether its large packets get through in `large`.
+//! This file moves the bytes. How many of them, and what TCP is to do, is decided by the policy of
+//! [`sumlink_bond`], which asks the socket through `kernel`.
 
-mod acknowledgements;
-mod far;
 #[cfg(test)]
 mod fixture;
-mod ills;
+mod kernel;
 mod knowledge;
-mod large;
-mod restart;
-mod room;
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::Connection;
-use sumlink_engine::{PathId, SustainedRate};
+use socket2::SockRef;
+use sumlink_bond::{Carrier as Policy, Ills};
+use sumlink_engine::PathId;
 use sumlink_qdisc::LocalQueue;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::congestion::Chooser;
 use crate::groups::CarrierGroups;
-use crate::low_water::Reserve;
 use crate::pacing;
 use crate::socket;
-use crate::tcp_info::TcpInfo;
+use crate::tcp_info;
 
-use acknowledgements::Acknowledgements;
-use far::Spacing;
-pub(crate) use ills::{Ill, Ills};
-use large::Large;
-use restart::Restart;
-use room::{YOUNG_LOWAT, YOUTH};
+use kernel::Kernel;
 
 /// A reliable, ordered, encrypted connection over one link.
 #[derive(Debug)]
@@ -48,46 +38,18 @@ pub(crate) struct Carrier {
     pub(crate) link: String,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
-    /// Name of the congestion control.
-    pub(crate) congestion: String,
     /// The most that its IP packets may have, in bytes, where larger ones were lost on its link; nothing otherwise.
     pub(crate) packet_limit: Option<u16>,
-    /// Changes it by measurement, where that was asked for.
-    chooser: Option<Chooser>,
-    /// What outages did to its window.
-    restart: Restart,
     /// What the log says it suffers from.
     pub(crate) ills: Ills,
-    /// Whether TCP spaces what it sends.
-    spacing: Spacing,
-    /// Whether its large packets get through.
-    large: Large,
+    /// How much it is given, and what its TCP is to do.
+    policy: Policy,
+    /// Time zero of the policy.
+    began: Instant,
     tcp: TcpStream,
     tls: Connection,
     /// Frames that came along with the handshake's last one.
     early: Vec<u8>,
-    /// The newest TCP_INFO, and when it was taken.
-    info: TcpInfo,
-    sampled: Instant,
-    /// Present value of TCP_NOTSENT_LOWAT.
-    lowat: u32,
-    lowat_set: Instant,
-    /// How long it is to last under BBR.
-    reserve: Reserve,
-    /// The socket refused bytes when it was last written to: when it is empty next time, that is too late.
-    refused: bool,
-    /// Until TCP has so many bytes acknowledged its window is small, and grows with every round trip.
-    young_until: u64,
-    /// The most that it may send, in bytes per second.
-    limit: Option<u64>,
-    /// What it delivers for longer than a burst, by the time since it was made.
-    sustained: SustainedRate,
-    began: Instant,
-    /// Bytes handed to the socket since TCP_INFO was taken.
-    handed: u64,
-    acknowledgements: Acknowledgements,
-    /// Encrypted bytes that the socket has not taken.
-    unwritten: usize,
     /// Bytes on the wire that have been given account of.
     accounted: u64,
     /// The queue of the interface, where somebody wants to know what waits there.
@@ -112,45 +74,34 @@ impl Carrier {
     ) -> io::Result<Self> {
         tls.set_buffer_limit(None);
         let now = Instant::now();
-        let info = TcpInfo::sample(&tcp)?;
-        let mut carrier = Self {
+        let info = tcp_info::sample(&tcp)?;
+        let congestion = socket::congestion_name(&tcp).unwrap_or_default();
+        let mut kernel = Kernel {
+            tcp: &tcp,
+            path: id.0,
+            link: &link,
+        };
+        let policy = Policy::new(congestion, info, &mut kernel, Duration::ZERO);
+        Ok(Self {
             id,
-            link,
             local: canonical(tcp.local_addr()?),
             remote: canonical(tcp.peer_addr()?),
-            congestion: socket::congestion_name(&tcp).unwrap_or_default(),
+            link,
             packet_limit: None,
-            chooser: None,
-            restart: Restart::default(),
             ills: Ills::default(),
-            spacing: Spacing::default(),
-            large: Large::default(),
-            sampled: now,
-            lowat: socket::INITIAL_NOTSENT_LOWAT,
-            lowat_set: now,
-            reserve: Reserve::new(now),
-            refused: false,
-            young_until: info.bytes_acked + YOUTH,
-            limit: None,
-            sustained: SustainedRate::default(),
+            policy,
             began: now,
-            handed: 0,
-            acknowledgements: Acknowledgements::new(now),
-            info,
-            unwritten: 0,
             accounted: 0,
             local_queue: None,
             tcp,
             tls,
             early,
-        };
-        carrier.set_lowat(YOUNG_LOWAT, now);
-        Ok(carrier)
+        })
     }
 
     /// From now on the congestion control is chosen by measurement.
     pub(crate) fn choose_congestion(&mut self) {
-        self.chooser = Some(Chooser::new());
+        self.policy.choose_congestion();
     }
 
     /// Makes it a sibling of the session's other carriers.
@@ -179,7 +130,8 @@ impl Carrier {
             }
             let arrived = ARRIVED.with_borrow_mut(|arrived| {
                 let len = self.tcp.try_read(arrived)?;
-                self.acknowledgements.arrived(len as u64, &self.info);
+                let now = self.began.elapsed();
+                self.policy.arrived(len as u64, now);
                 let mut rest = &arrived[..len];
                 // What comes behind the peer's goodbye counts for nothing, and TLS takes none of it.
                 while !rest.is_empty() && self.tls.read_tls(&mut rest)? > 0 {
@@ -212,14 +164,18 @@ impl Carrier {
 
     /// Whether the socket takes more; while it does not, the task is woken when it does.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.refused {
-            self.look_into_socket();
-        }
+        let now = self.began.elapsed();
+        let mut kernel = Kernel {
+            tcp: &self.tcp,
+            path: self.id.0,
+            link: &self.link,
+        };
+        self.policy.look_into_full_socket(&mut kernel, now);
         while self.tls.wants_write() {
             match self.flush() {
-                Ok(()) => self.refused = false,
+                Ok(()) => self.policy.set_refused(false),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.refused = true;
+                    self.policy.set_refused(true);
                     match self.tcp.poll_write_ready(cx) {
                         Poll::Ready(Ok(())) => {}
                         other => return other,
@@ -228,15 +184,41 @@ impl Carrier {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        match self.is_parked() {
+        let now = self.began.elapsed();
+        let mut kernel = Kernel {
+            tcp: &self.tcp,
+            path: self.id.0,
+            link: &self.link,
+        };
+        match self.policy.must_ask_first(&mut kernel, now) {
             true => self.poll_window(cx),
             false => Poll::Ready(Ok(())),
         }
     }
 
+    /// Ready when less than half of the low-water mark waits in the socket.
+    fn poll_window(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            // poll(2) has the kernel tell when the window opens, which it does only for those who were refused.
+            let ask = || match socket::is_writable(&self.tcp)? {
+                true => Ok(()),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            };
+            match self.tcp.try_io(Interest::WRITABLE, ask) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match self.tcp.poll_write_ready(cx) {
+                        Poll::Ready(Ok(())) => {}
+                        other => return other,
+                    }
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
     /// Encrypts frames; [`Carrier::poll_writable`] writes them.
     pub(crate) fn send(&mut self, frames: &[u8]) -> io::Result<()> {
-        self.unwritten += frames.len();
+        self.policy.queued(frames.len() as u64);
         self.tls.writer().write_all(frames)
     }
 
@@ -247,10 +229,7 @@ impl Carrier {
 
     /// Has TCP send at most so many bytes a second.
     pub(crate) fn limit(&mut self, rate: Option<u64>) {
-        self.limit = rate;
-        if rate.is_some() {
-            self.spacing = Spacing::Settled;
-        }
+        self.policy.set_limit(rate);
         if let Err(error) = pacing::limit(&self.tcp, rate) {
             let (path, link) = (self.id.0, &self.link);
             tracing::warn!(path, %link, %error, "the limit of the link cannot be kept");
@@ -259,8 +238,9 @@ impl Carrier {
 
     /// Has TCP acknowledge what little has arrived, unless that goes along with what is sent.
     pub(crate) fn acknowledge(&mut self) {
-        if !self.tls.wants_write() {
-            self.acknowledgements.tell(&self.tcp, &self.info);
+        if self.policy.acknowledges_now(self.tls.wants_write()) {
+            // A socket that cannot do it acknowledges as before.
+            let _ = SockRef::from(&self.tcp).set_tcp_quickack(true);
         }
     }
 
@@ -286,11 +266,8 @@ impl Carrier {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.handed += self.tls.write_tls(&mut TryIo(&self.tcp))? as u64;
-        self.acknowledgements.sent();
-        if !self.tls.wants_write() {
-            self.unwritten = 0;
-        }
+        let bytes = self.tls.write_tls(&mut TryIo(&self.tcp))? as u64;
+        self.policy.handed(bytes, self.tls.wants_write());
         Ok(())
     }
 }

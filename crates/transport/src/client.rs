@@ -5,9 +5,13 @@ mod manager;
 mod resolver;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ring::rand::{SecureRandom, SystemRandom};
+use sumlink_bond::Early;
+use sumlink_bond::dial::{LASTING, RENEW_PAUSE};
+use sumlink_bond::join::CLIENT_PATHS;
+use sumlink_bond::opens::OPEN_TIMEOUT;
 use sumlink_engine::frame::RefuseCode;
 use sumlink_engine::{Class, ConfigError, Role};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -15,8 +19,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tracing::Instrument;
 
 use crate::config::ClientConfig;
-use crate::driver::{Command, Driver, LinkStates, Listeners, OPEN_TIMEOUT, Opening, session_span};
-use crate::early::Early;
+use crate::driver::{Command, Driver, LinkStates, Listeners, Opening, session_span};
 use crate::handshake::CarrierError;
 use crate::links::LinkError;
 use crate::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
@@ -107,16 +110,6 @@ pub enum SetPolicyError {
     #[error(transparent)]
     State(#[from] StateError),
 }
-
-/// Pause before a lost session is made anew; doubles up to the second value. Each attempt looks the server's name up, so that a
-/// server that has moved is found within three seconds.
-const RENEW_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(2500));
-
-/// A session that lasted for so long was none that the server only takes to end it at once.
-const LASTING: Duration = Duration::from_secs(10);
-
-/// Paths that a client may bring into a session.
-const MAX_PATHS: usize = 256;
 
 #[derive(Debug)]
 struct Shared {
@@ -392,7 +385,7 @@ impl Task {
             events: self.events.clone(),
             links: self.links.clone(),
             policies: Some(self.policies.clone()),
-            max_paths: MAX_PATHS,
+            max_paths: CLIENT_PATHS,
         };
         let peer = self.config.server_key;
         let made = Driver::new(Role::Client, id, peer, &self.config.session, listeners);

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use sumlink_bond::Carriers;
+use sumlink_bond::join::SERVER_PATHS;
 use sumlink_engine::scheduler::fbdt::FbdtConfig;
 use sumlink_engine::{Class, ConfigError, Redundancy, Role, SelectorConfig, scheduler};
 
@@ -164,23 +165,6 @@ impl LinkConfig {
     }
 }
 
-/// How many connections a link has at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carriers {
-    /// This many, at most [`Carriers::MOST`].
-    Fixed(NonZeroU8),
-    /// As many as bring something: one more is tried now and then on a link that loses packets without being full.
-    Auto,
-}
-
-impl Carriers {
-    /// The most connections that a link may have.
-    pub const MOST: u8 = 8;
-
-    /// One connection on each link.
-    pub const ONE: Self = Self::Fixed(NonZeroU8::MIN);
-}
-
 /// Everything a client is told.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -319,7 +303,7 @@ impl Default for ClientLimits {
         Self {
             sessions: 16,
             memory: 1 << 30,
-            paths: 32,
+            paths: SERVER_PATHS,
         }
     }
 }

@@ -7,20 +7,22 @@
 mod carriers;
 mod commands;
 mod events;
-mod known;
 mod moving;
 mod report;
 mod status;
 mod streams;
 mod totals;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use sumlink_bond::opens::{Unconfirmed, Waiting};
+use sumlink_bond::turns::{OVERDUE_PAUSE, ROUNDS};
+use sumlink_bond::{Health, Known, Traffic};
 use sumlink_engine::{Config, ConfigError, Role, Session, StreamId};
 use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -34,10 +36,8 @@ use crate::policy::Policies;
 use crate::status::SessionEvent;
 use crate::stream::Stream;
 
-use carriers::SILENCE;
-pub(crate) use carriers::{CarrierNews, LinkTraffic};
+pub(crate) use carriers::CarrierNews;
 pub(crate) use commands::{Command, OpenReply, Opening};
-use known::Known;
 use moving::Moving;
 pub(crate) use report::session_span;
 pub(crate) use status::LinkStates;
@@ -91,13 +91,11 @@ pub(crate) struct Driver {
     /// Paths that the peer may bring at most.
     max_paths: usize,
     /// Streams that wait for the peer to allow more.
-    waiting: VecDeque<Opening>,
-    /// The peer has allowed a stream: before, it has not yet said how many it allows.
-    has_opened: bool,
+    waiting: Waiting<Opening>,
     /// Targets to which a stream need not wait for the peer's word.
     known: Known,
     /// Streams that did not, in the order in which they were opened; confirmed ones may be among them.
-    early_opens: VecDeque<(Instant, StreamId)>,
+    early_opens: Unconfirmed<StreamId>,
     commands: UnboundedReceiver<Command>,
     sender: UnboundedSender<Command>,
     listeners: Listeners,
@@ -108,15 +106,13 @@ pub(crate) struct Driver {
     /// Frames on their way from the engine to a carrier.
     frames: Vec<u8>,
     /// When carriers are next looked at for silence.
-    silence_check: Instant,
+    health: Health,
     /// When it is told that bytes move.
     moving: Moving,
-    /// What carriers had moved that have ended, by link, where traffic is told of.
-    ended_bytes: BTreeMap<String, u64>,
+    /// What the carriers of each link move, where traffic is told of.
+    traffic: Traffic<String>,
     /// What paths had carried that have ended, by link.
     totals: totals::Totals,
-    /// When the last account of traffic was given.
-    traffic_told: Instant,
     /// When what the links moved was last counted.
     usage_counted: Instant,
     /// After the end: until when the last frames may leave.
@@ -124,15 +120,6 @@ pub(crate) struct Driver {
     /// Why the session ended.
     ended: Option<String>,
 }
-
-/// How long a stream waits for a session and for its target.
-pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Rounds in one go, before other tasks of the runtime get theirs.
-const ROUNDS: usize = 16;
-
-/// What is due and cannot be sent is tried again after this time.
-const OVERDUE_PAUSE: Duration = Duration::from_millis(5);
 
 impl Driver {
     /// A session without carriers, and where it takes commands.
@@ -161,10 +148,9 @@ impl Driver {
             locals: HashMap::new(),
             pools: Pools::new(config.split().pool),
             max_paths: listeners.max_paths,
-            waiting: VecDeque::new(),
-            has_opened: false,
+            waiting: Waiting::default(),
             known: Known::default(),
-            early_opens: VecDeque::new(),
+            early_opens: Unconfirmed::default(),
             commands,
             sender: sender.clone(),
             listeners,
@@ -172,11 +158,10 @@ impl Driver {
             rates: RateWindow::default(),
             owes_turn: false,
             frames: Vec::with_capacity(128 * 1024),
-            silence_check: now + SILENCE,
+            health: Health::new(Duration::ZERO),
             moving: Moving::new(now),
-            ended_bytes: BTreeMap::new(),
+            traffic: Traffic::new(Duration::ZERO),
             totals: totals::Totals::default(),
-            traffic_told: now,
             usage_counted: now,
             farewell_until: None,
             ended: None,
@@ -215,14 +200,14 @@ impl Driver {
         });
         let mut at = self.epoch + engine.unwrap_or(now + Duration::from_secs(3600));
         if !self.carriers.is_empty() && self.listeners.carriers.is_some() {
-            at = at.min(self.silence_check);
+            at = at.min(self.epoch + self.health.due());
             if let Some(due) = self.moving.due() {
                 at = at.min(due);
             }
         }
         let due = self.unconfirmed_due().into_iter().chain(self.waiting_due());
         if let Some(due) = due.min() {
-            at = at.min(due);
+            at = at.min(self.epoch + due);
         }
         if let Some(until) = self.farewell_until {
             at = at.min(until);
@@ -251,7 +236,7 @@ impl Future for Driver {
             moved |= this.events();
             moved |= this.transmit(cx);
             moved |= this.events();
-            this.end_unconfirmed(Instant::now());
+            this.end_unconfirmed(this.now());
             this.refuse_waiting();
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();

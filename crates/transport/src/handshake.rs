@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ClientConfig, Connection, ServerConfig};
+pub(crate) use sumlink_bond::dial::HANDSHAKE_TIMEOUT;
 use sumlink_engine::frame::{Frame, FrameError, Hello, MAX_TEXT, RefuseCode, VERSION};
 use sumlink_engine::{PathId, PeerText};
 use sumlink_util::plain;
@@ -15,9 +16,6 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use crate::carrier::Carrier;
 use crate::keys::PublicKey;
 use crate::tls::{self, HandshakeError};
-
-/// How long a peer may take for TLS and for each frame of the handshake; at a busy server a stranger has less.
-pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest handshake frame is far below this.
 const MOST: usize = 2 * 1024;

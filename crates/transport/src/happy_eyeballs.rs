@@ -4,14 +4,10 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+pub(crate) use sumlink_bond::dial::ATTEMPT_DELAY;
 use tokio::time::{Instant, sleep_until};
-
-/// How long an attempt runs alone before the next address is tried too (RFC 8305, section 5:
-/// Connection Attempt Delay).
-pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Attempts on several addresses; dropping it ends those that still run.
 pub(crate) struct Race<A, F> {

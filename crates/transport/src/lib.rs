@@ -44,7 +44,6 @@ pub mod congestion;
 pub mod descriptors;
 mod dial;
 mod driver;
-mod early;
 pub mod egress;
 #[cfg(test)]
 mod fixture;
@@ -54,7 +53,6 @@ mod happy_eyeballs;
 pub mod keys;
 pub mod links;
 pub mod local_hop;
-mod low_water;
 mod pacing;
 mod pipe;
 pub mod policy;
@@ -84,7 +82,6 @@ mod unread;
 
 pub use client::{Client, ConnectError, SetPolicyError};
 pub use dial::dial;
-pub use early::Early;
 pub use groups::CarrierGroups;
 pub use handshake::CarrierError;
 #[cfg(feature = "fuzz")]
@@ -94,6 +91,7 @@ pub use policy::{LinkPolicy, LinkReport};
 pub use server::{Server, ServerError, ServerHandle};
 pub use status::{PathEvent, SessionEvent, SessionStatus};
 pub use stream::{Lent, Stream};
+pub use sumlink_bond::Early;
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
 pub use sumlink_engine::{Class, ConfigError, Hints, Priority, Redundancy};

@@ -12,13 +12,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use sumlink_bond::socket::{DELACK_MAX, RTO_MIN};
+
 use crate::sockopt;
-
-/// The least retransmission timeout beyond the round-trip time.
-const RTO_MIN: Duration = Duration::from_millis(50);
-
-/// The longest delay of an acknowledgement; Linux' own least one.
-const DELACK_MAX: Duration = Duration::from_millis(40);
 
 /// `TCP_RTO_MIN_US` of `linux/tcp.h`, which libc does not name.
 const TCP_RTO_MIN_US: libc::c_int = 45;
@@ -45,7 +41,7 @@ mod tests {
     use socket2::{Domain, Socket, Type};
 
     use super::*;
-    use crate::tcp_info::TcpInfo;
+    use crate::tcp_info;
 
     /// The retransmission timeout of a connection on loopback, told so before it was made or not.
     fn timeout(prompt: bool) -> io::Result<Duration> {
@@ -61,7 +57,7 @@ mod tests {
         served.read_exact(&mut [0])?;
         served.write_all(b"y")?;
         stream.read_exact(&mut [0])?;
-        Ok(TcpInfo::sample(&stream)?.rto)
+        Ok(tcp_info::sample(&stream)?.rto)
     }
 
     #[test]

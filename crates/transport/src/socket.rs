@@ -8,23 +8,14 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+pub use sumlink_bond::socket::{INITIAL_NOTSENT_LOWAT, USER_TIMEOUT};
+use sumlink_bond::socket::{KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, KEEPALIVE_TIME};
 use sumlink_util::plain;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::congestion;
 use crate::links::{self, Link, LinkError};
 use crate::prompt_repair;
-
-/// The `TCP_NOTSENT_LOWAT` that a new carrier starts with, in bytes: one TLS record.
-///
-/// What waits in the socket cannot be given to another path any more.
-pub const INITIAL_NOTSENT_LOWAT: u32 = 16 << 10;
-
-/// How long the kernel waits for acknowledgements before it gives a carrier up (RFC 5482).
-///
-/// A path that makes no progress is the engine's business long before: this only makes sure that the
-/// socket of a peer that is gone does not stay for ever.
-pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A TCP connection over a link.
 #[derive(Debug)]
@@ -266,9 +257,9 @@ const BACKLOG: i32 = 1024;
 
 /// When to ask a silent peer whether it is still there, and how often before it is given up.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
-    .with_time(Duration::from_secs(15))
-    .with_interval(Duration::from_secs(5))
-    .with_retries(3);
+    .with_time(KEEPALIVE_TIME)
+    .with_interval(KEEPALIVE_INTERVAL)
+    .with_retries(KEEPALIVE_PROBES);
 
 /// An IPv4 address in IPv6 clothing needs an IPv4 socket to be bound and routed like one.
 fn unmapped(address: SocketAddr) -> SocketAddr {

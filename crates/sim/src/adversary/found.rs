@@ -1,8 +1,9 @@
 //! Failures found by the random tests, each reduced to a minimal case.
 
+use sumlink_bond::Early;
 use sumlink_scenario::config::Fate;
 
-use super::case::{Case, Op, Shape};
+use super::case::{Case, Op, Shape, fixed};
 use super::run;
 use crate::tcp::Side;
 
@@ -21,7 +22,8 @@ fn a_silent_link_causes_no_wakes() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 4_712_263_658_539_101_343,
         links: vec![
@@ -48,7 +50,8 @@ fn paused_links_cause_no_wakes() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 4_929_798,
         links: vec![
@@ -83,7 +86,8 @@ fn queued_streams_end_as_well() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 0,
         links: vec![clean(0.1, 0)],
@@ -99,7 +103,8 @@ fn a_refused_path_is_retried() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![clean(0.1, 0), clean(0.1, 0)],
@@ -114,7 +119,8 @@ fn a_slow_link_that_paused_starves_no_stream() {
     run(&Case {
         scheduler: "blest",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 2005250413726480673,
         links: vec![
@@ -162,7 +168,8 @@ fn a_connection_forgotten_while_idle_is_replaced() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 10097664111587673559,
         links: vec![link(0.87, 252, 0.282), link(0.1, 0, 0.0), link(0.1, 0, 0.0)],
@@ -182,7 +189,8 @@ fn a_silent_link_gets_one_new_path() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![link(11), link(0)],
@@ -210,7 +218,8 @@ fn a_link_that_paused_carries_data_again() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 0,
         links: vec![
@@ -248,7 +257,8 @@ fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![Shape {
@@ -279,7 +289,8 @@ fn two_carriers_of_a_lossy_link_recover() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 15112928608225878546,
         links: vec![

@@ -1,41 +1,41 @@
-//! One end of a session, as the daemon's task drives it (`driver.rs` of `sumlink-transport`).
+//! One end of a session: the engine, its carriers, and the rounds of the task that drives them (`driver.rs` of
+//! `sumlink-transport`). What is decided on the way is decided by [`sumlink_bond`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use sumlink_bond::join::{CLIENT_PATHS, SERVER_PATHS, makes_room, refusal};
+use sumlink_bond::turns::{OVERDUE_PAUSE, RECEIVE_QUOTA, ROUNDS, SEND_PIECES};
+use sumlink_bond::{Health, LinkTraffic, Traffic, is_useless};
 use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
 
 use super::carrier::Carrier;
 use super::rests::Rests;
 use super::streams::Streams;
 use super::wires::Wires;
-use crate::clock::{MILLISECOND, Nanos, SECOND, duration, nanos};
+use crate::clock::{Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::Side;
-
-/// Rounds in one go.
-const ROUNDS: usize = 16;
-/// What is due and cannot be sent is tried again after this time.
-const OVERDUE_PAUSE: Nanos = 5 * MILLISECOND;
-/// Pieces given to one carrier before the others get their turn.
-const SEND_PIECES: usize = 4;
-/// Bytes taken from one carrier before the others get their turn.
-const RECEIVE_QUOTA: usize = 512 * 1024;
-/// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
-pub(super) const SILENCE: Nanos = 3 * SECOND;
-/// So is one that has been stalled for this long, and these are looked at so often.
-const USELESS: Nanos = 200 * MILLISECOND;
-const USELESS_CHECK: Nanos = 100 * MILLISECOND;
 
 /// What a daemon tells the manager of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tell {
     /// A carrier has ended.
     Ended(PathId),
-    /// Nothing has been confirmed on it for too long.
-    Silent(PathId),
+    /// The session takes no more paths for now.
+    Refused(PathId),
+    /// Nothing has been acknowledged on it for too long.
+    Silent {
+        path: PathId,
+        /// It looks as if large packets were lost and small ones were not.
+        loses_large: bool,
+        /// The size that its packets are limited to.
+        packet_limit: Option<u16>,
+    },
     /// It is of use again.
     Recovered(PathId),
+    /// The bytes that each link has moved.
+    Traffic(Vec<LinkTraffic<usize>>),
 }
 
 /// What was received from the carriers.
@@ -54,7 +54,9 @@ pub(super) struct Daemon {
     pub(super) carriers: Vec<Carrier>,
     /// Which carrier is served first: the turn goes round.
     turn: usize,
-    silence_check: Nanos,
+    health: Health,
+    /// What the carriers of each link move, where their number follows from it.
+    traffic: Option<Traffic<usize>>,
     /// For when it is to be woken, as far as that is planned.
     planned: Nanos,
     /// For how long the selector has had which link rest.
@@ -64,13 +66,15 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    pub(super) fn new(side: Side, config: Config) -> Result<Self, ConfigError> {
+    /// `measures` says that the number of carriers is found by measurement.
+    pub(super) fn new(side: Side, config: Config, measures: bool) -> Result<Self, ConfigError> {
         Ok(Self {
             side,
             session: Session::new(config, Duration::ZERO)?,
             carriers: Vec::new(),
             turn: 0,
-            silence_check: SILENCE,
+            health: Health::new(Duration::ZERO),
+            traffic: measures.then(|| Traffic::new(Duration::ZERO)),
             planned: Nanos::MAX,
             rests: Rests::default(),
             told: Vec::new(),
@@ -90,22 +94,27 @@ impl Daemon {
         &mut self,
         id: PathId,
         connection: Connection,
+        of_carrier: (bool, Option<u16>),
         net: &mut Net,
         wires: &mut Wires,
     ) {
-        if self.session.check_path().is_err()
-            && let Some(useless) = self.session.most_useless_path(duration(net.now()))
-        {
+        let most = match self.side {
+            Side::Client => CLIENT_PATHS,
+            Side::Server => SERVER_PATHS,
+        };
+        let (count, now) = (self.carriers.len(), duration(net.now()));
+        if let Some(useless) = makes_room(&self.session, false, count, most, now) {
             self.remove(useless, net, wires);
             self.told.push(Tell::Ended(useless));
         }
-        if self.session.is_closed() || self.session.check_path().is_err() {
+        let is_refused = refusal(&self.session, false, self.carriers.len(), most).is_some();
+        if self.session.is_closed() || is_refused {
             // The other end must not take it for a path.
             net.abort(connection, self.side);
-            self.told.push(Tell::Ended(id));
+            self.told.push(Tell::Refused(id));
             return;
         }
-        let mut carrier = Carrier::new(id, connection, self.side, net);
+        let mut carrier = Carrier::new(id, connection, self.side, of_carrier, net);
         self.session.path_up(id, duration(net.now()));
         self.tell(net, id, "up");
         self.session.path_link(id, net.link_of(connection) as u64);
@@ -125,11 +134,18 @@ impl Daemon {
     pub(super) fn remove(&mut self, id: PathId, net: &mut Net, wires: &mut Wires) {
         if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
             let carrier = self.carriers.swap_remove(index);
+            self.count_ended(&carrier, net);
             self.session.path_down(id, duration(net.now()));
             self.rests.end(id, net.now());
             self.tell(net, id, "down");
             wires.clear(carrier.connection, self.side);
             net.abort(carrier.connection, self.side);
+        }
+    }
+
+    fn count_ended(&mut self, carrier: &Carrier, net: &Net) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.ended(net.link_of(carrier.connection), carrier.bytes_moved());
         }
     }
 
@@ -178,7 +194,11 @@ impl Daemon {
             let was_told = self.events(net, streams, wires);
             let has_sent = self.transmit(net, wires);
             let is_told = self.events(net, streams, wires);
+            if self.side == Side::Client {
+                streams.end_overdue(&mut self.session, duration(net.now()));
+            }
             self.look_for_silence(net);
+            self.tell_traffic(net);
             if !(more || has_sent || is_told) {
                 // Who drives a real session looks once more where anything has moved. Here nothing arrives meanwhile, so that it
                 // would be in vain; but the next carrier's turn comes.
@@ -190,7 +210,7 @@ impl Daemon {
         if let Some(trace) = net.trace() {
             trace.held(now, self.side, self.session.stats().reorder);
         }
-        self.arm(net);
+        self.arm(net, streams);
         let carriers = &mut self.carriers;
         carriers
             .iter_mut()
@@ -198,13 +218,21 @@ impl Daemon {
         most.max(self.held())
     }
 
-    fn arm(&mut self, net: &mut Net) {
+    fn arm(&mut self, net: &mut Net, streams: &Streams) {
         let now = net.now();
         let engine = self.session.poll_timeout().map(nanos);
-        let engine = engine.map(|at| if at > now { at } else { now + OVERDUE_PAUSE });
+        let engine = engine.map(|at| {
+            if at > now {
+                at
+            } else {
+                now + nanos(OVERDUE_PAUSE)
+            }
+        });
         let silence = (!self.carriers.is_empty() && self.side == Side::Client)
-            .then_some(self.silence_check.max(now + 1));
-        if let Some(at) = engine.into_iter().chain(silence).min()
+            .then_some(nanos(self.health.due()).max(now + 1));
+        let opens = (self.side == Side::Client).then(|| streams.due()).flatten();
+        let opens = opens.map(|at| nanos(at).max(now + 1));
+        if let Some(at) = engine.into_iter().chain(silence).chain(opens).min()
             && at < self.planned
         {
             self.planned = at;
@@ -241,7 +269,8 @@ impl Daemon {
                     any: true,
                     more: true,
                 };
-                self.carriers.swap_remove(index);
+                let carrier = self.carriers.swap_remove(index);
+                self.count_ended(&carrier, net);
                 wires.clear(connection, self.side);
                 self.session.path_down(id, now);
                 self.rests.end(id, net.now());
@@ -281,12 +310,11 @@ impl Daemon {
             }
             match event {
                 Event::PathStalled { .. } | Event::PathDoubted { .. } => {
-                    self.silence_check = self.silence_check.min(now + USELESS);
+                    self.health.look_soon(duration(now));
                 }
                 Event::PathRecovered { path } => {
                     let stats = self.session.path_stats_all(duration(now));
-                    let mut of_path = stats.iter().filter(|stats| stats.id == path);
-                    if of_path.all(|stats| stats.useless_for.is_none()) {
+                    if !is_useless(&stats, path) {
                         self.told.push(Tell::Recovered(path));
                     }
                 }
@@ -356,27 +384,34 @@ impl Daemon {
     }
 
     fn look_for_silence(&mut self, net: &Net) {
-        let now = net.now();
-        if now < self.silence_check {
-            return;
-        }
-        self.silence_check = now + SILENCE;
+        let (now, session) = (duration(net.now()), &self.session);
         if self.side == Side::Server {
+            self.health.look(now, Vec::new);
             return;
         }
-        for path in self.session.path_stats_all(duration(now)) {
-            if path.stuck_for.is_some() {
-                self.silence_check = self.silence_check.min(now + SILENCE / 6);
+        for path in self.health.look(now, || session.path_stats_all(now)) {
+            let mut carriers = self.carriers.iter();
+            if let Some(carrier) = carriers.find(|carrier| carrier.id == path) {
+                self.told.push(Tell::Silent {
+                    path,
+                    loses_large: carrier.loses_large_packets(),
+                    packet_limit: carrier.packet_limit,
+                });
             }
-            if path.useless_for.is_some() {
-                self.silence_check = self.silence_check.min(now + USELESS_CHECK);
-            }
-            let is_stuck = path.stuck_for.is_some_and(|time| nanos(time) >= SILENCE);
-            let is_long = |time| nanos(time) >= USELESS;
-            let is_still = path.still_for.is_none_or(is_long);
-            if is_stuck || is_still && path.useless_for.is_some_and(is_long) {
-                self.told.push(Tell::Silent(path.id));
-            }
+        }
+    }
+
+    /// Tells the manager, which chooses the number of carriers, what they move.
+    fn tell_traffic(&mut self, net: &Net) {
+        let now = duration(net.now());
+        if let Some(traffic) = &mut self.traffic
+            && traffic.is_due(now)
+        {
+            let carriers = self.carriers.iter().map(|carrier| {
+                let link = net.link_of(carrier.connection);
+                (link, carrier.bytes_moved(), carrier.is_queueing())
+            });
+            self.told.push(Tell::Traffic(traffic.report(carriers, now)));
         }
     }
 

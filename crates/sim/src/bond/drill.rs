@@ -18,6 +18,8 @@ pub(crate) struct Passage {
     pub(crate) is_finished: bool,
     /// The receiver was told that the stream is broken.
     pub(crate) is_broken: bool,
+    /// The stream was not opened, or not in time.
+    pub(crate) is_refused: bool,
 }
 
 impl Bond {
@@ -53,6 +55,7 @@ impl Bond {
             received: stream.received[to],
             is_finished: stream.is_finished[to],
             is_broken: stream.is_broken[to],
+            is_refused: stream.is_refused,
         }
     }
 

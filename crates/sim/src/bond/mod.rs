@@ -1,6 +1,6 @@
-//! sumlink: both sessions are the real engine, each driven as the daemon drives it, over modelled connections.
+//! sumlink: both sessions are the real engine, each driven as the daemon drives it, over modelled connections. What the daemon
+//! decides about its carriers is in [`sumlink_bond`], which both drive.
 
-mod acknowledgements;
 mod carrier;
 mod daemon;
 #[cfg(test)]
@@ -11,17 +11,19 @@ mod rests;
 mod streams;
 mod wires;
 
+use sumlink_bond::{Carriers, Early};
 use sumlink_engine::{Class, Config, ConfigError};
 use sumlink_link::Random;
 
-use daemon::{Daemon, Tell};
+use daemon::Daemon;
+pub(crate) use manager::Dialing;
 use manager::Manager;
 use streams::Streams;
 use wires::Wires;
 
 use crate::clock::{Nanos, duration};
 use crate::net::{Alarm, Connection, Net, News};
-use crate::tcp::{Side, TcpConfig};
+use crate::tcp::Side;
 use crate::workload::{Bearer, Channel, Progress};
 
 /// A client and a server of sumlink, with the links between them.
@@ -55,23 +57,25 @@ pub(crate) struct Account {
 }
 
 impl Bond {
-    /// `configure` makes the configuration of each end from the default one; each link gets so many carriers.
+    /// `configure` makes the configuration of each end from the default one; `early` says when a program is given its stream
+    /// before the server has connected it.
     pub(crate) fn new(
         configure: impl Fn(&mut Config),
-        tcp: TcpConfig,
+        dialing: Dialing,
         links: usize,
-        carriers: usize,
+        early: Early,
     ) -> Result<Self, ConfigError> {
         let daemon = |side: Side| {
             let mut config = Config::new(Daemon::role(side));
             configure(&mut config);
-            Daemon::new(side, config)
+            let measures = side == Side::Client && dialing.carriers == Carriers::Auto;
+            Daemon::new(side, config, measures)
         };
         Ok(Self {
             daemons: [daemon(Side::Client)?, daemon(Side::Server)?],
             wires: Wires::default(),
-            manager: Manager::new(tcp, links, carriers),
-            streams: Streams::new(),
+            manager: Manager::new(dialing, links),
+            streams: Streams::new(early),
             due: [false; 2],
             memory_peak: 0,
         })
@@ -155,11 +159,7 @@ impl Bond {
                     if side == Side::Server {
                         continue;
                     }
-                    match tell {
-                        Tell::Ended(path) => self.manager.on_end(path, net),
-                        Tell::Silent(path) => self.manager.on_silence(path, net, &mut self.wires),
-                        Tell::Recovered(path) => self.manager.on_recovery(path, net),
-                    }
+                    self.manager.on_tell(tell, net, &mut self.wires);
                 }
                 let leaving = self.manager.take_leaving();
                 if !leaving.is_empty() {

@@ -1,12 +1,14 @@
 //! The programs' ends of a session's streams: the proxy's and the relay's part of the daemon.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sumlink_bond::opens::{Unconfirmed, Waiting};
+use sumlink_bond::{Early, Known, is_delivering};
 use sumlink_engine::{Class, Event, Session, StreamError, StreamId};
 
 use super::pattern::{PIECE, Pattern};
-use crate::clock::{Nanos, SECOND, duration};
+use crate::clock::{Nanos, duration};
 use crate::log::Kind;
 use crate::net::Net;
 use crate::tcp::Side;
@@ -14,9 +16,6 @@ use crate::workload::{Channel, Progress};
 
 /// Where all streams go.
 const TARGET: &[u8] = b"10.99.0.1:5001";
-/// A target that was connected so long ago is taken for connected at once.
-const KNOWN_FOR: Nanos = 60 * SECOND;
-
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) id: Option<StreamId>,
@@ -36,6 +35,11 @@ pub(super) struct Stream {
     pub(super) is_broken: [bool; 2],
     /// The server knows it.
     pub(super) is_there: bool,
+    /// The client's program was given it, and the server has connected it.
+    is_given: bool,
+    is_confirmed: bool,
+    /// It was not opened, or not in time.
+    pub(super) is_refused: bool,
     pub(super) is_over: bool,
 }
 
@@ -44,10 +48,12 @@ pub(super) struct Stream {
 pub(super) struct Streams {
     pub(super) channels: Vec<Stream>,
     by_id: BTreeMap<StreamId, Channel>,
-    pub(super) waiting: VecDeque<Channel>,
-    known_until: Nanos,
-    /// Connected at the client, and its program has not been told.
-    opened: Vec<Channel>,
+    pub(super) waiting: Waiting<Channel>,
+    /// When programs are given their streams without waiting for the server.
+    early: Early,
+    known: Known,
+    /// Streams that the server has not connected, by when they are given up.
+    unconfirmed: Unconfirmed<Channel>,
     progress: Vec<Progress>,
     pattern: Pattern,
     /// Where bytes were other than those sent: a fault of the engine's.
@@ -55,13 +61,14 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(early: Early) -> Self {
         Self {
             channels: Vec::new(),
             by_id: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            known_until: 0,
-            opened: Vec::new(),
+            waiting: Waiting::default(),
+            early,
+            known: Known::default(),
+            unconfirmed: Unconfirmed::default(),
             progress: Vec::new(),
             pattern: Pattern::new(),
             fault: None,
@@ -80,25 +87,67 @@ impl Streams {
             class,
             ..Stream::default()
         });
-        self.try_open(channel, session, now);
+        self.try_open(channel, duration(now), session, now);
         channel
     }
 
-    fn try_open(&mut self, channel: Channel, session: &mut Session, now: Nanos) {
-        match session.open_stream(TARGET, self.channels[channel].class, duration(now)) {
+    fn try_open(&mut self, channel: Channel, since: Duration, session: &mut Session, now: Nanos) {
+        let at = duration(now);
+        match session.open_stream(TARGET, self.channels[channel].class, at) {
             Ok(id) => {
+                self.waiting.opened();
                 self.channels[channel].id = Some(id);
                 self.by_id.insert(id, channel);
-                if now < self.known_until {
+                self.unconfirmed.push(since, channel);
+                if self.known.is_early(TARGET, self.early, at)
+                    && is_delivering(&session.path_stats_all(at))
+                {
+                    self.channels[channel].is_given = true;
                     self.progress.push(Progress::Opened(channel));
-                } else {
-                    self.opened.push(channel);
                 }
-                self.pump(channel, Side::Client, session, duration(now));
+                self.pump(channel, Side::Client, session, at);
             }
-            Err(StreamError::NoMoreStreams) => self.waiting.push_back(channel),
-            Err(_) => self.progress.push(Progress::Broken(channel)),
+            Err(StreamError::NoMoreStreams) => {
+                if let Err(channel) = self.waiting.push(since, channel) {
+                    self.refuse(channel);
+                }
+            }
+            Err(_) => self.refuse(channel),
         }
+    }
+
+    fn refuse(&mut self, channel: Channel) {
+        self.channels[channel].is_refused = true;
+        self.progress.push(Progress::Broken(channel));
+    }
+
+    /// Ends the streams that have waited long enough: for the peer to allow them, or for their targets.
+    pub(super) fn end_overdue(&mut self, session: &mut Session, now: Duration) {
+        while let Some(channel) = self.waiting.pop_overdue(now) {
+            self.refuse(channel);
+        }
+        let channels = &self.channels;
+        let is_unconfirmed = |channel: Channel| {
+            let stream = &channels[channel];
+            !stream.is_confirmed && !stream.is_over && !stream.is_broken[Side::Client.index()]
+        };
+        let mut overdue = Vec::new();
+        while let Some(channel) = self.unconfirmed.pop_overdue(is_unconfirmed, now) {
+            overdue.push(channel);
+        }
+        for channel in overdue {
+            if let Some(id) = self.channels[channel].id {
+                session.reset(id, 0, now);
+            }
+            self.known.failed(TARGET, false, now);
+            self.refuse(channel);
+        }
+    }
+
+    /// When [`Streams::end_overdue`] is next due.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let due = self.waiting.due().into_iter().chain(self.unconfirmed.due());
+        due.min()
     }
 
     /// A program wants to write so much more.
@@ -179,12 +228,13 @@ impl Streams {
                 }
             }
             Event::Accepted { stream } => {
-                self.known_until = now + KNOWN_FOR;
-                if let Some(channel) = channel(stream)
-                    && self.opened.contains(&channel)
-                {
-                    self.opened.retain(|other| *other != channel);
-                    self.progress.push(Progress::Opened(channel));
+                self.known.connected(TARGET, duration(now));
+                if let Some(channel) = channel(stream) {
+                    let stream = &mut self.channels[channel];
+                    stream.is_confirmed = true;
+                    if !std::mem::replace(&mut stream.is_given, true) {
+                        self.progress.push(Progress::Opened(channel));
+                    }
                 }
             }
             Event::Readable { stream } => {
@@ -207,8 +257,8 @@ impl Streams {
                 }
             }
             Event::StreamsAvailable if side == Side::Client => {
-                for channel in std::mem::take(&mut self.waiting) {
-                    self.try_open(channel, session, now);
+                for (since, channel) in self.waiting.take() {
+                    self.try_open(channel, since, session, now);
                 }
             }
             Event::Closed { .. } => {

@@ -9,9 +9,6 @@ use std::collections::VecDeque;
 use crate::net::Connection;
 use crate::tcp::Side;
 
-/// The most data in a TLS record (RFC 8446, section 5.1), and what it is longer on the wire: header, type and tag.
-pub(super) const RECORD: usize = 16 * 1024;
-pub(super) const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
 /// Pieces whose memory is kept.
 const SPARE: usize = 256;
 

@@ -112,6 +112,22 @@ impl Net {
         self.flush(connection, side);
     }
 
+    /// A program wants what it sends to be paced.
+    pub(crate) fn pace(&mut self, connection: Connection, side: Side) {
+        self.connections[connection][side.index()].tcp.pace();
+    }
+
+    /// A program wants another congestion control.
+    pub(crate) fn set_congestion(
+        &mut self,
+        connection: Connection,
+        side: Side,
+        name: &str,
+    ) -> Result<(), BuildError> {
+        let end = &mut self.connections[connection][side.index()];
+        end.tcp.set_congestion(name)
+    }
+
     /// A program has what waits to be acknowledged acknowledged at once.
     pub(crate) fn acknowledge_waiting(&mut self, connection: Connection, side: Side) {
         let end = &mut self.connections[connection][side.index()];

@@ -11,6 +11,7 @@ use sumlink_congestion::{
     Ack, BuildError, CongestionControl, Idle, Loss, Settings, Timeout, build,
 };
 
+use super::bbr::Bbr;
 use super::group::{Group, Member, with_siblings};
 use super::hystart::Hystart;
 use super::timer::TICK;
@@ -19,6 +20,8 @@ use crate::own::Own;
 
 /// Name of the control with these additions.
 const CUBIC: &str = "cubic";
+/// The control that has no threshold.
+pub(super) const BBR: &str = "bbr";
 /// Acknowledged packets for each packet that its window grows before the first loss, at most.
 const UNKNOWN: f64 = 20.0;
 /// Time without window growth after a loss: more than 1/32 s, in whole ticks of the kernel's clock.
@@ -39,6 +42,7 @@ pub(super) struct Control {
     /// Delay samples count from here on: right after a recovery, they are those of an emptied
     /// queue.
     undisturbed_from: Nanos,
+    is_paced: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,7 @@ impl Control {
         Ok(Self {
             inner: match own.make_congestion(name) {
                 Some(own) => own,
+                None if name == BBR => Box::new(Bbr::new()),
                 None => build(name, &settings)?,
             },
             member: None,
@@ -82,7 +87,39 @@ impl Control {
             held: Held::No,
             is_cubic,
             undisturbed_from: 0,
+            is_paced: false,
         })
+    }
+
+    /// Whether it sets the window itself while losses are repaired, in place of the step by step reduction of others.
+    pub(super) fn owns_window(&self) -> bool {
+        self.inner.name() == BBR
+    }
+
+    /// Its packets are paced from now on.
+    pub(super) fn set_paced(&mut self) {
+        if let Some(hystart) = &mut self.hystart {
+            hystart.is_paced = true;
+        }
+        self.is_paced = true;
+    }
+
+    /// Becomes another one, with the window that there is. BBR forgets the slow start threshold, and a control after it finds
+    /// none; others keep it (`tcp_reinit_congestion_control`).
+    pub(super) fn change(&mut self, name: &str, own: &Own) -> Result<(), BuildError> {
+        let mut next = Self::new(name, own)?;
+        let (cwnd, ssthresh) = (self.inner.cwnd(), self.inner.ssthresh());
+        next.inner.window_mut().set_cwnd(cwnd);
+        if ssthresh.is_finite() && name != BBR {
+            next.inner.window_mut().set_ssthresh(ssthresh);
+        }
+        next.member = self.member.take();
+        if self.is_paced {
+            next.set_paced();
+        }
+        *self = next;
+        self.publish();
+        Ok(())
     }
 
     /// Looks at the others of a group from now on, and is looked at.

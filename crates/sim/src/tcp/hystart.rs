@@ -32,6 +32,8 @@ pub(super) struct Hystart {
     samples: u32,
     /// Minimum delay of the connection.
     least: Nanos,
+    /// Packets are paced, so that a train of acknowledgements means a full link after a whole round trip.
+    pub(super) is_paced: bool,
 }
 
 impl Hystart {
@@ -59,8 +61,9 @@ impl Hystart {
         }
         if now - self.last <= CLOSE {
             self.last = now;
-            // Half of it: packets are not spaced.
-            self.found |= now - self.begun > (self.least + AGGREGATION) / 2;
+            // Half of it where packets are not paced.
+            let train = (self.least + AGGREGATION) / if self.is_paced { 1 } else { 2 };
+            self.found |= now - self.begun > train;
         }
         self.current = self.current.min(rtt);
         if self.samples < SAMPLES {
@@ -79,6 +82,7 @@ impl Hystart {
             begun: now,
             last: now,
             least: self.least,
+            is_paced: self.is_paced,
             current: Nanos::MAX,
             ..Self::default()
         };

@@ -59,6 +59,41 @@ pub struct TcpInfo {
     pub retransmitted: u64,
     /// Time since data was last sent.
     pub since_sent: Nanos,
+    /// Bytes sent, each counted once.
+    pub sent: u64,
+    /// Bytes of data in the largest segment that has arrived.
+    pub largest: u32,
+    /// Timeouts in a row.
+    pub backoff: u32,
+    /// Time with data to send or in flight, and the part of it in which the peer's window had no room for it.
+    pub busy: Nanos,
+    /// See `busy`.
+    pub shut_out: Nanos,
+}
+
+/// Adds up the time in which something holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chrono {
+    total: Nanos,
+    since: Option<Nanos>,
+}
+
+impl Chrono {
+    /// It holds from now on, or not.
+    pub(super) fn set(&mut self, holds: bool, now: Nanos) {
+        match (holds, self.since) {
+            (true, None) => self.since = Some(now),
+            (false, Some(since)) => {
+                self.total += now.saturating_sub(since);
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn until(&self, now: Nanos) -> Nanos {
+        self.total + self.since.map_or(0, |since| now.saturating_sub(since))
+    }
 }
 
 impl Tcp {
@@ -85,11 +120,16 @@ impl Tcp {
             segments: self.counters.segments,
             retransmitted: self.counters.retransmitted,
             since_sent: now.saturating_sub(self.last_sent) / MILLISECOND * MILLISECOND,
+            sent: self.next,
+            largest: self.largest,
+            backoff: self.rtt.backoff(),
+            busy: self.busy.until(now),
+            shut_out: self.shut_out.until(now),
         }
     }
 
     /// Linux: tcp_update_pacing_rate, which is computed whether or not it is used.
-    fn pacing_rate(&self) -> u64 {
+    pub(super) fn pacing_rate(&self) -> u64 {
         let mss = u64::from(self.config.mss);
         if let Some(pause) = self.control.pause() {
             return mss * SECOND / pause.max(1);

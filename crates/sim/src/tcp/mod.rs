@@ -15,6 +15,7 @@
 //! once), F-RTO, the adaptive reordering window of RACK, and the closing handshake (a reset ends
 //! the connection at once).
 
+mod bbr;
 mod control;
 mod delivery;
 mod group;
@@ -33,6 +34,7 @@ use crate::clock::{Nanos, SECOND};
 use crate::own::Own;
 use control::Control;
 use delivery::Delivery;
+use info::Chrono;
 use packet::Kind;
 use receiver::Receiver;
 use recovery::Recovery;
@@ -91,6 +93,9 @@ impl Default for TcpConfig {
         }
     }
 }
+
+/// What Linux takes for the peer's segment before there was a larger one (TCP_MSS_DEFAULT).
+const SMALL_SEGMENT: u32 = 536;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +176,12 @@ pub struct Tcp {
     counters: Counters,
     /// SACK is offered or negotiated.
     sack: bool,
+    /// Its program has asked for packets with pauses between them (SO_MAX_PACING_RATE), or a control has that paces.
+    is_paced: bool,
+    /// Bytes of data in the largest segment that has arrived.
+    largest: u32,
+    busy: Chrono,
+    shut_out: Chrono,
 }
 
 /// Counters since the start of the connection.
@@ -222,6 +233,10 @@ impl Tcp {
             data_ack: (0, 0),
             counters: Counters::default(),
             sack: config.sack,
+            is_paced: false,
+            largest: SMALL_SEGMENT,
+            busy: Chrono::default(),
+            shut_out: Chrono::default(),
             config: config.clone(),
         })
     }
@@ -229,6 +244,32 @@ impl Tcp {
     /// Adds the sender to a group of siblings, for coupled congestion controls.
     pub fn join(&mut self, group: &Group) {
         self.control.join(group);
+    }
+
+    /// From now on what it sends has pauses between the packets (SO_MAX_PACING_RATE), for good.
+    pub fn pace(&mut self) {
+        self.is_paced = true;
+        self.control.set_paced();
+    }
+
+    /// Name of the congestion control.
+    pub fn congestion(&self) -> &str {
+        &self.config.congestion
+    }
+
+    /// Another congestion control from now on (TCP_CONGESTION).
+    ///
+    /// # Errors
+    ///
+    /// One that there is not.
+    pub fn set_congestion(&mut self, name: &str) -> Result<(), BuildError> {
+        self.control.change(name, &self.config.own)?;
+        name.clone_into(&mut self.config.congestion);
+        if self.control.pause().is_some() || name == control::BBR {
+            // Linux goes on pacing when a control that does has gone (sk_pacing_status).
+            self.pace();
+        }
+        Ok(())
     }
 
     /// Connects.
@@ -382,6 +423,7 @@ impl Tcp {
             return;
         }
         self.receiver.note_time(packet);
+        self.largest = self.largest.max(packet.len);
         if packet.len > 0 {
             let timeout = self.rtt.timeout();
             self.receiver.arrive(packet, self.rtt.srtt(), timeout, now);
@@ -422,6 +464,7 @@ impl Tcp {
     fn cwnd(&self) -> u32 {
         self.recovery
             .window()
+            .filter(|_| !self.control.owns_window())
             .unwrap_or_else(|| self.control.cwnd() + self.recovery.kept())
     }
 

@@ -138,6 +138,11 @@ impl RoundTrip {
         self.backoff += 1;
     }
 
+    /// Timeouts in a row.
+    pub(crate) fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
     /// Something new was acknowledged.
     pub(crate) fn forget_backoff(&mut self) {
         self.backoff = 0;

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustls::ClientConfig as TlsConfig;
+use sumlink_bond::dial::{CONNECT_TIMEOUT, MAKING_PATIENCE, attempt_pause};
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
 use tokio::sync::Mutex;
@@ -17,7 +17,7 @@ use crate::carrier::Carrier;
 use crate::config::ClientConfig;
 use crate::congestion;
 use crate::handshake::{CarrierError, ClientCarrier};
-use crate::happy_eyeballs::{ATTEMPT_DELAY, Race};
+use crate::happy_eyeballs::Race;
 use crate::keys::PublicKey;
 use crate::socket::{self, Binding};
 use crate::tls;
@@ -36,24 +36,8 @@ pub(super) struct Dialer {
     making: Mutex<()>,
 }
 
-/// Time until the next connection is begun on a link that has been tried for so long.
-fn attempt_pause(tried_for: Duration) -> Duration {
-    match tried_for.as_secs() {
-        0..10 => ATTEMPT_DELAY,
-        10..60 => Duration::from_secs(1),
-        _ => Duration::from_secs(5),
-    }
-}
-
 /// The [`rank`] of what another attempt does not mend.
 const DEFINITE: u8 = 3;
-
-/// How long a TCP connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a carrier lets another one try to make the session: a round trip of most links. To try beside it costs
-/// no more than a new connection, for the server makes one session and tells the second who asks that there is one.
-const MAKING_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Dialer {
     pub(super) fn new(config: Arc<ClientConfig>, session: [u8; 16]) -> Self {

@@ -3,9 +3,7 @@
 #[cfg(test)]
 mod black_hole;
 mod dials;
-mod packets;
 mod survey;
-mod width;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -264,6 +262,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use futures_util::FutureExt;
+    use sumlink_bond::Early;
     use sumlink_engine::{PathId, Priority, Role};
     use tokio::net::TcpListener;
     use tokio::sync::mpsc::unbounded_channel;
@@ -273,7 +272,6 @@ mod tests {
     use crate::client::Client;
     use crate::client::resolver::Pauses;
     use crate::driver::{Listeners, Opening};
-    use crate::early::Early;
     use crate::fixture::{Silent, client_config, serve, server_config};
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
@@ -470,7 +468,7 @@ mod tests {
         manager.servers = vec!["127.0.0.1:1".parse().unwrap()];
         let path = (PathId(0), "127.0.0.1:2".parse().unwrap());
         let link = manager.links.entry("lo".to_owned()).or_default();
-        link.paths.push(path);
+        link.plan.paths.push(path);
         policies.count("lo", 1000);
         for (next_day, priority) in [(false, Priority::Backup), (true, Priority::Primary)] {
             NEXT_DAY.store(next_day, Ordering::Relaxed);

@@ -5,7 +5,9 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sumlink_engine::{PathId, PathStats};
+use sumlink_bond::turns::{RECEIVE_QUOTA, SEND_PIECES};
+use sumlink_bond::{LinkTraffic, is_useless, join};
+use sumlink_engine::PathId;
 
 use super::Driver;
 use crate::carrier::Carrier;
@@ -40,51 +42,12 @@ pub(crate) enum CarrierNews {
     },
     /// A session with streams moves bytes ([`super::moving`]): whether the links still have a carrier is worth a question.
     Moving,
-    /// What each link has moved, every [`TRAFFIC_EVERY`] or so of a session that is not idle.
-    Traffic(Vec<LinkTraffic>),
+    /// What each link has moved, every quarter of a second or so of a session that is not idle.
+    Traffic(Vec<LinkTraffic<String>>),
 }
-
-/// What the carriers of one link have moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LinkTraffic {
-    pub(crate) link: String,
-    /// Bytes sent and received, those of carriers that have ended among them.
-    pub(crate) bytes: u64,
-    /// Packets wait in a queue of the link.
-    pub(crate) is_queueing: bool,
-}
-
-impl From<(&String, &u64)> for LinkTraffic {
-    /// A link without carriers.
-    fn from((link, bytes): (&String, &u64)) -> Self {
-        Self {
-            link: link.clone(),
-            bytes: *bytes,
-            is_queueing: false,
-        }
-    }
-}
-
-/// Time between two accounts of traffic.
-const TRAFFIC_EVERY: Duration = Duration::from_millis(250);
 
 /// What links move is counted this often: so much later, at most, is a cap noticed.
 const USAGE_EVERY: Duration = Duration::from_millis(250);
-
-/// Bytes taken from one carrier before the others get their turn.
-const RECEIVE_QUOTA: usize = 512 * 1024;
-
-/// Pieces given to one carrier before the others get their turn.
-const SEND_PIECES: usize = 4;
-
-/// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
-pub(super) const SILENCE: Duration = Duration::from_secs(3);
-
-/// So is one that has been stalled for this long, here or by the peer's word: in less, TCP often gets through by itself.
-const USELESS: Duration = Duration::from_millis(200);
-
-/// Stalled carriers are looked at this often.
-const USELESS_CHECK: Duration = Duration::from_millis(100);
 
 impl Driver {
     pub(super) fn add(&mut self, mut carrier: Carrier) {
@@ -92,22 +55,13 @@ impl Driver {
             return;
         }
         let twice = self.carriers.iter().any(|other| other.id == carrier.id);
-        let is_full = self.engine.check_path().is_err() || self.carriers.len() >= self.max_paths;
-        if is_full
-            && !twice
-            && let Some(useless) = self.engine.most_useless_path(self.now())
-            && let Some(index) = self.carriers.iter().position(|other| other.id == useless)
-        {
+        let (count, most) = (self.carriers.len(), self.max_paths);
+        let useless = join::makes_room(&self.engine, twice, count, most, self.now());
+        let of_useless = |carrier: &Carrier| Some(carrier.id) == useless;
+        if let Some(index) = self.carriers.iter().position(of_useless) {
             self.end_carrier(index, "a new connection takes its place");
         }
-        let refused = match self.engine.check_path() {
-            _ if twice => Some("its number is that of another path".to_owned()),
-            Err(refused) => Some(refused.to_string()),
-            Ok(()) if self.carriers.len() >= self.max_paths => {
-                Some("the session has too many paths".to_owned())
-            }
-            Ok(()) => None,
-        };
+        let refused = join::refusal(&self.engine, twice, self.carriers.len(), most);
         if let Some(reason) = refused {
             tracing::warn!(path = carrier.id.0, link = %carrier.link, reason, "path dropped");
             // Whoever made it must not take it for a path; with the number of another one that is still there.
@@ -143,8 +97,8 @@ impl Driver {
             policies.count(&carrier.link, moved);
         }
         if self.listeners.wants_traffic {
-            let ended = self.ended_bytes.entry(carrier.link.clone()).or_default();
-            *ended += carrier.bytes_moved();
+            self.traffic
+                .ended(carrier.link.clone(), carrier.bytes_moved());
         }
         let now = self.now();
         let all = self.engine.path_stats_all(now);
@@ -261,32 +215,16 @@ impl Driver {
     }
 
     pub(super) fn look_for_silence(&mut self) {
-        let clock = Instant::now();
-        if clock < self.silence_check {
-            return;
-        }
-        self.silence_check = clock + SILENCE;
+        let (now, engine) = (self.now(), &self.engine);
         let Some(listener) = &self.listeners.carriers else {
+            self.health.look(now, Vec::new);
             return;
         };
-        for path in self.engine.path_stats_all(self.now()) {
-            if path.stuck_for.is_some() {
-                self.silence_check = self.silence_check.min(clock + SILENCE / 6);
-            }
-            if path.useless_for.is_some() {
-                self.silence_check = self.silence_check.min(clock + USELESS_CHECK);
-            }
-            let is_stuck = path.stuck_for.is_some_and(|time| time >= SILENCE);
-            let is_long = |time| time >= USELESS;
-            // Where TCP still gets a little through, a new connection would get no more.
-            let is_still = path.still_for.is_none_or(is_long);
-            if is_stuck || is_still && path.useless_for.is_some_and(is_long) {
-                let mut carriers = self.carriers.iter();
-                let Some(carrier) = carriers.find(|carrier| carrier.id == path.id) else {
-                    continue;
-                };
+        for id in self.health.look(now, || engine.path_stats_all(now)) {
+            let mut carriers = self.carriers.iter();
+            if let Some(carrier) = carriers.find(|carrier| carrier.id == id) {
                 let _ = listener.send(CarrierNews::Silent {
-                    id: path.id,
+                    id,
                     link: carrier.link.clone(),
                     loses_large: carrier.loses_large_packets(),
                     packet_limit: carrier.packet_limit,
@@ -297,15 +235,14 @@ impl Driver {
 
     /// A path is of no use: whether that lasts is looked at before long.
     pub(super) fn look_for_silence_soon(&mut self) {
-        self.silence_check = self.silence_check.min(Instant::now() + USELESS);
+        self.health.look_soon(self.now());
     }
 
     /// Tells whoever makes carriers that a path is of use again, if it is to both sides.
     pub(super) fn tell_recovered(&self, id: PathId) {
         let stats = self.engine.path_stats_all(self.now());
-        let is_useless = |path: &PathStats| path.id == id && path.useless_for.is_some();
         if let Some(listener) = self.listeners.carriers.as_ref()
-            && !stats.iter().any(is_useless)
+            && !is_useless(&stats, id)
         {
             let link = self.link_of(id);
             let _ = listener.send(CarrierNews::Recovered { id, link });
@@ -331,26 +268,15 @@ impl Driver {
         let Some(listener) = &self.listeners.carriers else {
             return;
         };
-        let clock = Instant::now();
-        if !self.listeners.wants_traffic || clock < self.traffic_told + TRAFFIC_EVERY {
+        let now = self.epoch.elapsed();
+        if !self.listeners.wants_traffic || !self.traffic.is_due(now) {
             return;
         }
-        self.traffic_told = clock;
-        let mut links: Vec<_> = self.ended_bytes.iter().map(LinkTraffic::from).collect();
-        for carrier in &self.carriers {
+        let carriers = self.carriers.iter().map(|carrier| {
             let (bytes, is_queueing) = (carrier.bytes_moved(), carrier.is_queueing());
-            match links.iter_mut().find(|link| link.link == carrier.link) {
-                Some(link) => {
-                    link.bytes += bytes;
-                    link.is_queueing |= is_queueing;
-                }
-                None => links.push(LinkTraffic {
-                    link: carrier.link.clone(),
-                    bytes,
-                    is_queueing,
-                }),
-            }
-        }
+            (carrier.link.clone(), bytes, is_queueing)
+        });
+        let links = self.traffic.report(carriers, now);
         let _ = listener.send(CarrierNews::Traffic(links));
     }
 

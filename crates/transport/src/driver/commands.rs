@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use sumlink_bond::Early;
 use sumlink_engine::{Class, Hints, PathId, StreamId};
 use tokio::sync::oneshot;
 
 use super::Driver;
 use crate::carrier::Carrier;
-use crate::early::Early;
 use crate::policy::Terms;
 use crate::status::SessionStatus;
 use crate::stream::Stream;

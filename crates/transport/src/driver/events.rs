@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use sumlink_bond::Ill;
 use sumlink_engine::{Event, PathId, Selection};
 
 use super::Driver;
-use crate::carrier::{Carrier, Ill};
+use crate::carrier::Carrier;
 use crate::status::PathEvent;
 use crate::target::OpenError;
 
@@ -104,7 +105,7 @@ impl Driver {
         self.locals
             .drain()
             .for_each(|(_, local)| local.fail(OpenError::SessionClosed));
-        for opening in self.waiting.drain(..) {
+        for (_, opening) in self.waiting.take() {
             let _ = opening.reply.send(Err(OpenError::SessionClosed));
         }
         tracing::info!(%reason, "session closed");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sumlink_bond::{STUCK, is_delivering};
 use sumlink_engine::{PathState, PathStats, Priority, Role, Session};
 
 use super::Driver;
@@ -102,18 +103,10 @@ impl RateWindow {
 /// Streams that a status lists at most.
 const MAX_STREAMS: usize = 1000;
 
-/// A path that is kept for want of another is shown as what it is after this time without progress.
-const STUCK: Duration = Duration::from_millis(500);
-
 impl Driver {
     /// Whether a path delivers, as far as anybody knows.
     pub(super) fn is_delivering(&self) -> bool {
-        let delivers = |path: &PathStats| {
-            path.state == PathState::Active
-                && path.useless_for.is_none()
-                && path.stuck_for.is_none_or(|time| time < STUCK)
-        };
-        self.engine.path_stats_all(self.now()).iter().any(delivers)
+        is_delivering(&self.engine.path_stats_all(self.now()))
     }
 
     pub(super) fn status(&self) -> SessionStatus {
@@ -242,7 +235,7 @@ fn path_status(
         reason,
         local: carrier.local.to_string(),
         remote: carrier.remote.to_string(),
-        congestion: carrier.congestion.clone(),
+        congestion: carrier.congestion().to_owned(),
         mtu_bytes: carrier.packet_limit,
         srtt_ms: milliseconds(path.srtt),
         rttvar_ms: milliseconds(path.rttvar),

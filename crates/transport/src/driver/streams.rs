@@ -1,24 +1,16 @@
 //! Streams between the engine and their pipes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use sumlink_engine::{Received, StreamError, StreamId};
+use sumlink_engine::{Instant as Moment, Received, StreamError, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Command, Driver, Incoming, OPEN_TIMEOUT, OpenReply, Opening};
+use super::{Command, Driver, Incoming, OpenReply, Opening};
 use crate::pipe::chunk::Chunk;
 use crate::pipe::memory::CHUNK;
 use crate::pipe::{Pipe, Pools};
 use crate::stream::Stream;
 use crate::target::{OpenError, Target};
-
-/// Streams that may wait for the peer to allow more.
-const MAX_WAITING: usize = 4096;
-
-/// How long one of them waits. The peer's word that a stream has ended takes a round trip, or a few; more than that
-/// is the limit itself, and the program is to know at once.
-const WAITING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who has written so much at once, in bytes, may well have more.
 const MUCH: usize = 32 * 1024;
@@ -71,10 +63,13 @@ impl Driver {
         let now = self.now();
         let refusal = match self.engine.open_stream(&opening.target, opening.class, now) {
             Ok(id) => return self.opened(id, opening),
-            Err(StreamError::NoMoreStreams) if self.waiting.len() < MAX_WAITING => {
-                return self.waiting.push_back(opening);
+            Err(StreamError::NoMoreStreams) => {
+                let since = opening.since.saturating_duration_since(self.epoch);
+                if let Err(opening) = self.waiting.push(since, opening) {
+                    let _ = opening.reply.send(Err(OpenError::LimitReached));
+                }
+                return;
             }
-            Err(StreamError::NoMoreStreams) => OpenError::LimitReached,
             Err(StreamError::TargetTooLong) => OpenError::BadTarget,
             Err(_) => OpenError::SessionClosed,
         };
@@ -84,7 +79,7 @@ impl Driver {
     /// An OPEN is on its way. Where the peer's word is not waited for the program's first bytes go along with it, a round trip
     /// before that could have come back.
     fn opened(&mut self, id: StreamId, opening: Opening) {
-        self.has_opened = true;
+        self.waiting.opened();
         let Opening {
             target,
             reply,
@@ -93,11 +88,11 @@ impl Driver {
         } = opening;
         let (mut local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
         local.unconfirmed = true;
-        let clock = Instant::now();
-        if self.known.is_early(&target, early, clock) && self.is_delivering() {
+        let now = self.now();
+        if self.known.is_early(&target, early, now) && self.is_delivering() {
             // Where nobody waits any more, the stream is dropped here, and thereby reset.
             self.locals.insert(id, local);
-            self.early_opens.push_back((clock, id));
+            self.early_opens.push(now, id);
             let _ = reply.send(Ok(stream));
         } else {
             local.opening = Some((reply, stream));
@@ -107,24 +102,22 @@ impl Driver {
 
     /// Ends the streams that were given to their programs early, and of which the peer has said nothing in time: they wait
     /// no longer than those of programs that wait for its word.
-    pub(super) fn end_unconfirmed(&mut self, clock: Instant) {
-        while let Some(&(opened, id)) = self.early_opens.front() {
-            let is_unconfirmed = self.locals.get(&id).is_some_and(|local| local.unconfirmed);
-            if is_unconfirmed && clock.saturating_duration_since(opened) < OPEN_TIMEOUT {
-                return;
-            }
-            self.early_opens.pop_front();
-            if is_unconfirmed {
-                self.engine.reset(id, 0, self.epoch.elapsed());
-                self.fail_local(id, OpenError::TimedOut);
-            }
+    pub(super) fn end_unconfirmed(&mut self, now: Moment) {
+        let locals = &self.locals;
+        let is_unconfirmed = |id| locals.get(&id).is_some_and(|local| local.unconfirmed);
+        let mut overdue = Vec::new();
+        while let Some(id) = self.early_opens.pop_overdue(is_unconfirmed, now) {
+            overdue.push(id);
+        }
+        for id in overdue {
+            self.engine.reset(id, 0, self.epoch.elapsed());
+            self.fail_local(id, OpenError::TimedOut);
         }
     }
 
     /// When that is next due.
-    pub(super) fn unconfirmed_due(&self) -> Option<Instant> {
-        let oldest = self.early_opens.front();
-        oldest.map(|(opened, _)| *opened + OPEN_TIMEOUT)
+    pub(super) fn unconfirmed_due(&self) -> Option<Moment> {
+        self.early_opens.due()
     }
 
     /// Resets the streams for which nobody waits any more.
@@ -149,22 +142,20 @@ impl Driver {
     }
 
     pub(super) fn open_waiting(&mut self) {
-        for opening in std::mem::take(&mut self.waiting) {
+        for (_, opening) in self.waiting.take() {
             self.open(opening);
         }
     }
 
     /// When the stream that has waited longest is refused; not while the peer has yet to allow the first one.
-    pub(super) fn waiting_due(&self) -> Option<Instant> {
-        let first = self.waiting.front().filter(|_| self.has_opened)?;
-        Some(first.since + WAITING_PATIENCE)
+    pub(super) fn waiting_due(&self) -> Option<Moment> {
+        self.waiting.due()
     }
 
     /// Refuses the streams that have waited long enough.
     pub(super) fn refuse_waiting(&mut self) {
-        while self.waiting_due().is_some_and(|due| due <= Instant::now())
-            && let Some(opening) = self.waiting.pop_front()
-        {
+        let now = self.now();
+        while let Some(opening) = self.waiting.pop_overdue(now) {
             let _ = opening.reply.send(Err(OpenError::LimitReached));
         }
     }
@@ -188,7 +179,7 @@ impl Driver {
             return;
         };
         local.unconfirmed = false;
-        self.known.connected(&local.target, Instant::now());
+        self.known.connected(&local.target, self.epoch.elapsed());
         if let Some((reply, stream)) = local.opening.take() {
             // Nobody waits any more: the stream comes back, is dropped, and thereby reset.
             let _ = reply.send(Ok(stream));
@@ -198,7 +189,9 @@ impl Driver {
     pub(super) fn fail_local(&mut self, id: StreamId, error: OpenError) {
         if let Some(local) = self.locals.remove(&id) {
             if local.unconfirmed {
-                self.known.failed(&local.target, error, Instant::now());
+                let peer_lacks = error == OpenError::LimitReached;
+                let now = self.epoch.elapsed();
+                self.known.failed(&local.target, peer_lacks, now);
             }
             local.fail(error);
         }

@@ -254,7 +254,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::tcp_info::TcpInfo;
+    use crate::tcp_info;
 
     const PAGE: usize = 2048;
 
@@ -416,7 +416,7 @@ mod tests {
             far.write_all(&said).await.unwrap();
             far.shutdown().await.unwrap();
             let waits = |far: &TcpStream| {
-                let info = TcpInfo::sample(far).unwrap();
+                let info = tcp_info::sample(far).unwrap();
                 info.unacked_bytes + info.notsent_bytes > 0
             };
             while waits(&far) {

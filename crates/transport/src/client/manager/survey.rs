@@ -52,7 +52,7 @@ impl Manager {
         let is_known =
             |name: &str| present.contains(name) || unusable.iter().any(|(n, _)| n == name);
         self.states.retain(is_known);
-        if self.links.values().any(|state| state.paths.is_empty()) {
+        if self.links.values().any(|state| state.plan.paths.is_empty()) {
             self.resolver.ask_again(self.is_lost());
         }
         if first && self.dials.is_empty() {
@@ -82,7 +82,10 @@ impl Manager {
         if self.carriers.is_none() {
             self.carriers = CarrierCheck::open().ok();
         }
-        let in_use = self.links.values().filter(|link| !link.paths.is_empty());
+        let in_use = self
+            .links
+            .values()
+            .filter(|link| !link.plan.paths.is_empty());
         let seen = in_use.filter_map(|link| link.seen.as_ref());
         let seen = seen.filter(|(link, _)| !link.loopback);
         let numbers: Vec<u32> = seen.map(|(link, _)| link.index).collect();
@@ -222,7 +225,7 @@ mod tests {
             for (name, number) in [("up1", 1), ("up2", 2)] {
                 let local = format!("192.0.2.{number}:1").parse().unwrap();
                 let state = manager.links.get_mut(name).unwrap();
-                state.paths.push((PathId(number), local));
+                state.plan.paths.push((PathId(number), local));
             }
             let answer = async |manager: &mut Manager| {
                 // However often bytes move meanwhile, it is one question.
@@ -252,9 +255,11 @@ mod tests {
     async fn a_link_is_tried_again_however_often_bytes_move() {
         let (mut manager, _asked) = manager("203.0.113.1:443");
         let now = Instant::now();
-        manager.looked = now.checked_sub(Duration::from_secs(1)).unwrap();
+        manager.began = now.checked_sub(Duration::from_secs(1)).unwrap();
+        manager.looked = manager.began;
         // As if its path had ended a while ago.
-        manager.links.entry("up1".to_owned()).or_default().retry_at = Some(now);
+        let state = manager.links.entry("up1".to_owned()).or_default();
+        state.plan.retry_at = Some(Duration::ZERO);
         for _ in 0..3 {
             manager.on_news(CarrierNews::Moving);
             assert_eq!(manager.next_look(), Duration::ZERO);
@@ -272,7 +277,7 @@ mod tests {
             manager.refresh(true).await.unwrap();
             let dialing = |manager: &Manager| {
                 let state = &manager.links["up1"];
-                (state.dialing, state.number)
+                (state.plan.is_dialing, state.number)
             };
             let (is_dialing, first) = dialing(&manager);
             assert!(is_dialing);
@@ -299,8 +304,8 @@ mod tests {
             let state = manager.links.get_mut("up1").unwrap();
             let (link, _) = state.seen.as_ref().unwrap();
             let id = PathId(1);
-            state.paths = vec![(id, SocketAddr::new(link.addresses[0], 1))];
-            state.dialing = false;
+            state.plan.paths = vec![(id, SocketAddr::new(link.addresses[0], 1))];
+            state.plan.is_dialing = false;
             let link = "up1".to_owned();
             manager.on_news(CarrierNews::Silent {
                 id,
@@ -310,7 +315,7 @@ mod tests {
             });
             let number = |manager: &Manager| {
                 let state = &manager.links["up1"];
-                assert!(state.dialing && state.paths.len() == 1);
+                assert!(state.plan.is_dialing && state.plan.paths.len() == 1);
                 state.number
             };
             let asking = number(&manager);
@@ -332,16 +337,19 @@ mod tests {
             let (mut manager, _asked) = manager("203.0.113.1:443");
             manager.servers = vec!["203.0.113.1:443".parse().unwrap()];
             manager.refresh(true).await.unwrap();
-            let later = Instant::now() + Duration::from_secs(3600);
+            let later = Duration::from_secs(3600);
             // As if both had failed.
             let fail = |manager: &mut Manager| {
                 for name in ["up1", "up2"] {
                     let state = manager.links.get_mut(name).unwrap();
-                    (state.dialing, state.retry_at) = (false, Some(later));
+                    (state.plan.is_dialing, state.plan.retry_at) = (false, Some(later));
                 }
             };
             let dialing = |manager: &Manager| {
-                let names = manager.links.iter().filter(|(_, state)| state.dialing);
+                let names = manager
+                    .links
+                    .iter()
+                    .filter(|(_, state)| state.plan.is_dialing);
                 names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
             };
             for (change, dialed) in [

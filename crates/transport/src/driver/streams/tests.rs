@@ -3,17 +3,19 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sumlink_bond::opens::{OPEN_TIMEOUT, WAITING_PATIENCE};
+use sumlink_bond::{Early, Known};
 use sumlink_engine::frame::Frame;
 use sumlink_engine::{PathId, Role};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{broadcast, oneshot};
 
 use super::*;
+use crate::SecretKey;
 use crate::config::SessionConfig;
-use crate::driver::{Known, LinkStates, Listeners};
-use crate::{Early, SecretKey};
+use crate::driver::{LinkStates, Listeners};
 
 #[derive(Default)]
 struct Flag(AtomicBool);
@@ -129,7 +131,7 @@ async fn a_stream_that_was_given_early_does_not_wait_for_ever() {
     let mut driver = driver();
     let stream = open(&mut driver);
     gives_way(&mut driver);
-    let now = Instant::now();
+    let now = driver.now();
     driver.end_unconfirmed(now);
     assert_eq!(driver.locals.len(), 1);
     driver.end_unconfirmed(now + OPEN_TIMEOUT);
@@ -219,10 +221,12 @@ async fn a_stream_beyond_the_limit_is_refused_when_none_has_ended_in_time() {
         });
         answer
     };
+    // The session is old enough for a stream to have waited.
+    driver.epoch -= WAITING_PATIENCE;
     let now = Instant::now();
     let mut early = ask(&mut driver, now - WAITING_PATIENCE);
     let mut late = ask(&mut driver, now);
-    assert_eq!(driver.waiting_due(), Some(now));
+    assert_eq!(driver.waiting_due(), Some(now - driver.epoch));
     gives_way(&mut driver);
     assert_eq!(
         early.try_recv().unwrap().unwrap_err(),

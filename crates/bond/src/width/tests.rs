@@ -1,6 +1,7 @@
 //! The rule against links that carry what the test says.
 
 use super::*;
+use crate::START;
 
 /// A link and its session, looked at twice a second.
 struct Running {
@@ -13,7 +14,7 @@ impl Running {
     fn new() -> Self {
         Self {
             width: Width::new(),
-            now: Instant::now(),
+            now: START,
             bytes: 0,
         }
     }
@@ -153,7 +154,7 @@ fn trials_that_bring_nothing_become_rare() {
 
 #[test]
 fn one_that_costs_the_session_more_than_it_brings_goes_again() {
-    let (mut width, begin) = (Width::new(), Instant::now());
+    let (mut width, begin) = (Width::new(), START);
     let (mut link, mut session) = (0, 0);
     for half in 0..30 {
         link += 1_000_000 * u64::from(width.carriers());

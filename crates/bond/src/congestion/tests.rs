@@ -1,6 +1,7 @@
 //! The rule against carriers whose counters run as the test says.
 
 use super::*;
+use crate::START;
 
 /// A carrier whose counters run as the test says, looked at every millisecond.
 struct Running {
@@ -33,7 +34,7 @@ impl Running {
         let min_rtt = Some(Duration::from_millis(10));
         Self {
             chooser: Chooser::new(),
-            now: Instant::now(),
+            now: START,
             info: TcpInfo {
                 min_rtt,
                 ..TcpInfo::default()

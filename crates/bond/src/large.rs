@@ -1,11 +1,11 @@
 //! Whether packets of full size get through: where a router on the way drops those that are too large for its next link, and
 //! its word for that (ICMP, RFC 1191 and RFC 8201) is lost, small ones do and large ones never.
 
-use crate::tcp_info::{CaState, TcpInfo};
+use crate::{CaState, TcpInfo};
 
 /// What is known of a carrier's large segments.
 #[derive(Debug, Default)]
-pub(super) struct Large {
+pub(crate) struct Large {
     /// The peer has acknowledged some.
     are_delivered: bool,
     /// Bytes acknowledged and segments delivered when that was last looked at.
@@ -15,7 +15,7 @@ pub(super) struct Large {
 
 impl Large {
     /// Takes a newer sample into account.
-    pub(super) fn observe(&mut self, info: &TcpInfo) {
+    pub(crate) fn observe(&mut self, info: &TcpInfo) {
         if self.are_delivered {
             return;
         }
@@ -27,7 +27,7 @@ impl Large {
 
     /// Whether it looks as if large segments were lost and none else, on a carrier that makes no progress: none has ever got
     /// through in the direction that is stuck, and enough is waiting there to fill one.
-    pub(super) fn are_lost(&self, info: &TcpInfo) -> bool {
+    pub(crate) fn are_lost(&self, info: &TcpInfo) -> bool {
         let is_sending = info.unacked_bytes > 0;
         if is_sending && (info.ca_state == CaState::Loss || info.backoff > 0) {
             let sent = info.bytes_sent.saturating_sub(info.bytes_retrans);
@@ -39,7 +39,7 @@ impl Large {
 }
 
 /// The least size of a segment that counts as a large one: above what fits into the packets of the next smaller size in use
-/// ([`crate::client`]), and below what TCP cuts a flow of bytes into.
+/// ([`crate::Packets`]), and below what TCP cuts a flow of bytes into.
 fn large(info: &TcpInfo) -> u64 {
     u64::from(info.snd_mss) * 7 / 8
 }

@@ -11,12 +11,9 @@
 //! congestion does, while the window is a small part of the one before, is full, and meets no queue; what a queue or a
 //! loss ends before the window is back is tried again, with pauses.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::Carrier;
-use crate::congestion::{self, MODEL_BASED};
-use crate::socket;
-use crate::tcp_info::{CaState, TcpInfo};
+use crate::{CaState, Instant, TcpInfo, congestion};
 
 /// A window of less than this part of the one before an outage is worth another slow start. Congestion leaves more: CUBIC
 /// takes three tenths, Reno a half, and the same once more when a timeout follows.
@@ -35,18 +32,16 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The controls that may be left for a moment: those that keep nothing outside of the connection.
-const LOSS_BASED: [&str; 2] = ["cubic", "reno"];
+pub(crate) const LOSS_BASED: [&str; 2] = ["cubic", "reno"];
 
 /// Decides when a connection begins slow start once more.
 #[derive(Debug, Default)]
-pub(super) struct Restart {
+pub(crate) struct Restart {
     /// The congestion window when TCP last had nothing to repair, in bytes.
     window: u64,
     /// TCP has been repairing losses since.
     is_repairing: bool,
     outage: Option<Outage>,
-    /// The kernel does not let this process change to BBR.
-    is_refused: bool,
 }
 
 /// An outage whose consequences last.
@@ -63,7 +58,7 @@ struct Outage {
 
 impl Restart {
     /// Takes a sample of the connection; whether it should begin slow start now.
-    fn observe(&mut self, now: Instant, info: &TcpInfo) -> bool {
+    pub(crate) fn observe(&mut self, now: Instant, info: &TcpInfo) -> bool {
         match info.ca_state {
             CaState::Open => {
                 let before = std::mem::replace(&mut self.window, info.snd_cwnd_bytes);
@@ -121,40 +116,10 @@ impl Restart {
     }
 }
 
-impl Carrier {
-    /// Begins slow start once more when an outage has left next to no window.
-    pub(super) fn regain_window(&mut self, now: Instant) {
-        if self.restart.is_refused {
-            return;
-        }
-        if !LOSS_BASED.contains(&self.congestion.as_str()) {
-            self.restart = Restart::default();
-        } else if self.restart.observe(now, &self.info) {
-            self.begin_slow_start();
-        }
-    }
-
-    fn begin_slow_start(&mut self) {
-        let (path, link, window) = (self.id.0, &self.link, self.info.snd_cwnd_bytes);
-        if let Err(error) = socket::set_congestion(&self.tcp, MODEL_BASED) {
-            self.restart.is_refused = true;
-            tracing::debug!(path, %link, window, %error, "an outage has left a small window, which grows slowly");
-            return;
-        }
-        tracing::debug!(path, %link, window, "slow start once more after an outage");
-        if let Err(error) = socket::set_congestion(&self.tcp, &self.congestion) {
-            tracing::warn!(path, %link, "its congestion control is {MODEL_BASED} from now on: {error}");
-            MODEL_BASED.clone_into(&mut self.congestion);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::carrier;
     use super::*;
-    use crate::links::netns::Netns;
-    use crate::tcp_info::TcpState;
+    use crate::{START, TcpState};
 
     const MSS: u64 = 1448;
     const MS: Duration = Duration::from_millis(1);
@@ -176,7 +141,7 @@ mod tests {
 
     /// What an outage left of a window of 3973 segments (`thesis-4-5/mobility`), and the time of its end.
     fn after_outage() -> (Restart, Instant) {
-        let (mut restart, start) = (Restart::default(), Instant::now());
+        let (mut restart, start) = (Restart::default(), START);
         let before = [
             (CaState::Open, 3973, 2783),
             (CaState::Recovery, 3059, 2783),
@@ -262,7 +227,7 @@ mod tests {
     /// Each of them is an episode by itself: a link that has become slow is found as TCP finds it.
     #[test]
     fn reductions_one_after_the_other_are_congestion() {
-        let (mut restart, mut now) = (Restart::default(), Instant::now());
+        let (mut restart, mut now) = (Restart::default(), START);
         for window in [4000, 2800, 1960, 980, 490, 240, 120, 60, 30] {
             for (ca_state, window) in [(CaState::Loss, 1), (CaState::Open, window)] {
                 assert!(!restart.observe(now, &info(ca_state, window, window)));
@@ -274,7 +239,7 @@ mod tests {
     /// A timeout that lost the end of something: a threshold that is as high as the window was leads back by itself.
     #[test]
     fn a_window_that_slow_start_brings_back_anyway_is_left_to_it() {
-        let (mut restart, now) = (Restart::default(), Instant::now());
+        let (mut restart, now) = (Restart::default(), START);
         for (ca_state, window) in [(CaState::Open, 4000), (CaState::Loss, 1)] {
             assert!(!restart.observe(now, &info(ca_state, window, 2800)));
         }
@@ -285,7 +250,7 @@ mod tests {
     /// A timeout that turns out to have been for nothing leaves the window, and the next repairs may take it.
     #[test]
     fn an_outage_in_parts_counts_as_well() {
-        let (mut restart, now) = (Restart::default(), Instant::now());
+        let (mut restart, now) = (Restart::default(), START);
         let before = [
             (CaState::Open, 3716, 2700),
             (CaState::Loss, 1, 2604),
@@ -302,45 +267,10 @@ mod tests {
     /// A few segments are as much as a new connection has.
     #[test]
     fn a_small_window_has_lost_nothing() {
-        let (mut restart, now) = (Restart::default(), Instant::now());
+        let (mut restart, now) = (Restart::default(), START);
         for (ca_state, window) in [(CaState::Open, 39), (CaState::Loss, 1)] {
             assert!(!restart.observe(now, &info(ca_state, window, 20)));
         }
         assert!(!restart.observe(now, &info(CaState::Open, 3, 2)));
-    }
-
-    #[test]
-    fn linux_forgets_the_threshold_of_a_connection_in_use() {
-        let Some(ns) = Netns::new() else {
-            return;
-        };
-        let ip = ns.commands();
-        ns.run(async move || {
-            let (mut carrier, _peer) = carrier().await;
-            socket::set_congestion(&carrier.tcp, "cubic").unwrap();
-            "cubic".clone_into(&mut carrier.congestion);
-            ip("link set lo down");
-            carrier.send(&[0; 20_000]).unwrap();
-            carrier.flush().unwrap();
-            let until = async |carrier: &mut Carrier, wanted: bool| {
-                while carrier.info.snd_ssthresh_bytes.is_some() != wanted {
-                    tokio::time::sleep(MS).await;
-                    carrier.info = TcpInfo::sample(&carrier.tcp).unwrap();
-                }
-            };
-            let limit = Duration::from_secs(20);
-            let timed_out = tokio::time::timeout(limit, until(&mut carrier, true)).await;
-            timed_out.expect("what is sent into nothing is lost");
-            ip("link set lo up");
-            carrier.begin_slow_start();
-            if carrier.restart.is_refused {
-                println!("this kernel has no BBR");
-                return;
-            }
-            let forgotten = tokio::time::timeout(limit, until(&mut carrier, false)).await;
-            forgotten.expect("BBR forgets the threshold");
-            assert_eq!(socket::congestion_name(&carrier.tcp).unwrap(), "cubic");
-            assert_eq!(carrier.congestion, "cubic");
-        });
     }
 }

@@ -5,7 +5,9 @@
 //! after two of them in a row the next is made for smaller packets (`TCP_MAXSEG`, which binds the peer as well), and for still
 //! smaller ones if that does not help.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::Instant;
 
 /// Sizes of IP packets that are tried one after the other, in bytes: what every IPv6 link carries (RFC 8200, section 5), what is
 /// left of that in a tunnel or two, and what every IPv4 host takes (RFC 791). The first costs half a percent of the rate against
@@ -23,7 +25,7 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(600), Duration::from_se
 
 /// What is known of a link's packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Packets {
+pub struct Packets {
     /// The most that new connections are made for; nothing where the link's own size counts.
     limit: Option<u16>,
     /// A carrier of the present size got stuck then, and nobody knows whether the link is alive.
@@ -38,7 +40,7 @@ pub(super) struct Packets {
 
 impl Packets {
     /// The size that the next connection is made for. Where a limit is old the link's own size is tried.
-    pub(super) fn next_size(&mut self, now: Instant) -> Option<u16> {
+    pub fn next_size(&mut self, now: Instant) -> Option<u16> {
         if self.limit.is_some() && self.is_due(now) {
             self.helps = self.limit.take();
             (self.doubted, self.stuck) = (None, None);
@@ -47,19 +49,17 @@ impl Packets {
     }
 
     /// Whether larger packets are to be tried again.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub fn is_due(&self, now: Instant) -> bool {
         self.limit.is_some() && self.retry.is_some_and(|(at, _)| at <= now)
     }
 
     /// A connection of this size is stuck as if its large packets were lost. Returns the size that is used from now on if it
     /// is another one: `Some(None)` is the link's own.
-    pub(super) fn stuck(&mut self, size: Option<u16>, now: Instant) -> Option<Option<u16>> {
+    pub fn stuck(&mut self, size: Option<u16>, now: Instant) -> Option<Option<u16>> {
         if size != self.limit || self.is_beyond_help(now) {
             return None;
         }
-        let was_stuck = self
-            .stuck
-            .is_some_and(|at| now.saturating_duration_since(at) < MEMORY);
+        let was_stuck = self.stuck.is_some_and(|at| now.saturating_sub(at) < MEMORY);
         if !was_stuck && self.helps.is_none() {
             self.doubted.get_or_insert(now);
             return None;
@@ -68,16 +68,16 @@ impl Packets {
     }
 
     /// A new connection has been made.
-    pub(super) fn joined(&mut self, now: Instant) {
+    pub fn joined(&mut self, now: Instant) {
         if let Some(at) = self.doubted.take()
-            && now.saturating_duration_since(at) < ALIVE
+            && now.saturating_sub(at) < ALIVE
         {
             self.stuck = Some(now);
         }
     }
 
     /// What a limit was found for is another network now.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         *self = Self::default();
     }
 
@@ -105,6 +105,7 @@ impl Packets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::START;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_size_falls_until_one_helps_and_is_left_alone_where_none_does() {
-        let (mut packets, start) = (Packets::default(), Instant::now());
+        let (mut packets, start) = (Packets::default(), START);
         let made = sizes(&mut packets, start, 12);
         let twice = |size| [Some(size); 2];
         let expected = [twice(1280), twice(1000), twice(576)].concat();
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_larger_size_is_tried_again_and_ever_more_seldom() {
-        let (mut packets, start) = (Packets::default(), Instant::now());
+        let (mut packets, start) = (Packets::default(), START);
         sizes(&mut packets, start, 2);
         let mut now = start + 8 * SECOND;
         assert_eq!(packets.next_size(now), Some(1280));
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_link_that_was_away_is_not_taken_for_one_that_loses_large_packets() {
-        let (mut packets, start) = (Packets::default(), Instant::now());
+        let (mut packets, start) = (Packets::default(), START);
         for round in 0..10 {
             let now = start + 30 * SECOND * round;
             packets.stuck(None, now);

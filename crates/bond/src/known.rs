@@ -1,10 +1,9 @@
 //! What became of targets a moment ago, and will most likely become of them again.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::Early;
-use crate::target::OpenError;
+use crate::{Early, Instant};
 
 /// For so long one connection says something about the next one to the same target.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
@@ -14,8 +13,8 @@ const MOST: usize = 1024;
 
 /// What is remembered of targets, as OPEN frames say them.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    last: HashMap<Box<[u8]>, Outcome>,
+pub struct Known {
+    last: BTreeMap<Box<[u8]>, Outcome>,
     /// When the peer last said that it lacks what a connection to any target takes.
     lacking: Option<Instant>,
 }
@@ -29,16 +28,16 @@ struct Outcome {
 
 impl Known {
     /// A stream to `target` has been connected.
-    pub(super) fn connected(&mut self, target: &[u8], now: Instant) {
+    pub fn connected(&mut self, target: &[u8], now: Instant) {
         self.note(target, true, now);
     }
 
     /// A stream to `target` has failed before it was connected, or as if it never had been.
     ///
-    /// Where the reason lies with the peer and not with the target, it counts for every target: a peer without
-    /// descriptors connects to none of them.
-    pub(super) fn failed(&mut self, target: &[u8], error: OpenError, now: Instant) {
-        if error == OpenError::LimitReached {
+    /// A peer that lacks what a connection takes (`peer_lacks`), such as descriptors, connects to no
+    /// target, so that failure counts for all of them.
+    pub fn failed(&mut self, target: &[u8], peer_lacks: bool, now: Instant) {
+        if peer_lacks {
             self.lacking = Some(now);
         }
         self.note(target, false, now);
@@ -60,8 +59,8 @@ impl Known {
     }
 
     /// Whether one to `target` is to be taken for connected before the peer says so.
-    pub(super) fn is_early(&self, target: &[u8], early: Early, now: Instant) -> bool {
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < KNOWN_FOR;
+    pub fn is_early(&self, target: &[u8], early: Early, now: Instant) -> bool {
+        let is_recent = |at: Instant| now.saturating_sub(at) < KNOWN_FOR;
         if self.lacking.is_some_and(is_recent) {
             return false;
         }
@@ -77,13 +76,14 @@ impl Known {
 
 impl Outcome {
     fn is_recent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) < KNOWN_FOR
+        now.saturating_sub(self.at) < KNOWN_FOR
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::START;
 
     /// Under never, known, always.
     fn early(known: &Known, target: &[u8], now: Instant) -> [bool; 3] {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_became_of_a_target_counts_for_a_minute() {
-        let (mut known, now) = (Known::default(), Instant::now());
+        let (mut known, now) = (Known::default(), START);
         assert_eq!(early(&known, b"a", now), [false, false, true]);
         known.connected(b"a", now);
         assert_eq!(
@@ -101,17 +101,17 @@ mod tests {
         );
         assert_eq!(early(&known, b"b", now), [false, false, true]);
         assert_eq!(early(&known, b"a", now + KNOWN_FOR), [false, false, true]);
-        known.failed(b"a", OpenError::Refused, now);
+        known.failed(b"a", false, now);
         assert_eq!(early(&known, b"a", now), [false; 3]);
         assert_eq!(early(&known, b"a", now + KNOWN_FOR), [false, false, true]);
     }
 
     #[test]
     fn a_peer_that_lacks_descriptors_is_waited_for_whatever_the_target() {
-        let (mut known, now) = (Known::default(), Instant::now());
+        let (mut known, now) = (Known::default(), START);
         known.connected(b"a", now);
         known.connected(b"b", now);
-        known.failed(b"a", OpenError::LimitReached, now);
+        known.failed(b"a", true, now);
         assert_eq!(early(&known, b"b", now), [false; 3]);
         assert_eq!(early(&known, b"c", now), [false; 3]);
         // One that has come through proves little: the next one may lack them again.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let (mut known, now) = (Known::default(), Instant::now());
+        let (mut known, now) = (Known::default(), START);
         let target = |n: usize| n.to_be_bytes();
         let at = |n| now + Duration::from_millis(n as u64);
         for n in 0..2 * MOST {
@@ -135,7 +135,7 @@ mod tests {
             is_known(&known, MOST) && !is_known(&known, MOST - 1),
             "the oldest go"
         );
-        known.failed(&target(0), OpenError::Refused, now);
+        known.failed(&target(0), false, now);
         assert!(!known.is_early(&target(0), Early::Always, now));
         assert!(is_known(&known, MOST + 1) && !is_known(&known, MOST));
         let later = now + KNOWN_FOR;

@@ -2,9 +2,11 @@
 //! little enough to be decided late. docs/fbdt.md has what was measured.
 
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::tcp_info::TcpInfo;
+use crate::Instant;
+
+use crate::TcpInfo;
 
 /// What leaves in this time at the present rate, unless the socket is found empty ([`Reserve`]) ...
 pub(crate) const TIME: Duration = Duration::from_millis(3);
@@ -58,7 +60,7 @@ impl Reserve {
     pub(crate) fn visited(&mut self, is_empty: bool, now: Instant) {
         let time = if is_empty {
             (self.time + Self::STEP).min(Self::MOST)
-        } else if now.duration_since(self.changed) > Self::CALM {
+        } else if now.saturating_sub(self.changed) > Self::CALM {
             (self.time - Self::STEP / 2).max(TIME)
         } else {
             return;
@@ -99,10 +101,11 @@ pub(crate) fn wanted(info: &TcpInfo, reserve: Option<&Reserve>, most: u64) -> u3
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::START;
 
     #[test]
     fn what_may_wait_follows_the_rate_and_how_the_congestion_control_uses_it() {
-        let least = Reserve::new(Instant::now());
+        let least = Reserve::new(START);
         let info = TcpInfo {
             delivery_rate_bytes_per_s: 10_000_000,
             pacing_rate_bytes_per_s: Some(12_000_000),
@@ -158,7 +161,7 @@ mod tests {
             min_rtt: Some(Duration::from_millis(2)),
             ..TcpInfo::default()
         };
-        let mut now = Instant::now();
+        let mut now = START;
         let mut reserve = Reserve::new(now);
         assert_eq!(
             wanted(&info, Some(&reserve), u64::MAX),

@@ -8,13 +8,31 @@
 //! comes back only if the link then carries less and has no queue: a queue that is full without it is filled by others as
 //! well, and what the link carries less is what they get.
 
-use std::time::{Duration, Instant};
+use std::num::NonZeroU8;
+use std::time::Duration;
 
-use crate::config::Carriers;
+use crate::Instant;
+
+/// How many connections a link has at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriers {
+    /// This many, at most [`Carriers::MOST`].
+    Fixed(NonZeroU8),
+    /// As many as bring something: one more is tried now and then on a link that loses packets without being full.
+    Auto,
+}
+
+impl Carriers {
+    /// The most connections that a link may have.
+    pub const MOST: u8 = 8;
+
+    /// One connection on each link.
+    pub const ONE: Self = Self::Fixed(NonZeroU8::MIN);
+}
 
 /// Decides how many carriers a link has.
 #[derive(Debug)]
-pub(super) struct Width {
+pub struct Width {
     carriers: u8,
     phase: Phase,
     mark: Option<Mark>,
@@ -30,15 +48,15 @@ pub(super) struct Width {
     keep: Duration,
 }
 
-/// What a link and its session have moved so far.
+/// The bytes that a link and its session have moved so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moved {
+pub struct Moved {
     /// Bytes over the link, both ways.
-    pub(super) link: u64,
+    pub link: u64,
     /// Bytes over all links, both ways.
-    pub(super) session: u64,
+    pub session: u64,
     /// Packets wait in a queue of the link.
-    pub(super) is_queueing: bool,
+    pub is_queueing: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,8 +115,15 @@ const MISSED: f64 = 0.95;
 /// How long a number that was found right is kept at least, and the longest after several times.
 const KEEP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
+impl Default for Width {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Width {
-    pub(super) fn new() -> Self {
+    /// Of a link with one carrier.
+    pub fn new() -> Self {
         Self {
             carriers: 1,
             phase: Phase::Steady,
@@ -112,12 +137,12 @@ impl Width {
     }
 
     /// How many there should be, 1 to [`Carriers::MOST`].
-    pub(super) fn carriers(&self) -> u8 {
+    pub fn carriers(&self) -> u8 {
         self.carriers
     }
 
     /// Takes what has been moved up to now; afterwards [`Width::carriers`] may be another number.
-    pub(super) fn observe(&mut self, now: Instant, moved: Moved) {
+    pub fn observe(&mut self, now: Instant, moved: Moved) {
         let mark = self.mark.get_or_insert(Mark {
             at: now,
             moved,
@@ -126,7 +151,7 @@ impl Width {
         });
         mark.samples += 1;
         mark.queueing += u32::from(moved.is_queueing);
-        let time = now.duration_since(mark.at);
+        let time = now.saturating_sub(mark.at);
         if time < WINDOW {
             return;
         }
