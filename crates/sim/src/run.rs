@@ -26,10 +26,11 @@ use crate::trace::Trace;
 use crate::workload::Programs;
 use crate::world::{Bearers, Carried, World};
 
-/// Limit of TCP's socket buffers in the laboratory, in bytes.
+/// Limit of the TCP socket buffers in the laboratory, in bytes.
 const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 
-/// Congestion controls that systems may name and only a kernel has: the simulator skips them. Any other name is a mistake.
+/// Congestion controls of the kernel that the simulator lacks: it skips systems with them. Any
+/// other unknown name is an error.
 const LINUX: [&str; 13] = [
     "bic",
     "cdg",
@@ -174,7 +175,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
                 congestion = carriers;
             }
             if congestion == AUTO {
-                // Carriers begin with this one.
+                // Carriers start with this one.
                 congestion = &loss_based;
             }
             let missing = variant.missing(scenario.links().count());

@@ -430,7 +430,7 @@ fn unsupported_features_are_skipped_with_a_reason() {
     );
 }
 
-/// Losses without a queue: a loss-based control gives up most of the links, and several connections get more of it.
+/// Random losses: a loss-based control uses little of the links, and several connections use more.
 #[test]
 fn carriers_that_measure_get_more_out_of_links_that_lose_packets() {
     let scenario = scenario(
@@ -448,7 +448,7 @@ fn carriers_that_measure_get_more_out_of_links_that_lose_packets() {
     assert!(several > 1.2 * one, "{several} {one}");
 }
 
-/// A program that does not wait for the server has the answer to its first request a round trip sooner.
+/// A program that does not wait for the server receives its first answer one round trip earlier.
 #[test]
 fn early_streams_save_a_round_trip() {
     let scenario = scenario(

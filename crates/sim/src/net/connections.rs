@@ -112,12 +112,12 @@ impl Net {
         self.flush(connection, side);
     }
 
-    /// A program wants what it sends to be paced.
+    /// Paces the packets of a program.
     pub(crate) fn pace(&mut self, connection: Connection, side: Side) {
         self.connections[connection][side.index()].tcp.pace();
     }
 
-    /// A program wants another congestion control.
+    /// Changes the congestion control of a program's socket.
     pub(crate) fn set_congestion(
         &mut self,
         connection: Connection,
@@ -128,7 +128,7 @@ impl Net {
         end.tcp.set_congestion(name)
     }
 
-    /// A program has what waits to be acknowledged acknowledged at once.
+    /// Sends a delayed acknowledgement at once, for a program.
     pub(crate) fn acknowledge_waiting(&mut self, connection: Connection, side: Side) {
         let end = &mut self.connections[connection][side.index()];
         end.tcp.acknowledge_waiting();

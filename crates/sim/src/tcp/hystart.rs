@@ -32,7 +32,7 @@ pub(super) struct Hystart {
     samples: u32,
     /// Minimum delay of the connection.
     least: Nanos,
-    /// Packets are paced, so that a train of acknowledgements means a full link after a whole round trip.
+    /// Packets are paced, so only a train of a whole round trip indicates a full link.
     pub(super) is_paced: bool,
 }
 
@@ -61,7 +61,7 @@ impl Hystart {
         }
         if now - self.last <= CLOSE {
             self.last = now;
-            // Half of it where packets are not paced.
+            // Half a round trip without pacing.
             let train = (self.least + AGGREGATION) / if self.is_paced { 1 } else { 2 };
             self.found |= now - self.begun > train;
         }

@@ -138,12 +138,12 @@ impl RoundTrip {
         self.backoff += 1;
     }
 
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     pub(crate) fn backoff(&self) -> u32 {
         self.backoff
     }
 
-    /// Something new was acknowledged.
+    /// New data was acknowledged.
     pub(crate) fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
