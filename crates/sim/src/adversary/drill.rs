@@ -39,8 +39,8 @@ pub(super) struct Drill {
 }
 
 impl Drill {
-    /// A bond whose paths are made, as far as the links allow, and the run begun. All that the links will do is planned;
-    /// at the end of it they are [`Shape::PEACE`].
+    /// Creates a bond with as many paths as the links allow, and starts the run. All changes of the
+    /// links are scheduled; at the end, the links are [`Shape::PEACE`].
     pub(super) fn new(case: &Case) -> Self {
         let chooses = case.congestion == AUTO;
         let congestion = if chooses { LOSS_BASED } else { case.congestion };

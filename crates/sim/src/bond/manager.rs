@@ -20,8 +20,8 @@ use crate::clock::{MILLISECOND, Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::{Group, HEADERS, Side, TcpConfig};
 
-/// Bytes of the handshake on the wire: the client's first flight of TLS, the server's, the client's second one with
-/// HELLO, and the server's answer.
+/// Wire bytes of the handshake's flights: the client's first flight of TLS, the server's, the
+/// client's second one with HELLO, and the server's answer.
 const FLIGHTS: [u64; 4] = [260, 780, 620, 60];
 
 /// Settings of a bond's carriers.

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_too_many_or_elsewhere_is_noticed() {
+    fn surplus_and_misplaced_bytes_are_detected() {
         let pattern = Pattern::new();
         let mut bytes = pattern.piece(4, 1_000_000, 50_000).to_vec();
         bytes.extend_from_slice(&pattern.piece(4, 1_050_000, 50_000));

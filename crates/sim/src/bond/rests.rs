@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_add_up_also_while_they_last_and_end_with_the_path() {
+    fn rests_add_up_and_end_with_the_path() {
         let mut rests = Rests::default();
         let (one, two) = (PathId(1), PathId(2));
         rests.note(one, 0, true, 10);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_in_order_when_their_last_byte_is_there() {
+    fn records_arrive_in_order_with_their_last_byte() {
         let mut wires = Wires::default();
         wires.add(0);
         assert!(wires.has(0) && !wires.has(1));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_memory_again() {
+    fn the_memory_of_unread_pieces_is_reused() {
         let mut wires = Wires::default();
         wires.add(0);
         let pipe = wires.pipe(0, Side::Client);

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_the_rate_of_a_link_and_keeps_it_through_losses() {
+    fn bbr_finds_the_rate_of_a_link_and_keeps_it_through_losses() {
         let mut bbr = Bbr::new();
         assert_eq!(bbr.ssthresh(), f64::INFINITY);
         run(&mut bbr, 1, 2000);
