@@ -6,16 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Event, ReadOutcome, Session, StreamError};
+use crate::backlog::BULK_MINIMUM;
 use crate::frame::MAX_TEXT;
 use crate::pages::Spare;
-use crate::path::{Control, Path};
+use crate::path::{Control, Path, PathState};
 use crate::received::Received;
 use crate::stream::{ReceiveHalf, SendHalf, Stream};
 use crate::varint;
 use crate::{Class, Hints, Instant, Role, StreamId};
-
-/// What a send buffer takes at least, however fast or slow the paths are.
-const SEND_BUFFER: u64 = 1 << 20;
 
 /// A chunk that is kept may hold so much, however little of it counts ...
 const LARGEST_CHUNK: u64 = 1 << 18;
@@ -187,18 +185,27 @@ impl Session {
             return Err(StreamError::Closed);
         }
         let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
-        Ok(self.room_of(state, self.buffer_by_rate()))
+        Ok(self.room_of(state, self.bulk_buffer(), self.slowest_min_rtt()))
     }
 
-    /// What a send buffer may take in proportion to what the paths deliver.
-    fn buffer_by_rate(&self) -> u64 {
-        SEND_BUFFER.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
+    /// Upper limit of a send buffer, from the latest measurements of the paths.
+    fn bulk_buffer(&self) -> u64 {
+        BULK_MINIMUM.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
     }
 
-    fn room_of(&self, state: &Stream, by_rate: u64) -> u64 {
+    /// Minimum round-trip time of the slowest path that delivers.
+    fn slowest_min_rtt(&self) -> Duration {
+        let delivering = self.paths.values();
+        let delivering = delivering.filter(|path| path.state == PathState::Active);
+        let slowest = delivering.map(Path::least_rtt).max();
+        slowest.unwrap_or(Duration::ZERO)
+    }
+
+    fn room_of(&self, state: &Stream, bulk: u64, min_rtt: Duration) -> u64 {
         let own = state.send.buffered();
         let left = self.config.receive_window() - self.send_credit.buffered;
-        let most = by_rate.min(self.config.stream_memory);
+        let bound = self.backlog.bound(state.class, min_rtt);
+        let most = bound.min(bulk).min(self.config.stream_memory);
         let share = self.config.share().more(own, left);
         share.min(most.saturating_sub(own))
     }
@@ -418,7 +425,7 @@ impl Session {
         if self.blocked.is_empty() {
             return;
         }
-        let by_rate = self.buffer_by_rate();
+        let (bulk, min_rtt) = (self.bulk_buffer(), self.slowest_min_rtt());
         let mut blocked = std::mem::take(&mut self.blocked);
         blocked.retain(|&stream| {
             let Some(state) = self.streams.get(&stream) else {
@@ -426,7 +433,7 @@ impl Session {
             };
             // A stream that has nothing buffered has room for this much at least.
             let worth = WORTH_A_WAKE_UP.min(self.config.share().floor());
-            let enough = self.room_of(state, by_rate) >= worth;
+            let enough = self.room_of(state, bulk, min_rtt) >= worth;
             if enough {
                 self.events.push_back(Event::Writable { stream });
             }
