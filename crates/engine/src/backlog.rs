@@ -22,7 +22,7 @@ pub(crate) const BULK_MINIMUM: u64 = 1 << 20;
 const BULK_INITIAL: u64 = 4 << 20;
 
 /// Time at the sustained rate that a stream in the background may buffer.
-const BULK_TIME: Duration = Duration::from_secs(1);
+const BULK_TIME: Duration = Duration::from_secs(2);
 
 /// Round trips of data that a stream may buffer, if these take longer than the time of its class:
 /// the data in flight, and as much again to send while the acknowledgment returns.
@@ -38,10 +38,20 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// Longest time for which one measurement counts: one outage does not erase the rate.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Time constants of the average, for a measurement above it and below it. The rate of a session
-/// in slow start doubles in each round trip, so the average rises faster than it falls.
-const RISE: Duration = Duration::from_millis(500);
+/// Time constant with which the rate falls. It rises at once: a session in slow start doubles its
+/// rate in each round trip.
 const FALL: Duration = Duration::from_secs(3);
+
+/// What the latest measurements of a session's paths say about send buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Upper limit of any send buffer, in bytes.
+    pub(crate) bulk: u64,
+    /// Minimum round-trip time of the slowest path that delivers.
+    pub(crate) min_rtt: Duration,
+    /// Sum of the congestion windows of the paths in their first slow start, in bytes.
+    pub(crate) growing: u64,
+}
 
 /// The rate that a session sustains, over several seconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,21 +98,24 @@ impl Backlog {
             }
             return;
         };
-        let constant = if measured > rate {
-            RISE
+        if measured >= rate {
+            self.rate = Some(measured);
         } else if self.is_backlogged {
-            FALL
-        } else {
-            return;
-        };
-        let time = time.min(LONGEST).as_secs_f64();
-        let weight = 1.0 - (-time / constant.as_secs_f64()).exp();
-        self.rate = Some(rate + weight * (measured - rate));
+            let time = time.min(LONGEST).as_secs_f64();
+            let weight = 1.0 - (-time / FALL.as_secs_f64()).exp();
+            self.rate = Some(rate + weight * (measured - rate));
+        }
     }
 
-    /// Bytes that a stream of `class` may have buffered. `min_rtt` is the minimum round-trip time
-    /// of the slowest path.
-    pub(crate) fn bound(&self, class: Class, min_rtt: Duration) -> u64 {
+    /// Bytes that a stream of `class` may have buffered on such paths.
+    pub(crate) fn bound(&self, class: Class, on: &Bounds) -> u64 {
+        // A path in slow start doubles its window if the stream has as much again to send.
+        let growing = on.growing.saturating_mul(2);
+        self.in_time(class, on.min_rtt).max(growing).min(on.bulk)
+    }
+
+    /// The same, from the sustained rate alone.
+    fn in_time(&self, class: Class, min_rtt: Duration) -> u64 {
         let (time, rounds, minimum, initial) = match class {
             Class::Background => (BULK_TIME, BULK_ROUNDS, BULK_MINIMUM, BULK_INITIAL),
             _ => (time_of(class), ROUNDS, MINIMUM, INITIAL),
@@ -158,8 +171,8 @@ mod tests {
     #[test]
     fn each_class_buffers_its_time_at_the_sustained_rate() {
         let (backlog, _) = steady(10_000_000);
-        let bounds = CLASSES.map(|class| backlog.bound(class, RTT));
-        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 1000]) {
+        let bounds = CLASSES.map(|class| backlog.in_time(class, RTT));
+        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 2000]) {
             let expected = ms * 10_000;
             assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
         }
@@ -168,8 +181,8 @@ mod tests {
     #[test]
     fn round_trips_longer_than_the_time_of_the_class_raise_the_bound() {
         let (backlog, _) = steady(10_000_000);
-        let bounds = CLASSES.map(|class| backlog.bound(class, 300 * MS));
-        for (bound, ms) in bounds.into_iter().zip([600, 600, 600, 1800]) {
+        let bounds = CLASSES.map(|class| backlog.in_time(class, 300 * MS));
+        for (bound, ms) in bounds.into_iter().zip([600, 600, 600, 2000]) {
             let expected = ms * 10_000;
             assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
         }
@@ -178,11 +191,27 @@ mod tests {
     #[test]
     fn before_the_first_measurement_the_bound_is_the_initial_one() {
         let mut backlog = Backlog::default();
-        assert_eq!(backlog.bound(Class::Streaming, RTT), INITIAL);
-        assert_eq!(backlog.bound(Class::Background, RTT), BULK_INITIAL);
+        assert_eq!(backlog.in_time(Class::Streaming, RTT), INITIAL);
+        assert_eq!(backlog.in_time(Class::Background, RTT), BULK_INITIAL);
         let mut now = Instant::from_secs(1);
         run(&mut backlog, &mut now, 1000, 5000 * MS, false);
-        assert_eq!(backlog.bound(Class::Streaming, RTT), INITIAL);
+        assert_eq!(backlog.in_time(Class::Streaming, RTT), INITIAL);
+    }
+
+    #[test]
+    fn slow_start_raises_the_bound_and_the_latest_measurements_limit_it() {
+        let (backlog, _) = steady(10_000_000);
+        let bound = |bulk, growing| {
+            let on = Bounds {
+                bulk,
+                min_rtt: RTT,
+                growing,
+            };
+            backlog.bound(Class::Streaming, &on)
+        };
+        assert!(bound(u64::MAX, 0).abs_diff(2_000_000) < 20_000);
+        assert_eq!(bound(u64::MAX, 3_000_000), 6_000_000);
+        assert_eq!(bound(1_500_000, 3_000_000), 1_500_000);
     }
 
     #[test]
@@ -191,27 +220,27 @@ mod tests {
         // 250 kB within 10 ms, then 250 kB/s.
         run(&mut backlog, &mut now, 25_000_000, 20 * MS, true);
         run(&mut backlog, &mut now, 250_000, 10_000 * MS, true);
-        assert_eq!(backlog.bound(Class::Streaming, RTT), MINIMUM);
+        assert_eq!(backlog.in_time(Class::Streaming, RTT), MINIMUM);
     }
 
     #[test]
     fn little_to_send_does_not_lower_the_bound_and_a_slow_path_does() {
         let (mut backlog, mut now) = steady(10_000_000);
-        let before = backlog.bound(Class::Streaming, RTT);
+        let before = backlog.in_time(Class::Streaming, RTT);
         run(&mut backlog, &mut now, 100_000, 20_000 * MS, false);
-        assert!(backlog.bound(Class::Streaming, RTT) >= before);
+        assert!(backlog.in_time(Class::Streaming, RTT) >= before);
         run(&mut backlog, &mut now, 1_000_000, 15_000 * MS, true);
-        let after = backlog.bound(Class::Streaming, RTT);
+        let after = backlog.in_time(Class::Streaming, RTT);
         assert!((195_000..290_000).contains(&after), "{after}");
     }
 
     #[test]
     fn an_outage_of_half_a_minute_leaves_more_than_half_of_the_bound() {
         let (mut backlog, mut now) = steady(10_000_000);
-        let before = backlog.bound(Class::Streaming, RTT);
+        let before = backlog.in_time(Class::Streaming, RTT);
         now += 30_000 * MS;
         backlog.acknowledged(10_000, true, now);
-        assert!(backlog.bound(Class::Streaming, RTT) > before / 2);
+        assert!(backlog.in_time(Class::Streaming, RTT) > before / 2);
     }
 
     proptest! {
@@ -228,11 +257,11 @@ mod tests {
             for (ms, bytes, more) in steps {
                 now += ms * MS;
                 backlog.acknowledged(bytes, more, now);
-                let bounds = CLASSES.map(|class| backlog.bound(class, rtt * MS));
+                let bounds = CLASSES.map(|class| backlog.in_time(class, rtt * MS));
                 prop_assert!(bounds.is_sorted(), "{bounds:?}");
                 prop_assert!(bounds[0] >= MINIMUM && bounds[3] >= BULK_MINIMUM);
                 // All bytes within the shortest interval, for the longest time.
-                let seconds = (BULK_ROUNDS * f64::from(rtt) / 1e3).max(1.0);
+                let seconds = (BULK_ROUNDS * f64::from(rtt) / 1e3).max(2.0);
                 let limit = most as f64 / INTERVAL.as_secs_f64() * seconds;
                 prop_assert!(bounds[3] as f64 <= limit.max(BULK_INITIAL as f64), "{bounds:?}");
             }
@@ -251,7 +280,7 @@ mod tests {
                 backlog.acknowledged(bytes, more, now);
             }
             run(&mut backlog, &mut now, rate, 60_000 * MS, true);
-            let (bound, expected) = (backlog.bound(Class::Streaming, RTT), rate / 5);
+            let (bound, expected) = (backlog.in_time(Class::Streaming, RTT), rate / 5);
             prop_assert!(bound.abs_diff(expected.max(MINIMUM)) <= expected / 20, "{bound}");
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Event, ReadOutcome, Session, StreamError};
-use crate::backlog::BULK_MINIMUM;
+use crate::backlog::{BULK_MINIMUM, Bounds};
 use crate::frame::MAX_TEXT;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathState};
@@ -185,7 +185,7 @@ impl Session {
             return Err(StreamError::Closed);
         }
         let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
-        Ok(self.room_of(state, self.bulk_buffer(), self.slowest_min_rtt()))
+        Ok(self.room_of(state, &self.send_bounds()))
     }
 
     /// Upper limit of a send buffer, from the latest measurements of the paths.
@@ -193,19 +193,23 @@ impl Session {
         BULK_MINIMUM.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
     }
 
-    /// Minimum round-trip time of the slowest path that delivers.
-    fn slowest_min_rtt(&self) -> Duration {
+    /// What the paths say about send buffers.
+    fn send_bounds(&self) -> Bounds {
         let delivering = self.paths.values();
         let delivering = delivering.filter(|path| path.state == PathState::Active);
-        let slowest = delivering.map(Path::least_rtt).max();
-        slowest.unwrap_or(Duration::ZERO)
+        let growing = delivering.clone().filter(|path| path.is_doubling());
+        Bounds {
+            bulk: self.bulk_buffer(),
+            min_rtt: delivering.map(Path::least_rtt).max().unwrap_or_default(),
+            growing: growing.map(Path::cwnd).sum(),
+        }
     }
 
-    fn room_of(&self, state: &Stream, bulk: u64, min_rtt: Duration) -> u64 {
+    fn room_of(&self, state: &Stream, bounds: &Bounds) -> u64 {
         let own = state.send.buffered();
         let left = self.config.receive_window() - self.send_credit.buffered;
-        let bound = self.backlog.bound(state.class, min_rtt);
-        let most = bound.min(bulk).min(self.config.stream_memory);
+        let bound = self.backlog.bound(state.class, bounds);
+        let most = bound.min(self.config.stream_memory);
         let share = self.config.share().more(own, left);
         share.min(most.saturating_sub(own))
     }
@@ -425,7 +429,7 @@ impl Session {
         if self.blocked.is_empty() {
             return;
         }
-        let (bulk, min_rtt) = (self.bulk_buffer(), self.slowest_min_rtt());
+        let bounds = self.send_bounds();
         let mut blocked = std::mem::take(&mut self.blocked);
         blocked.retain(|&stream| {
             let Some(state) = self.streams.get(&stream) else {
@@ -433,7 +437,7 @@ impl Session {
             };
             // A stream that has nothing buffered has room for this much at least.
             let worth = WORTH_A_WAKE_UP.min(self.config.share().floor());
-            let enough = self.room_of(state, bulk, min_rtt) >= worth;
+            let enough = self.room_of(state, &bounds) >= worth;
             if enough {
                 self.events.push_back(Event::Writable { stream });
             }
